@@ -1,0 +1,1 @@
+"""Problem -> search space -> CUDA source. Pure: no GPU, no clock, no environment."""

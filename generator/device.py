@@ -1,0 +1,97 @@
+"""What the generator knows of a device: plain numbers, so that no test needs a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+
+class DeviceKind(enum.StrEnum):
+    """How a device runs a program."""
+
+    CUDA = "cuda"
+    """An NVIDIA GPU."""
+    HOST = "host"
+    """The CPU, running the same CUDA text through the host's C++ compiler."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Device:
+    """One device, as plain data. Sizes in bytes, clocks in MHz."""
+
+    name: str
+    kind: DeviceKind
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    """Streaming multiprocessors of a GPU; cores of a host."""
+    l2_bytes: int
+    memory_bytes: int
+    shared_per_block_bytes: int
+    shared_per_multiprocessor_bytes: int
+    registers_per_multiprocessor: int
+    threads_per_multiprocessor: int
+    clock_mhz: int
+    memory_clock_mhz: int
+
+    @property
+    def arch(self) -> str:
+        """The compiler's name of the architecture, such as `sm_90`; `host` for the CPU."""
+        if self.kind is DeviceKind.HOST:
+            return "host"
+        major, minor = self.compute_capability
+        return f"sm_{major}{minor}"
+
+    def key(self) -> str:
+        """What must match for a stored time to hold here.
+
+        Never the name alone (one name is sold with different chips), never the compute capability
+        alone (H100 and H200 share theirs). Memory is rounded to GiB, since drivers reserve a varying rest.
+        """
+        gib = round(self.memory_bytes / 2**30)
+        name = self.name.replace(" ", "_")
+        return f"{name}/{self.arch}/{self.multiprocessors}mp/l2={self.l2_bytes >> 10}K/{gib}GiB"
+
+    def spec(self) -> dict[str, Any]:
+        """The device as JSON values; `from_spec` reads it back."""
+        return {**dataclasses.asdict(self), "compute_capability": list(self.compute_capability)}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Device:
+        major, minor = spec["compute_capability"]
+        return cls(**{**spec, "kind": DeviceKind(spec["kind"]), "compute_capability": (major, minor)})
+
+
+H200 = Device(
+    name="NVIDIA H200",
+    kind=DeviceKind.CUDA,
+    compute_capability=(9, 0),
+    multiprocessors=132,
+    l2_bytes=60 * 2**20,
+    memory_bytes=140 * 2**30,
+    shared_per_block_bytes=227 * 1024,
+    shared_per_multiprocessor_bytes=228 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=2048,
+    clock_mhz=1980,
+    memory_clock_mhz=3201,
+)
+"""A preset for tests and for exports from a machine without a GPU."""
+
+HOST = Device(
+    name="CPU",
+    kind=DeviceKind.HOST,
+    compute_capability=(0, 0),
+    multiprocessors=2,
+    l2_bytes=2**20,
+    memory_bytes=8 * 2**30,
+    shared_per_block_bytes=227 * 1024,
+    shared_per_multiprocessor_bytes=227 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=2048,
+    clock_mhz=0,
+    memory_clock_mhz=0,
+)
+"""A preset for tests; `warpsmith.devices` reads the real one off the machine."""
+
+PRESETS = {"h200": H200}

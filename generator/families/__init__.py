@@ -1,0 +1,1 @@
+"""The kernel families, one file each; `registry.py` names them."""

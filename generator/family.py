@@ -1,0 +1,37 @@
+"""Kernel families: one Python file and one template each."""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Space
+
+
+class Family(abc.ABC):
+    """One way of solving some problems: its search space, its constraints, its launch geometry, its template.
+
+    A family is stateless. To add one, write a subclass beside its template and name it in `registry.py`.
+    """
+
+    name: ClassVar[str]
+    """The family's name in stores and on the command line."""
+
+    @abc.abstractmethod
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        """Why this family cannot solve `problem` on `device`, in one line; None where it can."""
+
+    @abc.abstractmethod
+    def space(self, problem: Problem, device: Device) -> Space:
+        """What may be chosen for `problem` on `device`."""
+
+    @abc.abstractmethod
+    def default(self, problem: Problem, device: Device) -> Config:
+        """A config of `space` that is good without any search; it is tried first."""
+
+    @abc.abstractmethod
+    def program(self, problem: Problem, config: Config) -> Program:
+        """The CUDA source and launches of one config. Pure: the same arguments give the same bytes."""

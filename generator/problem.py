@@ -1,0 +1,118 @@
+"""Problems: what is to be computed, in canonical form."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+import math
+from typing import Any, ClassVar
+
+from warpsmith.errors import BadArgument
+
+
+class DType(enum.StrEnum):
+    """Element types, by NumPy's names."""
+
+    FLOAT32 = "float32"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return {DType.FLOAT32: 4}[self]
+
+    @property
+    def cuda(self) -> str:
+        """The type's name in CUDA C++."""
+        return {DType.FLOAT32: "float"}[self]
+
+
+class Role(enum.StrEnum):
+    """What an operand is to its problem."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operand:
+    """One array of a problem: C-contiguous, `shape` in elements, slowest dimension first."""
+
+    name: str
+    role: Role
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes."""
+        return self.size * self.dtype.itemsize
+
+
+class Problem(abc.ABC):
+    """What is to be computed. Subclasses are frozen dataclasses, one an operation, and register themselves."""
+
+    operation: ClassVar[str]
+    _operations: ClassVar[dict[str, type[Problem]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # A dataclass with slots is built twice under one name: the second replaces the first.
+        Problem._operations[cls.operation] = cls
+
+    @abc.abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """Every field as JSON values, in canonical form; `Problem.from_spec` reads it back."""
+
+    @classmethod
+    @abc.abstractmethod
+    def of(cls, spec: dict[str, Any]) -> Problem:
+        """The problem of this class that `spec` describes."""
+
+    @abc.abstractmethod
+    def key(self) -> str:
+        """One readable line that covers everything that can change the answer or the winner."""
+
+    @property
+    @abc.abstractmethod
+    def operands(self) -> tuple[Operand, ...]:
+        """The arrays of the problem, in the order in which a plan takes them; the output last."""
+
+    @property
+    @abc.abstractmethod
+    def flops(self) -> int:
+        """Floating-point operations of the direct method, a multiply and an add counted as two."""
+
+    @abc.abstractmethod
+    def distance(self, other: Problem) -> float | None:
+        """How far `other`'s winner is from fitting here: 0 for the same problem, None where it never fits."""
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes that must move through memory: each input read once, each output written once."""
+        return sum(operand.nbytes for operand in self.operands)
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """The operands that are read."""
+        return tuple(operand for operand in self.operands if operand.role is Role.INPUT)
+
+    @property
+    def output(self) -> Operand:
+        """The operand that is written."""
+        return self.operands[-1]
+
+    @staticmethod
+    def from_spec(operation: str, spec: dict[str, Any]) -> Problem:
+        """The problem that `spec` describes. Raises BadArgument for an operation this version does not know."""
+        try:
+            problem_class = Problem._operations[operation]
+        except KeyError:
+            known = ", ".join(sorted(Problem._operations))
+            raise BadArgument(f"unknown operation {operation!r}; this version knows {known}") from None
+        return problem_class.of(spec)

@@ -1,0 +1,143 @@
+"""What every device offers: a compiler, memory, launches, a clock."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.program import Launch, Program
+
+
+class BinaryKind(enum.StrEnum):
+    """What a compiled program is."""
+
+    CUBIN = "cubin"
+    """Machine code of one GPU architecture."""
+    LIBRARY = "library"
+    """A shared library of the host."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binary:
+    """A compiled program. Sizes in bytes; None where the compiler does not tell."""
+
+    kind: BinaryKind
+    image: bytes
+    arch: str
+    compiler: str
+    """The compiler's name and version, such as `nvrtc 13.0` or `g++ 12.2.0`."""
+    registers: int | None = None
+    """Registers a thread, the most of any kernel of the program."""
+    spill_bytes: int | None = None
+    """Local memory a thread, the most of any kernel of the program."""
+    shared_bytes: int | None = None
+    """Static shared memory a block, the most of any kernel of the program."""
+
+
+class Compiler(abc.ABC):
+    """Turns programs into binaries. Subclasses are frozen dataclasses, cheap to pickle: they cross process borders."""
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> str:
+        """Everything beside the program that decides the binary: name, version, architecture, options.
+
+        Raises CompileError where the compiler is missing, naming what to install.
+        """
+
+    @abc.abstractmethod
+    def compile(self, program: Program) -> Binary:
+        """Compiles one program. Raises CompileError with the compiler's first error line."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory on a device: its address there and its size in bytes."""
+
+    address: int
+    nbytes: int
+
+
+BoundLaunch = Callable[[int | None], None]
+"""A launch with its arguments fixed. Takes a stream handle (None: the default stream) and does not wait."""
+
+
+class Module(abc.ABC):
+    """A binary loaded on a device."""
+
+    @abc.abstractmethod
+    def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
+        """Fixes a launch's arguments.
+
+        Args:
+            launch: which kernel, and its geometry.
+            addresses: device address of every operand and workspace that the launch points to.
+            values: bytes of every operand that the launch takes by value.
+
+        Raises:
+            LaunchError: no such kernel, or a geometry that the device refuses.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Unloads the binary. Launches bound from it may no longer be called."""
+
+
+class Runtime(abc.ABC):
+    """One open device. Not thread-safe; one a process is the rule."""
+
+    device: Device
+
+    @abc.abstractmethod
+    def environment(self) -> dict[str, str]:
+        """Soft facts about this machine that a record keeps: driver, toolkit, operating system."""
+
+    @abc.abstractmethod
+    def load(self, binary: Binary) -> Module:
+        """Loads a binary. Raises LaunchError where it does not fit this device."""
+
+    @abc.abstractmethod
+    def allocate(self, nbytes: int) -> Allocation:
+        """Takes memory, aligned to 256 bytes. Raises OutOfMemory."""
+
+    @abc.abstractmethod
+    def free(self, allocation: Allocation) -> None:
+        """Gives memory back."""
+
+    @abc.abstractmethod
+    def upload(self, address: int, source: NDArray[np.generic]) -> None:
+        """Copies a C-contiguous array to the device and waits."""
+
+    @abc.abstractmethod
+    def download(self, target: NDArray[np.generic], address: int) -> None:
+        """Copies from the device into a C-contiguous array and waits."""
+
+    @abc.abstractmethod
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        """Sets `nbytes` bytes to `byte`, in stream order on the default stream."""
+
+    @abc.abstractmethod
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copies between two device addresses, in stream order on the default stream."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Waits for all work. Raises DeviceError where some of it failed."""
+
+    @abc.abstractmethod
+    def elapsed_ns(self, work: Callable[[], None]) -> float:
+        """Runs `work`, which launches on the default stream, and returns the device's time for it in ns."""
+
+    @abc.abstractmethod
+    def clock_mhz(self) -> int | None:
+        """The multiprocessor clock right now; None where it cannot be read."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Gives the device back."""

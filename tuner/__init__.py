@@ -1,0 +1,1 @@
+"""Search, evaluate (compile, verify, time), baselines, export."""
