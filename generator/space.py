@@ -129,8 +129,10 @@ class Space:
     @cached_property
     def fingerprint(self) -> str:
         """Changes whenever a parameter, a value or a constraint does; names Optuna's studies."""
-        text = json.dumps([
-            [[parameter.name, list(parameter.values)] for parameter in self.parameters],
-            [constraint.why for constraint in self.constraints],
-        ])
+        text = json.dumps(
+            [
+                [[parameter.name, list(parameter.values)] for parameter in self.parameters],
+                [constraint.why for constraint in self.constraints],
+            ]
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
