@@ -1,0 +1,34 @@
+"""The kernel families that this version knows. One line each; nothing else names them."""
+
+from __future__ import annotations
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import Device
+from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.families.filter2d_window import Filter2dWindow
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+
+FAMILIES: tuple[Family, ...] = (
+    Filter2dWindow(),
+    Filter2dPlain(),
+)
+"""In the order of preference where nothing is measured."""
+
+
+def families_for(problem: Problem, device: Device, families: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
+    """The families that can solve `problem` on `device`, preferred first.
+
+    Raises BadArgument with each family's reason where there is none.
+    """
+    reasons = {family.name: family.why_not(problem, device) for family in families}
+    able = tuple(family for family in families if reasons[family.name] is None)
+    if not able:
+        told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+        raise BadArgument(f"no kernel family solves {problem.key()}: {told}")
+    return able
+
+
+def family_named(name: str) -> Family | None:
+    """The family of that name, or None where this version has none."""
+    return next((family for family in FAMILIES if family.name == name), None)

@@ -1,0 +1,26 @@
+"""The one place that knows Jinja2."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(resources.files("warpsmith.templates"))),
+        undefined=jinja2.StrictUndefined,  # a misspelt name is an error, never an empty string in a kernel
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """The CUDA text of `template`, a file name in `templates/`, with `values` filled in."""
+    return _environment().get_template(template).render(**values)
