@@ -11,6 +11,10 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 
 
+COPY = "copy"
+"""The baseline that is the device's own copy of as many bytes as the problem must move."""
+
+
 class FailureKind(enum.StrEnum):
     """Why a candidate has no time."""
 
@@ -88,7 +92,7 @@ class Baseline:
     """A peer measured beside the winner in the same run."""
 
     name: str
-    """The library and its version, such as `cudnn 9.19 (torch 2.11)`; `copy` is the device's own copy."""
+    """The library and its version, such as `cudnn 9.19 (torch 2.11)`, or COPY."""
     timing: Timing
 
 

@@ -1,0 +1,44 @@
+"""What may be wrong with a store, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlalchemy import Connection
+
+from warpsmith.store import rows
+from warpsmith.store.rows import Contents, Row, Unreadable
+
+
+def database_problems(connection: Connection) -> list[str]:
+    """What SQLite itself finds wrong with a file; nothing for other databases, which look after themselves."""
+    if connection.dialect.name != "sqlite":
+        return []
+    found = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    return [
+        *(f"SQLite's integrity check says: {line}" for line in found if line != "ok"),
+        *(f"row {row} of {table} belongs to nothing in {parent}" for table, row, parent, _ in orphans),
+    ]
+
+
+def row_problems(contents: Contents) -> list[str]:
+    """Rows that do not read back as what they stand for."""
+    return [
+        *_unreadable(contents.problems, rows.problem_of, lambda row: f"problem {row['key']!r}"),
+        *_unreadable(contents.devices, rows.device_of, lambda row: f"device {row['key']!r}"),
+        *_unreadable(contents.trials, rows.trial_of, lambda row: f"trial {row['config']} of {_subject(row)}"),
+        *_unreadable(contents.winners, rows.record_of, lambda row: f"winner of {_subject(row)}"),
+    ]
+
+
+def _subject(row: Row) -> str:
+    return f"{row['problem_key']!r} on {row['device_key']!r}"
+
+
+def _unreadable(found: tuple[Row, ...], parse: Callable[[Row], object], name: Callable[[Row], str]) -> Iterator[str]:
+    for row in found:
+        try:
+            parse(row)
+        except Unreadable as error:
+            yield f"{name(row)}: {error}"

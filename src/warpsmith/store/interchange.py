@@ -1,0 +1,159 @@
+"""Stores as JSON lines: a header, then one line for each trial and winner, each complete in itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from warpsmith.errors import StoreError
+from warpsmith.store import rows
+from warpsmith.store.rows import Contents, Row, Unreadable
+from warpsmith.store.store import MergeReport, Store
+
+FORMAT = "warpsmith-store"
+FORMAT_VERSION = 1
+
+
+def export_lines(store: Store) -> Iterator[str]:
+    """The whole store as JSON, a line each without its newline; what it held when the first line was asked for.
+
+    Rows of operations that this version does not know are passed on as they are.
+
+    Raises:
+        StoreError: a row whose JSON is damaged, or the database fails.
+    """
+    contents = store.contents()
+    specs = {row["key"]: row for row in (*contents.problems, *contents.devices)}
+    yield json.dumps(
+        {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "trials": len(contents.trials),
+            "winners": len(contents.winners),
+        }
+    )
+    try:
+        for row in contents.trials:
+            yield json.dumps(_trial_line(row, specs[row["problem_key"]], specs[row["device_key"]]))
+        for row in contents.winners:
+            yield json.dumps({"kind": "winner", **rows.from_json(row["spec"])})
+    except Unreadable as error:
+        raise StoreError(
+            f"{store.location}: a row of {row['problem_key']!r} cannot be exported: {error}; "
+            f"`warpsmith db check --store {store.location}` lists all such rows"
+        ) from None
+
+
+def _trial_line(row: Row, problem: Row, device: Row) -> dict[str, Any]:
+    return {
+        "kind": "trial",
+        "operation": problem["operation"],
+        "problem": rows.from_json(problem["spec"]),
+        "problem_key": problem["key"],
+        "device": rows.from_json(device["spec"]),
+        "device_key": device["key"],
+        "trial": rows.from_json(row["spec"]),
+        "created_at": row["created_at"],
+    }
+
+
+def import_lines(store: Store, lines: Iterable[str], *, source: str = "the import") -> MergeReport:
+    """Takes over what `export_lines` wrote: every line, or nothing where one is bad.
+
+    Args:
+        store: open for writing.
+        lines: as exported; empty ones are skipped.
+        source: what messages call the lines, such as the file's name.
+
+    Raises:
+        StoreError: a line that is not what it should be, lines missing at the end, or the database fails.
+    """
+    return store.absorb(_Reader(source).read(lines))
+
+
+class _Reader:
+    """Collects the rows of an import before any of them touches the store."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._problems: dict[str, Row] = {}
+        self._devices: dict[str, Row] = {}
+        self._trials: list[Row] = []
+        self._winners: list[Row] = []
+
+    def read(self, lines: Iterable[str]) -> Contents:
+        number, header = 0, None
+        try:
+            for number, line in enumerate(lines, start=1):  # noqa: B007  (named in errors)
+                if not line.strip():
+                    continue
+                entry = _object(line)
+                if header is None:
+                    header = _checked_header(entry)
+                else:
+                    self._add(entry)
+        except UnicodeDecodeError:
+            raise StoreError(f"{self._source} is not text in UTF-8; nothing was imported") from None
+        except Unreadable as error:
+            raise StoreError(f"{self._source}, line {number}: {error}; nothing was imported") from None
+        self._check_complete(header)
+        return Contents(
+            tuple(self._problems.values()), tuple(self._devices.values()), tuple(self._trials), tuple(self._winners)
+        )
+
+    def _add(self, entry: dict[str, Any]) -> None:
+        match entry.get("kind"):
+            case "trial":
+                self._add_trial(entry)
+            case "winner":
+                record = rows.checked_record(entry)
+                self._add_subject(rows.problem_row(record.problem), rows.device_row(record.device))
+                self._winners.append(rows.winner_row(record))
+            case kind:
+                raise Unreadable(f"kind {kind!r} is neither 'trial' nor 'winner'")
+
+    def _add_trial(self, entry: dict[str, Any]) -> None:
+        try:
+            operation, created_at = entry["operation"], entry["created_at"]
+            problem = rows.problem_from_spec(operation, entry["problem"])
+            device = rows.device_from_spec(entry["device"])
+            trial = rows.checked_trial(entry["trial"])
+            rows.check_keys((entry["problem_key"], entry["device_key"]), problem, device)
+        except KeyError as error:
+            raise Unreadable(f"{error} is missing") from None
+        self._add_subject(rows.problem_row(problem), rows.device_row(device))
+        self._trials.append(rows.trial_row(problem, device, trial, str(created_at)))
+
+    def _add_subject(self, problem: Row, device: Row) -> None:
+        self._problems[problem["key"]] = problem
+        self._devices[device["key"]] = device
+
+    def _check_complete(self, header: dict[str, Any] | None) -> None:
+        if header is None:
+            raise StoreError(f"{self._source} is empty: make one with `warpsmith db export`")
+        for name, found in (("trials", len(self._trials)), ("winners", len(self._winners))):
+            if header[name] != found:
+                raise StoreError(
+                    f"{self._source} holds {found} of the {header[name]} {name} that its first line announces: "
+                    "it was cut short or edited; nothing was imported"
+                )
+
+
+def _object(line: str) -> dict[str, Any]:
+    entry = rows.from_json(line)
+    if not isinstance(entry, dict):
+        raise Unreadable("it is no JSON object")
+    return entry
+
+
+def _checked_header(entry: dict[str, Any]) -> dict[str, Any]:
+    if entry.get("format") != FORMAT:
+        raise Unreadable(f"the first line must say format {FORMAT!r}, as `warpsmith db export` writes it")
+    if entry.get("version") != FORMAT_VERSION:
+        raise Unreadable(
+            f"format version {entry.get('version')!r}, but this warpsmith reads {FORMAT_VERSION}: upgrade warpsmith"
+        )
+    if not {"trials", "winners"} <= entry.keys():
+        raise Unreadable("the first line must count trials and winners")
+    return entry

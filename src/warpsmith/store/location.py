@@ -1,0 +1,96 @@
+"""Where stores lie, and in which order they are asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import platformdirs
+
+from warpsmith.store.record import Record
+from warpsmith.store.store import Store
+
+ENVIRONMENT_VARIABLE = "WARPSMITH_STORE"
+
+
+def own_store() -> Path:
+    """The user's own file, in the platform's folder for data that cannot be made again."""
+    return Path(platformdirs.user_data_dir("warpsmith", appauthor=False)) / "store.db"
+
+
+def shipped_store() -> Path:
+    """The winners that came with the package."""
+    return Path(__file__).parent.parent / "cache.db"
+
+
+def named_location(explicit: str | None) -> str | None:
+    """The location that the user named: `explicit` (`--store`), else WARPSMITH_STORE, else None."""
+    return explicit or os.environ.get(ENVIRONMENT_VARIABLE) or None
+
+
+def write_location(explicit: str | None) -> str:
+    """Where results go: the named location, else the user's own file."""
+    return named_location(explicit) or str(own_store())
+
+
+class StoreChain:
+    """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`."""
+
+    def __init__(self, stores: tuple[Store, ...]) -> None:
+        self.stores = stores
+
+    def winner(self, problem_key: str, device_key: str) -> Record | None:
+        """The first store's winner of `Problem.key()` on `Device.key()`; None where no store has one."""
+        answers = (store.winner(problem_key, device_key) for store in self.stores)
+        return next((record for record in answers if record is not None), None)
+
+    def records(self, operation: str | None = None) -> tuple[Record, ...]:
+        """All winners, store by store; of one problem and device only the first store's."""
+        found: dict[tuple[str, str], Record] = {}
+        for store in self.stores:
+            for record in store.records(operation):
+                found.setdefault((record.problem.key(), record.device.key()), record)
+        return tuple(found.values())
+
+    def close(self) -> None:
+        """Closes every store."""
+        for store in self.stores:
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_for_reading(explicit: str | None) -> StoreChain:
+    """Opens the named location, the user's own file and the shipped one, in this order.
+
+    The own file may be missing, or empty as a writer killed at its very start leaves it.
+
+    Raises:
+        StoreError: the named location is missing, or a store cannot be read.
+    """
+    with contextlib.ExitStack() as opened:
+        stores = tuple(opened.enter_context(store) for store in _stores(explicit))
+        opened.pop_all()
+    return StoreChain(stores)
+
+
+def _stores(explicit: str | None) -> Iterator[Store]:
+    named = named_location(explicit)
+    own, shipped = own_store(), shipped_store()
+    if named is not None:
+        yield Store.open(named, write=False)
+    if own.exists() and own.stat().st_size > 0:
+        yield Store.open(str(own), write=False)
+    if shipped.exists():
+        # Where we cannot write, an installation nobody else writes either: no locks needed.
+        yield Store.open(str(shipped), write=False, immutable=not os.access(shipped, os.W_OK))

@@ -1,0 +1,15 @@
+"""Run by alembic for each command; `warpsmith.store.migrations` hands it an open connection."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from warpsmith.store.schema import VERSION_TABLE, metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    render_as_batch=True,  # SQLite alters a table by copying it
+)
+context.run_migrations()

@@ -1,0 +1,204 @@
+"""Between the types and the rows: every value that enters or leaves a table passes here."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import warpsmith.generator.filter2d  # noqa: F401  (registers its operation, so that rows of it can be read)
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.store.record import Failure, Measurement, Record, Trial, trial_from_spec, trial_spec
+
+Parsed = TypeVar("Parsed")
+
+Row = Mapping[str, Any]
+"""Column values by name."""
+
+
+class Unreadable(ValueError):
+    """A row that this version cannot turn back into what it stands for; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contents:
+    """Rows of a whole store, each table in its own order."""
+
+    problems: tuple[Row, ...]
+    devices: tuple[Row, ...]
+    trials: tuple[Row, ...]
+    winners: tuple[Row, ...]
+
+
+def now() -> str:
+    """The time as stores keep it: UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def to_json(value: Any) -> str:
+    """JSON with one spelling for each value, so that equal values are equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def from_json(text: str) -> Any:
+    """Raises Unreadable."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Unreadable(f"its JSON is damaged ({error})") from None
+
+
+def problem_row(problem: Problem) -> Row:
+    return {"key": problem.key(), "operation": problem.operation, "spec": to_json(problem.spec())}
+
+
+def device_row(device: Device) -> Row:
+    return {"key": device.key(), "name": device.name, "spec": to_json(device.spec())}
+
+
+def trial_row(problem: Problem, device: Device, trial: Trial, created_at: str) -> Row:
+    failure = trial.outcome.kind if isinstance(trial.outcome, Failure) else None
+    return {
+        "problem_key": problem.key(),
+        "device_key": device.key(),
+        **_program_columns(trial),
+        **_time_columns(trial),
+        "failure_kind": str(failure) if failure else None,
+        "created_at": created_at,
+        "spec": to_json(trial_spec(trial)),
+    }
+
+
+def winner_row(record: Record) -> Row:
+    """Raises ValueError for a record whose trial failed."""
+    if record.trial.median_ns is None:
+        raise ValueError("a winner needs a measurement, and this trial failed")
+    return {
+        "problem_key": record.problem.key(),
+        "device_key": record.device.key(),
+        **_program_columns(record.trial),
+        **_time_columns(record.trial),
+        "created_at": record.provenance.created,
+        "spec": to_json(record.spec()),
+    }
+
+
+def _program_columns(trial: Trial) -> dict[str, str]:
+    return {
+        "family": trial.family,
+        "config": to_json(trial.config.values()),
+        "fingerprint": trial.fingerprint,
+        "compiler": trial.compiler,
+    }
+
+
+def _time_columns(trial: Trial) -> dict[str, float | None]:
+    timing = trial.outcome.timing if isinstance(trial.outcome, Measurement) else None
+    return {
+        "median_ns": timing.median_ns if timing else None,
+        "p20_ns": timing.p20_ns if timing else None,
+        "p80_ns": timing.p80_ns if timing else None,
+    }
+
+
+def problem_of(row: Row) -> Problem:
+    """Raises Unreadable."""
+    problem = problem_from_spec(row["operation"], from_json(row["spec"]))
+    _agree(problem_row(problem), row)
+    return problem
+
+
+def device_of(row: Row) -> Device:
+    """Raises Unreadable."""
+    device = device_from_spec(from_json(row["spec"]))
+    _agree(device_row(device), row)
+    return device
+
+
+def trial_of(row: Row) -> Trial:
+    """Raises Unreadable."""
+    trial = checked_trial(from_json(row["spec"]))
+    _agree({**_program_columns(trial), **_time_columns(trial)}, row)
+    return trial
+
+
+def record_of(row: Row) -> Record:
+    """Raises Unreadable."""
+    record = checked_record(from_json(row["spec"]))
+    _agree(winner_row(record), row)
+    return record
+
+
+def readable(parse: Callable[[Row], Parsed], found: Iterable[Row]) -> tuple[Parsed, ...]:
+    """What `parse` makes of the rows, without those that it cannot read."""
+    parsed = []
+    for row in found:
+        with contextlib.suppress(Unreadable):
+            parsed.append(parse(row))
+    return tuple(parsed)
+
+
+def _agree(expected: Row, row: Row) -> None:
+    for name, value in expected.items():
+        if name != "spec" and row[name] != value:
+            raise Unreadable(f"its column {name} is {row[name]!r}, but its JSON gives {value!r}")
+
+
+def problem_from_spec(operation: str, spec: Any) -> Problem:
+    """Raises Unreadable."""
+    return _parsed("a problem", lambda: Problem.from_spec(operation, spec))
+
+
+def device_from_spec(spec: Any) -> Device:
+    """Raises Unreadable."""
+    return _parsed("a device", lambda: Device.from_spec(spec))
+
+
+def checked_trial(spec: Any) -> Trial:
+    """The trial that `trial_spec` wrote. Raises Unreadable."""
+    trial = _parsed("a trial", lambda: trial_from_spec(spec))
+    _check_values(trial)
+    return trial
+
+
+def checked_record(spec: Any) -> Record:
+    """The record that `Record.spec` wrote. Raises Unreadable, also where its keys are not those of its problem."""
+    record = _parsed("a winner", lambda: Record.from_spec(spec))
+    _check_values(record.trial)
+    if record.trial.median_ns is None:
+        raise Unreadable("it is a winner without a measurement")
+    check_keys((spec.get("problem_key"), spec.get("device_key")), record.problem, record.device)
+    return record
+
+
+def check_keys(keys: tuple[Any, Any], problem: Problem, device: Device) -> None:
+    """Raises Unreadable where `keys` are not the problem's and the device's own."""
+    for kept, own in zip(keys, (problem.key(), device.key()), strict=True):
+        if kept != own:
+            raise Unreadable(f"it is filed under {kept!r}, but its own key is {own!r}")
+
+
+def _check_values(trial: Trial) -> None:
+    """Raises Unreadable for values that a column or a comparison of times cannot take."""
+    if not all(isinstance(text, str) for text in (trial.family, trial.fingerprint, trial.compiler)):
+        raise Unreadable("its family, fingerprint and compiler must be text")
+    if not all(isinstance(value, int | str) for value in trial.config.values().values()):
+        raise Unreadable("the values of its config must be whole numbers or words")
+    times = [time for time in _time_columns(trial).values() if time is not None]
+    if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
+        raise Unreadable(f"its times {times} must be finite and above 0")
+
+
+def _parsed(what: str, parse: Callable[[], Parsed]) -> Parsed:
+    try:
+        return parse()
+    except BadArgument as error:
+        raise Unreadable(str(error)) from None
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise Unreadable(f"its JSON is not {what} ({type(error).__name__}: {error})") from None

@@ -1,0 +1,78 @@
+"""The tables of a store. Names carry a prefix, since a server's database may hold Optuna's tables too."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, Table, Text, UniqueConstraint
+
+SCHEMA_VERSION = 1
+"""Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
+
+VERSION_TABLE = "warpsmith_version"
+"""Where alembic notes the revision. Not its default name, which Optuna's tables use."""
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_identity",
+    }
+)
+
+version = Table(VERSION_TABLE, MetaData(), Column("version_num", Text))
+
+problems = Table(
+    "warpsmith_problems",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("operation", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+)
+
+devices = Table(
+    "warpsmith_devices",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+)
+
+TRIAL_IDENTITY = ("problem_key", "device_key", "family", "config", "fingerprint", "compiler")
+"""What makes two trials one: the newer outcome replaces the older."""
+
+# JSON is kept as text: the identity must compare bytes, and one damaged row must not spoil a whole query.
+trials = Table(
+    "warpsmith_trials",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("problem_key", Text, ForeignKey("warpsmith_problems.key"), nullable=False),
+    Column("device_key", Text, ForeignKey("warpsmith_devices.key"), nullable=False),
+    Column("family", Text, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("compiler", Text, nullable=False),
+    Column("failure_kind", Text),
+    Column("median_ns", Float),
+    Column("p20_ns", Float),
+    Column("p80_ns", Float),
+    Column("created_at", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    UniqueConstraint(*TRIAL_IDENTITY),
+)
+
+WINNER_IDENTITY = ("problem_key", "device_key")
+
+winners = Table(
+    "warpsmith_winners",
+    metadata,
+    Column("problem_key", Text, ForeignKey("warpsmith_problems.key"), primary_key=True),
+    Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
+    Column("family", Text, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("compiler", Text, nullable=False),
+    Column("median_ns", Float, nullable=False),
+    Column("p20_ns", Float, nullable=False),
+    Column("p80_ns", Float, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+)

@@ -1,0 +1,276 @@
+"""What every store does, whichever database keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from warpsmith.errors import StoreError
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config
+from warpsmith.store.interchange import export_lines, import_lines
+from warpsmith.store.record import (
+    Baseline,
+    Failure,
+    FailureKind,
+    Measurement,
+    Provenance,
+    Record,
+    Timing,
+    Trial,
+)
+from warpsmith.store.schema import VERSION_TABLE, metadata
+from warpsmith.store.store import MergeReport, Store
+
+SMALL = Filter2d(image=(64, 64), filter=(3, 3))
+LITERAL = Filter2d(image=(64, 48), filter=(1, 3), planes=2, border=Border.CONSTANT, cval=0.1, weights=(0.1, -2.0, 3e-8))
+
+POSTGRESQL = "WARPSMITH_TEST_POSTGRESQL"
+"""Names an empty database to run this contract on, such as postgresql+psycopg://localhost/warpsmith_test."""
+
+
+def measured(median_ns: float = 1234.5, *, block: int = 32) -> Trial:
+    timing = Timing(median_ns, median_ns * 0.9, median_ns * 1.25, 30, "median of 30, eager, cold L2")
+    return Trial(
+        family="sliding",
+        config=Config.of({"block_x": block, "load": "vector"}),
+        fingerprint="0123456789abcdef",
+        outcome=Measurement(timing, 3e-8, registers=40, spill_bytes=0, shared_bytes=None, clock_mhz=1980),
+        compiler="nvrtc 13.0",
+        compile_ms=41.5,
+    )
+
+
+def failed(kind: FailureKind = FailureKind.COMPILE, *, block: int = 64) -> Trial:
+    return Trial(
+        "plain", Config.of({"block_x": block}), "fedcba9876543210", Failure(kind, "line 3: no µ"), "g++ 12.2.0"
+    )
+
+
+def record(problem: Problem = SMALL, median_ns: float = 1234.5) -> Record:
+    return Record(
+        problem=problem,
+        device=H200,
+        trial=measured(median_ns),
+        baselines=(Baseline("copy", Timing(1000.25, 999.0, 1001.0, 50, "median of 50")),),
+        provenance=Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {"driver": "580.1", "system": "Linux"}),
+    )
+
+
+def _drop_everything(url: str) -> None:
+    engine = sa.create_engine(url)
+    metadata.drop_all(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"DROP TABLE IF EXISTS {VERSION_TABLE}"))
+    engine.dispose()
+
+
+BACKENDS = ["file", "memory"] + ["postgresql"] * (POSTGRESQL in os.environ)
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    where = {"file": str(tmp_path / "a.db"), "memory": "sqlite://"}.get(request.param)
+    if where is None:
+        where = os.environ[POSTGRESQL]
+        _drop_everything(where)
+    with Store.open(where, write=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "other.db"), write=True) as opened:
+        yield opened
+
+
+class TestTrials:
+    def test_both_outcomes_come_back_as_they_were_in_order(self, store: Store) -> None:
+        given = (measured(), failed(), failed(FailureKind.OUT_OF_BOUNDS, block=1), measured(0.5, block=2))
+        for trial in given:
+            store.add_trial(SMALL, H200, trial)
+        assert store.trials(SMALL, H200) == given
+
+    @pytest.mark.parametrize("kind", FailureKind)
+    def test_every_kind_of_failure_comes_back(self, store: Store, kind: FailureKind) -> None:
+        store.add_trial(SMALL, H200, failed(kind))
+        assert store.trials(SMALL, H200) == (failed(kind),)
+
+    def test_problems_and_devices_are_kept_apart(self, store: Store) -> None:
+        store.add_trial(SMALL, H200, measured())
+        store.add_trial(LITERAL, H200, failed())
+        assert store.trials(LITERAL, H200) == (failed(),)
+        assert store.trials(SMALL, HOST) == ()
+
+    def test_the_same_program_again_replaces_the_outcome_and_keeps_its_place(self, store: Store) -> None:
+        crashed = dataclasses.replace(measured(), outcome=Failure(FailureKind.CRASH, "signal 11"))
+        for trial in (crashed, failed(), measured(99.0)):
+            store.add_trial(SMALL, H200, trial)
+        assert store.trials(SMALL, H200) == (measured(99.0), failed())
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"family": "plain"},
+            {"config": Config.of({"block_x": 33, "load": "vector"})},
+            {"config": Config.of({"block_x": "32", "load": "vector"})},
+            {"fingerprint": "another"},
+            {"compiler": "nvrtc 13.1"},
+        ],
+    )
+    def test_a_change_of_what_ran_is_another_trial(self, store: Store, change: dict[str, object]) -> None:
+        changed = dataclasses.replace(measured(), **change)  # type: ignore[arg-type]
+        store.add_trial(SMALL, H200, measured())
+        store.add_trial(SMALL, H200, changed)
+        assert store.trials(SMALL, H200) == (measured(), changed)
+
+
+class TestWinners:
+    @pytest.mark.parametrize("problem", [SMALL, LITERAL])
+    def test_every_field_comes_back(self, store: Store, problem: Problem) -> None:
+        store.put_winner(record(problem))
+        assert store.winner(problem.key(), H200.key()) == record(problem)
+
+    def test_none_where_nothing_is_stored(self, store: Store) -> None:
+        store.put_winner(record())
+        assert store.winner(LITERAL.key(), H200.key()) is None
+        assert store.winner(SMALL.key(), HOST.key()) is None
+
+    def test_the_newer_replaces_the_older_even_where_it_is_slower(self, store: Store) -> None:
+        store.put_winner(record(median_ns=5.0))
+        store.put_winner(record(median_ns=6.0))
+        assert store.records() == (record(median_ns=6.0),)
+
+    def test_records_are_ordered_and_chosen_by_operation(self, store: Store) -> None:
+        for problem in (SMALL, LITERAL):
+            store.put_winner(record(problem))
+        expected = tuple(sorted((record(SMALL), record(LITERAL)), key=lambda each: each.problem.key()))
+        assert store.records() == expected
+        assert store.records("filter2d") == expected
+        assert store.records("fft") == ()
+
+    def test_a_failure_cannot_win(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="needs a measurement"):
+            store.put_winner(dataclasses.replace(record(), trial=failed()))
+        assert store.records() == ()
+
+
+class TestMerge:
+    def test_new_rows_are_added_and_the_faster_winner_stays(self, store: Store, other: Store) -> None:
+        third = Filter2d(image=(9, 9), filter=(2, 2))
+        fourth = Filter2d(image=(10, 9), filter=(2, 2))
+        store.add_trial(SMALL, H200, measured(7.0))
+        for problem, own_ns, their_ns in ((SMALL, 10.0, 9.0), (LITERAL, 10.0, 11.0), (third, 10.0, 10.0)):
+            store.put_winner(record(problem, own_ns))
+            other.put_winner(record(problem, their_ns))
+        other.put_winner(record(fourth, 3.0))
+        for trial in (measured(8.0), failed(), failed(block=3)):
+            other.add_trial(SMALL, H200, trial)
+
+        assert store.merge(other) == MergeReport(trials_added=2, winners_added=1, winners_replaced=1, winners_kept=2)
+        times = {each.problem: each.trial.median_ns for each in store.records()}
+        assert times == {SMALL: 9.0, LITERAL: 10.0, third: 10.0, fourth: 3.0}
+        # The trial that both hold keeps this store's outcome.
+        assert store.trials(SMALL, H200) == (measured(7.0), failed(), failed(block=3))
+
+    def test_again_changes_nothing(self, store: Store, other: Store) -> None:
+        other.add_trial(SMALL, H200, failed())
+        other.put_winner(record())
+        store.merge(other)
+        assert store.merge(other) == MergeReport(0, 0, 0, winners_kept=1)
+
+    def test_with_itself_changes_nothing(self, store: Store) -> None:
+        store.add_trial(SMALL, H200, failed())
+        assert store.merge(store) == MergeReport(0, 0, 0, 0)
+
+    def test_is_undone_where_a_late_row_fails(self, store: Store, other: Store) -> None:
+        other.add_trial(SMALL, H200, failed())
+        other.put_winner(record())
+        contents = other.contents()
+        broken = dataclasses.replace(contents, winners=({**contents.winners[0], "device_key": "nobody"},))
+        with pytest.raises(StoreError):
+            store.absorb(broken)  # no such device: the foreign key refuses it
+        assert store.trials(SMALL, H200) == ()
+        assert store.contents().problems == ()
+
+
+class TestJsonLines:
+    @pytest.fixture
+    def lines(self, other: Store) -> list[str]:
+        for trial in (measured(), failed()):
+            other.add_trial(LITERAL, HOST, trial)
+        other.put_winner(record())
+        return list(export_lines(other))
+
+    def test_carry_a_whole_store(self, store: Store, lines: list[str]) -> None:
+        assert json.loads(lines[0]) == {"format": "warpsmith-store", "version": 1, "trials": 2, "winners": 1}
+        assert import_lines(store, lines) == MergeReport(2, 1, 0, 0)
+        assert store.trials(LITERAL, HOST) == (measured(), failed())
+        assert store.records() == (record(),)
+        assert list(export_lines(store)) == lines
+        assert store.check() == ()
+
+    def test_empty_lines_are_skipped(self, store: Store, lines: list[str]) -> None:
+        assert import_lines(store, [f"{line}\n\n" for line in lines for line in line.splitlines()]).trials_added == 2
+
+    @pytest.mark.parametrize(
+        ("number", "old", "new", "why"),
+        [
+            (1, "warpsmith-store", "kernel-tuner", "the first line must say format 'warpsmith-store'"),
+            (1, '"version": 1', '"version": 2', "upgrade warpsmith"),
+            (1, '"trials"', '"tests"', "must count trials and winners"),
+            (2, "}", "", "JSON is damaged"),
+            (2, '"kind": "trial"', '"kind": "study"', "neither 'trial' nor 'winner'"),
+            (3, '"operation": "filter2d"', '"operation": "fft"', "unknown operation 'fft'; this version knows"),
+            (3, '"created_at"', '"made_at"', "'created_at' is missing"),
+            (3, '"kind": "compile"', '"kind": "boredom"', "is not a trial"),
+            (3, '"image": [64', '"image": [65', "own key is 'filter2d image=65x48"),
+            (4, '"multiprocessors": 132', '"multiprocessors": 131', "own key is 'NVIDIA_H200/sm_90/131mp"),
+            (4, '"median_ns": 1234.5', '"median_ns": "fast"', "must be finite and above 0"),
+            (4, '"median_ns": 1234.5', '"median_ns": NaN', "must be finite and above 0"),
+            (4, '"measurement"', '"failure"', "is not a winner"),
+            (4, '"fingerprint": "0123456789abcdef"', '"fingerprint": 7', "must be text"),
+        ],
+    )
+    def test_a_bad_line_is_named_and_nothing_is_imported(
+        self, store: Store, lines: list[str], number: int, old: str, new: str, why: str
+    ) -> None:
+        assert old in lines[number - 1]
+        lines[number - 1] = lines[number - 1].replace(old, new)
+        with pytest.raises(StoreError) as caught:
+            import_lines(store, lines, source="b.jsonl")
+        message = str(caught.value)
+        assert message.startswith(f"b.jsonl, line {number}: ")
+        assert why in message
+        assert message.endswith("; nothing was imported")
+        assert "\n" not in message
+        assert store.contents().problems == ()
+
+    @pytest.mark.parametrize(
+        ("kept", "why"), [(2, "holds 1 of the 2 trials"), (3, "holds 0 of the 1 winners"), (0, "empty")]
+    )
+    def test_missing_lines_are_noticed(self, store: Store, lines: list[str], kept: int, why: str) -> None:
+        with pytest.raises(StoreError, match=why):
+            import_lines(store, lines[:kept])
+        assert store.contents().problems == ()
+
+    def test_a_picture_is_refused(self, store: Store, tmp_path: Path) -> None:
+        picture = tmp_path / "a.png"
+        picture.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff")
+        with picture.open(encoding="utf-8") as lines, pytest.raises(StoreError, match=r"a\.png is not text in UTF-8"):
+            import_lines(store, lines, source=str(picture))
+
+
+def test_store_without_findings_checks_clean(store: Store) -> None:
+    store.add_trial(SMALL, H200, measured())
+    store.add_trial(LITERAL, HOST, failed())
+    store.put_winner(record(LITERAL))
+    assert store.check() == ()

@@ -1,0 +1,112 @@
+"""Rows that cannot be read: one spoils neither its neighbours nor goes unnoticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from warpsmith.errors import StoreError
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+from warpsmith.store.interchange import export_lines
+from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+
+PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+
+
+def trial(number: int) -> Trial:
+    return Trial("plain", Config.of({"n": number}), "f", Failure(FailureKind.COMPILE, "no"), "g++ 12.2.0")
+
+
+def record(problem: Filter2d = PROBLEM) -> Record:
+    outcome = Measurement(Timing(5.0, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None)
+    winner = dataclasses.replace(trial(0), outcome=outcome)
+    return Record(problem, H200, winner, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A store of ten trials and a winner."""
+    path = tmp_path / "a.db"
+    with Store.open(str(path), write=True) as store:
+        for number in range(10):
+            store.add_trial(PROBLEM, H200, trial(number))
+        store.put_winner(record())
+    return path
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Changes a file behind the store's back."""
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+class TestDamagedRows:
+    @pytest.mark.parametrize(
+        ("statement", "finding"),
+        [
+            ("UPDATE warpsmith_trials SET spec = '{' WHERE id = 4", "JSON is damaged"),
+            ("UPDATE warpsmith_trials SET spec = '[]' WHERE id = 4", "is not a trial"),
+            ("UPDATE warpsmith_trials SET fingerprint = 'g' WHERE id = 4", "column fingerprint is 'g'"),
+            ("UPDATE warpsmith_trials SET spec = replace(spec, 'compile\"', 'ennui\"') WHERE id = 4", "'ennui' is not"),
+        ],
+    )
+    def test_trial(self, file: Path, statement: str, finding: str) -> None:
+        execute(file, statement)
+        with Store.open(str(file), write=True) as store:
+            (line,) = store.check()
+            assert line.startswith(f"{file}: trial ")
+            assert finding in line
+            assert len(store.trials(PROBLEM, H200)) == 9
+
+    @pytest.mark.parametrize(
+        ("statement", "finding"),
+        [
+            ("UPDATE warpsmith_winners SET median_ns = 1", "column median_ns is 1.0"),
+            ("UPDATE warpsmith_winners SET spec = replace(spec, '[64,64]', '[64,65]')", "its own key is"),
+            ("UPDATE warpsmith_winners SET spec = replace(spec, '\"filter2d\"', '\"fft\"')", "unknown operation 'fft'"),
+        ],
+    )
+    def test_winner(self, file: Path, statement: str, finding: str) -> None:
+        other = Filter2d(image=(32, 32), filter=(5, 5))
+        execute(file, statement)
+        with Store.open(str(file), write=True) as store:
+            store.put_winner(record(other))
+            (line,) = store.check()
+            assert line.startswith(f"{file}: winner of 'filter2d image=64x64")
+            assert finding in line
+            assert store.winner(PROBLEM.key(), H200.key()) is None
+            assert store.records() == (record(other),)
+
+    def test_problem_of_a_newer_operation_is_passed_on(self, file: Path, tmp_path: Path) -> None:
+        execute(
+            file,
+            "INSERT INTO warpsmith_problems VALUES ('fft size=8', 'fft', '{\"size\":8}')",
+            "INSERT INTO warpsmith_winners SELECT 'fft size=8', device_key, family, config, fingerprint, compiler,"
+            " median_ns, p20_ns, p80_ns, created_at, replace(spec, 'filter2d', 'fft') FROM warpsmith_winners",
+        )
+        with Store.open(str(file), write=True) as store, Store.open(str(tmp_path / "b.db"), write=True) as other:
+            assert store.records() == (record(),)
+            assert [line.partition(": ")[2].split()[0] for line in store.check()] == ["problem", "winner"]
+            assert other.merge(store).winners_added == 2
+            assert other.contents() == store.contents()
+
+    def test_problem_under_a_wrong_key_and_orphans_are_found(self, file: Path) -> None:
+        execute(file, "UPDATE warpsmith_problems SET key = 'filter2d image=1x1'")
+        with Store.open(str(file), write=False) as store:
+            lines = store.check()
+        assert len(lines) == 11
+        assert all("belongs to nothing in warpsmith_problems" in line for line in lines)
+
+    def test_export_names_the_row_and_the_remedy(self, file: Path) -> None:
+        execute(file, "UPDATE warpsmith_trials SET spec = '{' WHERE id = 4")
+        with Store.open(str(file), write=False) as store, pytest.raises(StoreError, match="warpsmith db check"):
+            list(export_lines(store))

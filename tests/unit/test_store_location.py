@@ -1,0 +1,120 @@
+"""Which stores are asked, and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpsmith.errors import StoreError
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+from warpsmith.store import location
+from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+
+PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3, 5))
+"""In the order of their keys."""
+
+
+def put(path: Path, problem: Filter2d, median_ns: float) -> None:
+    outcome = Measurement(Timing(median_ns, median_ns, median_ns, 9, "median of 9"), 0.0, None, None, None, None)
+    trial = Trial("plain", Config.of({"n": 1}), "f", outcome, "g++ 12.2.0")
+    with Store.open(str(path), write=True) as store:
+        store.put_winner(Record(problem, H200, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {})))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without a store, and a package that ships one winner of 30 ns for each problem."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv(location.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setattr(location, "own_store", lambda: tmp_path / "data" / "store.db")
+    shipped = tmp_path / "package" / "cache.db"
+    monkeypatch.setattr(location, "shipped_store", lambda: shipped)
+    for problem in PROBLEMS:
+        put(shipped, problem, 30.0)
+    return tmp_path
+
+
+def times(explicit: str | None) -> list[float | None]:
+    with location.open_for_reading(explicit) as chain:
+        records = {record.problem: record.trial.median_ns for record in chain.records("filter2d")}
+        for problem, median_ns in records.items():
+            winner = chain.winner(problem.key(), H200.key())
+            assert winner is not None
+            assert winner.trial.median_ns == median_ns
+        return [records.get(problem) for problem in PROBLEMS]
+
+
+def test_first_answer_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert times(None) == [30.0, 30.0, 30.0]
+    put(location.own_store(), PROBLEMS[1], 20.0)
+    put(location.own_store(), PROBLEMS[2], 20.0)
+    assert times(None) == [30.0, 20.0, 20.0]
+    put(home / "named.db", PROBLEMS[2], 10.0)
+    assert times(str(home / "named.db")) == [30.0, 20.0, 10.0]
+    monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, str(home / "named.db"))
+    assert times(None) == [30.0, 20.0, 10.0]
+
+
+def test_no_answer_is_none(home: Path) -> None:
+    put(location.own_store(), PROBLEMS[0], 20.0)
+    with location.open_for_reading(None) as chain:
+        assert chain.winner("filter2d image=1x1", H200.key()) is None
+        assert chain.records("fft") == ()
+        assert [store.location for store in chain.stores] == [
+            str(location.own_store()),
+            str(home / "package" / "cache.db"),
+        ]
+
+
+@pytest.mark.usefixtures("home")
+def test_writes_go_to_the_named_store_or_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert location.write_location(None) == str(location.own_store())
+    monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "env.db")
+    assert location.write_location(None) == "env.db"
+    assert location.write_location("mine.db") == "mine.db"
+    monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "")
+    assert location.write_location(None) == str(location.own_store())
+
+
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_a_named_store_must_exist(home: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    missing = str(home / "typo.db")
+    if by == "environment":
+        monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, missing)
+    with pytest.raises(StoreError, match="there is no store at"):
+        location.open_for_reading(missing if by == "argument" else None)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_own_store_may_be_empty_but_not_damaged() -> None:
+    own = location.own_store()
+    own.parent.mkdir()
+    own.touch()
+    assert times(None) == [30.0, 30.0, 30.0]
+    own.write_text("not a database, though it should be one\n" * 9)
+    with pytest.raises(StoreError, match=str(own)):
+        location.open_for_reading(None)
+
+
+def test_own_store_lies_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert location.own_store().name == "store.db"
+    assert location.own_store().parent.name == "warpsmith"
+
+
+def test_the_shipped_store_is_sound_and_stays_as_it_is() -> None:
+    path = location.shipped_store()
+    before = path.read_bytes()
+    assert before[18:20] == b"\x01\x01"  # rollback journal, not WAL (SQLite file format, section 1.3.3)
+    folder = path.resolve().parent
+    beside = set(folder.glob("cache.db*"))
+    for immutable in (False, True):
+        with Store.open(str(path), write=False, immutable=immutable) as store:
+            assert store.check() == ()
+            store.records()
+    assert path.read_bytes() == before
+    assert set(folder.glob("cache.db*")) == beside
