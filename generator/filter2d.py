@@ -121,6 +121,12 @@ class Filter2d(Problem):
         return rounded
 
     @property
+    def weight_rows(self) -> tuple[tuple[float, ...], ...]:
+        """The weights, where they are known, as R rows of S values; empty where they come at each call."""
+        flat, columns = self.weights or (), self.filter[1]
+        return tuple(flat[start : start + columns] for start in range(0, len(flat), columns))
+
+    @property
     def output_shape(self) -> tuple[int, int]:
         """Rows and columns of one plane of the result."""
         (rows, columns), (r, s) = self.image, self.filter

@@ -66,6 +66,12 @@ class Program:
         text = json.dumps([self.source, [launch_spec(launch) for launch in self.launches], self._workspace_spec()])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def by_value(self) -> frozenset[str]:
+        """The operands that some launch takes by value."""
+        arguments = (argument for launch in self.launches for argument in launch.arguments)
+        return frozenset(argument.operand for argument in arguments if isinstance(argument, ByValue))
+
     def _workspace_spec(self) -> list[dict[str, Any]]:
         return [dataclasses.asdict(workspace) for workspace in self.workspaces]
 

@@ -36,10 +36,6 @@ class Filter2dText:
     @classmethod
     def of(cls, problem: Filter2d) -> Filter2dText:
         (rows, columns), (r, s) = problem.image, problem.filter
-        flat = problem.weights or ()
-        weight_rows = tuple(
-            tuple(float_literal(value) for value in flat[start : start + s]) for start in range(0, len(flat), s)
-        )
         return cls(
             key=problem.key(),
             rows=rows,
@@ -52,7 +48,7 @@ class Filter2dText:
             anchor_column=problem.anchor[1],
             border=problem.border,
             cval=float_literal(problem.cval),
-            weight_rows=weight_rows,
+            weight_rows=tuple(tuple(map(float_literal, row)) for row in problem.weight_rows),
         )
 
 

@@ -1,1 +1,15 @@
-"""A code-generating autotuner for convolutions, filters and small FFTs on NVIDIA GPUs."""
+"""A code-generating autotuner for convolutions, filters and small FFTs on NVIDIA GPUs.
+
+import warpsmith as ws
+p = ws.Filter2d(image=(9216, 9216), filter=(3, 3))
+ws.tune(p)
+y = ws.plan(p)(x, w)
+"""
+
+from __future__ import annotations
+
+from warpsmith.api import export, load_bundle, plan, query, tune
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import DType, Problem
+
+__all__ = ["Border", "DType", "Filter2d", "Problem", "export", "load_bundle", "plan", "query", "tune"]

@@ -1,0 +1,1 @@
+"""Run: Problem x Device -> store -> Plan. Look-ups, callable winners, exported bundles."""

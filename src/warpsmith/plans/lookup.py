@@ -1,0 +1,76 @@
+"""From a question to the best stored answer. Never searches, never runs a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import families_for, family_named
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.store.location import StoreChain
+from warpsmith.store.record import Record
+
+
+def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
+    """The best answer for `problem` on `device`: exact, near shape, other device, default.
+
+    Raises BadArgument where no family solves the problem.
+    """
+    reasons: list[str] = []
+    records = stores.records(problem.operation)
+    exact = stores.winner(problem.key(), device.key())
+    if exact is None:
+        reasons.append(f"exact: {problem.key()} is not stored for {device.key()}")
+    elif (program := _program(problem, device, exact)) is None:
+        reasons.append(f"exact: the stored config of {exact.trial.family} is not legal in this version")
+    elif program.fingerprint == exact.trial.fingerprint:
+        return Match(MatchKind.EXACT, program, exact, ())
+    else:
+        reasons.append("exact: the stored time is of an older text of this kernel; tune again to renew it")
+    if match := _first_legal(problem, device, _near(problem, device, records), MatchKind.NEAR, reasons):
+        return match
+    if match := _first_legal(problem, device, _elsewhere(problem, device, records), MatchKind.DEVICE, reasons):
+        return match
+    family = families_for(problem, device)[0]
+    return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
+
+
+def _program(problem: Problem, device: Device, record: Record) -> Program | None:
+    """The record's config as a program for `problem`; None where it is not legal there."""
+    family, config = family_named(record.trial.family), record.trial.config
+    if family is None or family.why_not(problem, device) or not family.space(problem, device).contains(config):
+        return None
+    return family.program(problem, config)
+
+
+def _near(problem: Problem, device: Device, records: Iterable[Record]) -> list[Record]:
+    """Winners of like problems on this device, nearest first."""
+    distances = [
+        (distance, record)
+        for record in records
+        if record.device.key() == device.key() and (distance := problem.distance(record.problem)) is not None
+    ]
+    return [record for _, record in sorted(distances, key=lambda pair: (pair[0], pair[1].problem.key()))]
+
+
+def _elsewhere(problem: Problem, device: Device, records: Iterable[Record]) -> list[Record]:
+    """Winners of this problem on other devices of the same kind, the same architecture first."""
+    others = [
+        record
+        for record in records
+        if record.problem == problem and record.device.kind is device.kind and record.device.key() != device.key()
+    ]
+    return sorted(others, key=lambda record: (record.device.arch != device.arch, record.device.key()))
+
+
+def _first_legal(
+    problem: Problem, device: Device, records: list[Record], kind: MatchKind, reasons: list[str]
+) -> Match | None:
+    for record in records:
+        if program := _program(problem, device, record):
+            return Match(kind, program, record, tuple(reasons))
+    told = f"{len(records)} stored, none with a config that is legal here" if records else "none is stored"
+    reasons.append(f"{kind}: {told}")
+    return None

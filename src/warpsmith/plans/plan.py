@@ -1,0 +1,95 @@
+"""Plans: winners ready to be called on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from warpsmith.devices.arrays import ArrayView, device_view, empty_output, host_view, input_bytes, stream_handle
+from warpsmith.devices.base import Binary, Runtime
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import Operand, Problem
+from warpsmith.plans.match import Match
+
+
+@cache
+def open_runtime(device: DeviceRef) -> Runtime:
+    """The one runtime of a device in this process: all plans share its context."""
+    return device.open()
+
+
+class Plan:
+    """A winner, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
+
+    The result is never waited for on a GPU: it is ready in stream order, as with CuPy and PyTorch.
+    """
+
+    def __init__(self, problem: Problem, match: Match, binary: Binary, runtime: Runtime) -> None:
+        self.problem = problem
+        self.match = match
+        """How the answer was found, with the stored record where there is one."""
+        self.binary = binary
+        self._runtime = runtime
+        self._module = runtime.load(binary)
+        self._workspaces = {each.name: runtime.allocate(each.nbytes) for each in match.program.workspaces}
+        self._by_value = match.program.by_value
+        self._on_host = runtime.device.kind is DeviceKind.HOST
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
+        """Computes the problem.
+
+        Args:
+            inputs: one array for each of the problem's inputs, in their order; for filter2d the image and the
+                weights, which may be left out where the problem knows them. On a GPU anything with
+                `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays. C-contiguous, of exactly
+                the problem's shapes and dtype. Weights are passed inside the launch: give them as a NumPy array,
+                since a device array is copied back first, and waited for.
+            out: an array to write to; a new one of the caller's own kind where it is None.
+            stream: a CUDA stream (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None is the
+                caller's current stream.
+
+        Returns: `out`, or the new array.
+
+        Raises BadArgument naming the array that does not fit.
+        """
+        arrays = self._paired(inputs)
+        first = next(iter(arrays.values()))
+        target = empty_output(first, self.problem.output, self._runtime) if out is None else out
+        views = {
+            operand.name: self._view(arrays[operand.name], operand)
+            for operand in self.problem.inputs
+            if operand.name not in self._by_value and operand.name in arrays
+        }
+        views[self.problem.output.name] = self._view(target, self.problem.output, writable=True)
+        values = {
+            operand.name: input_bytes(arrays[operand.name], operand)
+            for operand in self.problem.inputs
+            if operand.name in self._by_value
+        }
+        self._launch(views, values, None if self._on_host else stream_handle(stream, first))
+        return target
+
+    def _launch(self, views: Mapping[str, ArrayView], values: Mapping[str, bytes], stream: int | None) -> None:
+        addresses = {name: view.address for name, view in views.items()}
+        addresses |= {name: allocation.address for name, allocation in self._workspaces.items()}
+        for launch in self.match.program.launches:
+            self._module.bind(launch, addresses, values)(stream)
+
+    def _view(self, array: Any, operand: Operand, *, writable: bool = False) -> ArrayView:
+        return (host_view if self._on_host else device_view)(array, operand, writable=writable)
+
+    def _paired(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
+        """The inputs by operand name, with the filter's own weights where the problem knows them."""
+        operands = self.problem.inputs
+        if isinstance(self.problem, Filter2d) and self.problem.weights is not None:
+            if len(inputs) != 1:
+                raise BadArgument("this plan was made for known weights: call it with the image alone")
+            return {"image": inputs[0], "weights": self.problem.weight_rows}
+        if len(inputs) != len(operands):
+            names = ", ".join(operand.name for operand in operands)
+            raise BadArgument(f"a plan of {self.problem.operation} takes {names}; got {len(inputs)} arrays")
+        return {operand.name: array for operand, array in zip(operands, inputs, strict=True)}

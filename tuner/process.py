@@ -1,0 +1,143 @@
+"""The tuner's side of a worker process: ask, wait until a deadline, kill, start again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import IO, TypeVar
+
+from warpsmith.tuner.jobs import Job
+from warpsmith.tuner.wire import LENGTH, Raised
+
+T = TypeVar("T")
+
+_STDERR_TAIL = 4000
+"""Characters of a dead worker's last words that are kept."""
+
+
+class WorkerDied(Exception):
+    """The process ended before it answered. `status` is its exit code, negative for a signal."""
+
+    def __init__(self, status: int, last_words: str) -> None:
+        if status < 0:
+            super().__init__(f"the worker process was killed by {signal.Signals(-status).name}")
+        else:
+            super().__init__(f"the worker process ended with exit code {status}")
+        self.status = status
+        self.last_words = last_words
+
+
+class DeadlinePassed(Exception):
+    """No answer in time; the process was killed."""
+
+    def __init__(self, deadline_s: float) -> None:
+        super().__init__(f"no answer within {deadline_s:.3g} s")
+
+
+class Worker:
+    """One worker process, started on its first job and again after each death."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: variables that the process gets beside this one's."""
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process is running, with whatever its jobs left open in it."""
+        return self._process is not None and self._process.poll() is None
+
+    def call(self, job: Job[T], deadline_s: float) -> T:
+        """Runs `job` in the process.
+
+        Raises:
+            WorkerDied: the process ended first.
+            DeadlinePassed: it did not answer in time and was killed.
+            WarpsmithError: the job raised it.
+        """
+        process = self._process if self.alive and self._process is not None else self._start()
+        deadline = time.monotonic() + deadline_s
+        body = pickle.dumps(job)
+        assert process.stdin is not None
+        try:
+            process.stdin.write(LENGTH.pack(len(body)) + body)
+            process.stdin.flush()
+            (length,) = LENGTH.unpack(self._read(process, LENGTH.size, deadline))
+            answer = pickle.loads(self._read(process, length, deadline))
+        except (EOFError, BrokenPipeError):
+            raise self._death(process) from None
+        except TimeoutError:
+            self.kill()
+            raise DeadlinePassed(deadline_s) from None
+        if isinstance(answer, Raised):
+            raise answer.error
+        result: T = answer
+        return result
+
+    def kill(self) -> None:
+        """Ends the process at once, with everything it started."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            # Its own session, so its own group: a compiler that it started dies with it.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
+            if stream is not None:
+                stream.close()
+        self._process, self._stderr = None, None
+
+    def close(self, patience_s: float = 5.0) -> None:
+        """Lets the process give its device back and end; kills it where it does not."""
+        if self._process is not None and self._process.stdin is not None and self._process.poll() is None:
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+        self.kill()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.kill()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
+        self._process = subprocess.Popen(
+            # -P: a folder of the user's with a module named like one of ours must not come first.
+            [sys.executable, "-P", "-m", "warpsmith.tuner.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=self._environment,
+            start_new_session=True,  # Ctrl-C is for the tuner, which then ends its workers itself
+        )
+        return self._process
+
+    def _read(self, process: subprocess.Popen[bytes], size: int, deadline: float) -> bytes:
+        assert process.stdout is not None
+        descriptor = process.stdout.fileno()
+        received = bytearray()
+        while len(received) < size:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                raise TimeoutError
+            chunk = os.read(descriptor, min(size - len(received), 1 << 20))
+            if not chunk:
+                raise EOFError
+            received += chunk
+        return bytes(received)
+
+    def _death(self, process: subprocess.Popen[bytes]) -> WorkerDied:
+        status = process.wait()
+        last_words = ""
+        if self._stderr is not None:
+            self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, self._stderr.tell() - _STDERR_TAIL))
+            last_words = self._stderr.read().decode(errors="replace").strip()
+        self.kill()
+        return WorkerDied(status, last_words)

@@ -1,0 +1,224 @@
+"""One tuning run: ask, generate, compile ahead, verify, time, store, tell; then choose and store the winner."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
+
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial
+from warpsmith.store.store import Store
+from warpsmith.tuner.choose import choose, fastest_first
+from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.jobs import Compiled
+from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
+from warpsmith.tuner.search import FamilySearch, Search
+from warpsmith.tuner.workshop import Workshop
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """How to search."""
+
+    trials: int = 100
+    """Trials to have in the store at the end, with those of earlier runs."""
+    time_limit_s: float | None = None
+    """The search stops here; choosing the winner comes after."""
+    seed: int = 0
+    compiler: CompilerChoice = CompilerChoice.AUTO
+    sanitize: bool = False
+    """Run candidates under AddressSanitizer and UndefinedBehaviorSanitizer (host device); stores no winner."""
+    deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TuneReport:
+    """What came of a tuning run."""
+
+    record: Record | None
+    """The winner as stored; None for a run under sanitizers."""
+    tried: int
+    """Trials of this run."""
+    reused: int
+    """Trials of earlier runs that still hold."""
+    failures: Mapping[FailureKind, int]
+    space_size: int
+    elapsed_s: float
+    interrupted: bool
+
+
+def tune(
+    problem: Problem,
+    device: DeviceRef,
+    store: Store,
+    options: TuneOptions,
+    progress: Progress,
+    families: tuple[Family, ...] = FAMILIES,
+) -> TuneReport:
+    """Searches for the fastest right program for `problem` on `device` and stores it, with every trial.
+
+    Ctrl-C ends the search and keeps what was found, the winner included.
+
+    Raises:
+        BadArgument: no family solves the problem.
+        DeviceError, CompileError, StoreError: as their names say.
+        TuningFailed: no candidate was right.
+    """
+    start = time.monotonic()
+    with Workshop.open(
+        problem, device, families, options.compiler, options.seed, options.deadlines, sanitize=options.sanitize
+    ) as workshop:
+        return _Session(workshop, store, options, progress, start).run()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Candidate:
+    family: str
+    config: Config
+    program: Program
+    compiled: Future[Compiled | Failure]
+
+
+class _Session:
+    def __init__(
+        self, workshop: Workshop, store: Store, options: TuneOptions, progress: Progress, start: float
+    ) -> None:
+        self._workshop, self._store, self._options, self._progress = workshop, store, options, progress
+        self._start = start
+        stored = store.trials(workshop.problem, workshop.device)
+        self._trials = {(trial.family, trial.config): trial for trial in stored if workshop.still_holds(trial)}
+        self._reused = len(self._trials)
+        self._search = self._new_search()
+
+    def _new_search(self) -> Search:
+        problem, device = self._workshop.problem, self._workshop.device
+        searches = {
+            name: FamilySearch(
+                f"{problem.key()} on {device.key()} by {name}",
+                family.space(problem, device),
+                family.default(problem, device),
+                self._options.seed,
+                [(trial.config, trial.median_ns) for trial in self._trials.values() if trial.family == name],
+            )
+            for name, family in self._workshop.families.items()
+        }
+        return Search(searches, self._options.seed)
+
+    def run(self) -> TuneReport:
+        problem, opened = self._workshop.problem, self._workshop.bench.opened
+        title = f"{problem.key()} on {self._workshop.device.name}"
+        self._progress.start(title, self._options.trials, problem.bytes, opened.copy.median_ns)
+        interrupted = False
+        try:
+            self._search_until_done()
+        except KeyboardInterrupt:
+            interrupted = True
+            self._workshop.bench.abandon()
+        finally:
+            self._progress.stop()
+        return TuneReport(
+            record=None if self._options.sanitize else self._choose(),
+            tried=len(self._trials) - self._reused,
+            reused=self._reused,
+            failures=self._failures(),
+            space_size=self._search.size,
+            elapsed_s=time.monotonic() - self._start,
+            interrupted=interrupted,
+        )
+
+    def _choose(self) -> Record:
+        record = choose(self._workshop, list(self._trials.values()), self._options.seed + 1, self._keep)
+        self._store.put_winner(record)
+        return record
+
+    def _search_until_done(self) -> None:
+        pending: collections.deque[_Candidate] = collections.deque()
+        while True:
+            self._fill(pending)
+            if not pending or self._out_of_time():
+                return
+            trial = self._evaluate(pending.popleft())
+            self._keep(trial)
+            self._search.tell(trial.family, trial.config, trial.median_ns)
+            self._progress.update(self._snapshot())
+
+    def _fill(self, pending: collections.deque[_Candidate]) -> None:
+        """Asks for candidates and sends them to be compiled, a fixed number ahead so that runs repeat.
+
+        On the host, compilers and candidates share the cores: there a batch is compiled, then timed undisturbed.
+        """
+        on_host = self._workshop.device.kind is DeviceKind.HOST
+        if on_host and pending:
+            return
+        ahead = self._workshop.processes if on_host else 2 * self._workshop.processes
+        while len(pending) < ahead and len(self._trials) + len(pending) < self._options.trials:
+            asked = self._search.ask()
+            if asked is None:
+                break
+            name, config = asked
+            program = self._workshop.program(name, config)
+            pending.append(_Candidate(name, config, program, self._workshop.compile(program)))
+        if on_host:
+            wait([candidate.compiled for candidate in pending])
+
+    def _evaluate(self, candidate: _Candidate) -> Trial:
+        compiled = candidate.compiled.result()
+        outcome: Measurement | Failure
+        compile_ms = None
+        if isinstance(compiled, Failure):
+            outcome = compiled
+        else:
+            compile_ms = compiled.compile_ms
+            best = self._best()
+            best_ns = best.median_ns if best is not None else None
+            outcome = self._workshop.bench.evaluate(candidate.program, compiled, best_ns)
+        return Trial(
+            family=candidate.family,
+            config=candidate.config,
+            fingerprint=candidate.program.fingerprint,
+            outcome=outcome,
+            compiler=self._workshop.compiler_identity,
+            compile_ms=compile_ms,
+        )
+
+    def _keep(self, trial: Trial) -> None:
+        """Commits a trial; one that was tried before is replaced."""
+        self._store.add_trial(self._workshop.problem, self._workshop.device, trial)
+        self._trials[trial.family, trial.config] = trial
+
+    def _out_of_time(self) -> bool:
+        limit = self._options.time_limit_s
+        return limit is not None and time.monotonic() - self._start >= limit
+
+    def _best(self) -> Trial | None:
+        return next(iter(fastest_first(self._trials.values())), None)
+
+    def _failures(self) -> dict[FailureKind, int]:
+        outcomes = (trial.outcome for trial in self._trials.values())
+        return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
+
+    def _snapshot(self) -> Snapshot:
+        best = self._best()
+        elapsed = time.monotonic() - self._start
+        done, total = len(self._trials), min(self._options.trials, self._search.size)
+        return Snapshot(
+            done=done,
+            total=total,
+            reused=self._reused,
+            best_ns=best.median_ns if best else None,
+            best=f"{best.family} {best.config}" if best else "",
+            failures=self._failures(),
+            elapsed_s=elapsed,
+            time_left_s=estimate_time_left(
+                done=done, reused=self._reused, total=total, elapsed_s=elapsed, limit_s=self._options.time_limit_s
+            ),
+        )

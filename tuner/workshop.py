@@ -1,0 +1,80 @@
+"""What a tuning run works with: a problem, its families, compilers, and a bench to evaluate on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import families_for
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Failure, Trial
+from warpsmith.tuner.evaluate import Bench, CompilePool, Deadlines, compile_processes
+from warpsmith.tuner.jobs import Compiled
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workshop:
+    """One problem on one device, with everything that turns configs into measurements."""
+
+    problem: Problem
+    device: Device
+    families: dict[str, Family]
+    """Those that solve the problem, by name, preferred first."""
+    compiler_identity: str
+    processes: int
+    """Compilers that run at once."""
+    pool: CompilePool
+    bench: Bench
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls,
+        problem: Problem,
+        device_ref: DeviceRef,
+        families: tuple[Family, ...],
+        choice: CompilerChoice,
+        seed: int,
+        deadlines: Deadlines,
+        *,
+        sanitize: bool,
+    ) -> Iterator[Workshop]:
+        """Opens the device and starts the processes; ends them at the end.
+
+        Raises BadArgument where no family solves the problem, CompileError where the compiler is missing,
+        DeviceError where the device cannot be opened.
+        """
+        device = device_ref.device()
+        able = {family.name: family for family in families_for(problem, device, families)}
+        compiler = device_ref.compiler(choice, sanitize=sanitize)
+        identity = compiler.identity
+        processes = compile_processes(device.kind)
+        with (
+            contextlib.closing(CompilePool(compiler, processes, deadlines.compile_s)) as pool,
+            contextlib.closing(Bench(device_ref, problem, seed, deadlines, sanitize=sanitize)) as bench,
+        ):
+            yield cls(problem, device, able, identity, processes, pool, bench)
+
+    def program(self, family: str, config: Config) -> Program:
+        """The candidate that `family` generates for `config`."""
+        return self.families[family].program(self.problem, config)
+
+    def compile(self, program: Program) -> Future[Compiled | Failure]:
+        """Compiles in the pool."""
+        return self.pool.submit(program)
+
+    def still_holds(self, trial: Trial) -> bool:
+        """Whether a stored trial says something about today's candidates: the same source, the same compiler."""
+        family = self.families.get(trial.family)
+        if family is None or trial.compiler != self.compiler_identity:
+            return False
+        if not family.space(self.problem, self.device).contains(trial.config):
+            return False
+        return family.program(self.problem, trial.config).fingerprint == trial.fingerprint
