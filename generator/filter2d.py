@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.problem import DType, Operand, Problem, Role
+from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
 MAX_WEIGHTS_BYTES = 32764
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters)."""
@@ -32,14 +32,6 @@ class Border(enum.StrEnum):
     """d c b | a b c d | c b a (NumPy calls it reflect)."""
     WRAP = "wrap"
     """b c d | a b c d | a b c."""
-
-
-def _member(kind: type[enum.StrEnum], value: str, name: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        choices = ", ".join(kind)
-        raise BadArgument(f"unknown {name} {value!r}; choose one of {choices}") from None
 
 
 def _float32(value: float) -> float:
@@ -91,8 +83,8 @@ class Filter2d(Problem):
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
         set_field(self, "image", _extent(self.image, "image"))
         set_field(self, "filter", _extent(self.filter, "filter"))
-        set_field(self, "dtype", _member(DType, self.dtype, "dtype"))
-        set_field(self, "border", _member(Border, self.border, "border"))
+        set_field(self, "dtype", member(DType, self.dtype, "dtype"))
+        set_field(self, "border", member(Border, self.border, "border"))
         self._check_sizes()
         # Only border `constant` reads cval: with any other, two values of it are one problem.
         set_field(self, "cval", _float32(self.cval) if self.border is Border.CONSTANT else 0.0)

@@ -6,9 +6,20 @@ import abc
 import dataclasses
 import enum
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from warpsmith.errors import BadArgument
+
+
+Word = TypeVar("Word", bound=enum.StrEnum)
+
+
+def member(kind: type[Word], value: str, name: str) -> Word:
+    """The member of `kind` that `value` spells. Raises BadArgument with the choices."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise BadArgument(f"unknown {name} {value!r}; choose one of {', '.join(kind)}") from None
 
 
 class DType(enum.StrEnum):

@@ -1,0 +1,84 @@
+"""`warpsmith explain`: why this answer, what was tried, and the CUDA text itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from warpsmith.cli.operations import add_commands
+from warpsmith.cli.options import DeviceOption, JsonOption, StoreOption
+from warpsmith.cli.output import match_document, print_facts, print_json
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.plans.lookup import find
+from warpsmith.store.location import open_for_reading
+from warpsmith.store.record import Failure, Measurement, Trial, trial_spec
+from warpsmith.tuner.choose import fastest_first
+from warpsmith.tuner.progress import format_time
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Show how an answer is found, and what was tried.", no_args_is_help=True)
+    add_commands(group, _explain)
+    app.add_typer(group, name="explain")
+
+
+def _explain(
+    problem: Problem,
+    device: DeviceOption = "auto",
+    store: StoreOption = None,
+    top: Annotated[int, typer.Option("--top", min=0, help="Trials to list.", rich_help_panel="Run")] = 10,
+    source: Annotated[
+        bool, typer.Option("--source", help="Print the CUDA text and nothing else.", rich_help_panel="Run")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    target = DeviceRef.parse(device).device()
+    with open_for_reading(store) as stores:
+        match = find(problem, target, stores)
+        trials = [trial for each in stores.stores for trial in each.trials(problem, target)]
+    if json:
+        families = {family.name: family.why_not(problem, target) for family in FAMILIES}
+        print_json(
+            {
+                "problem_key": problem.key(),
+                "device_key": target.key(),
+                **match_document(match),
+                "families": families,
+                "trials": [trial_spec(trial) for trial in trials],
+                "source": match.program.source,
+            }
+        )
+        return 0
+    if source:
+        print(match.program.source, end="")
+        return 0
+    print_facts([("problem", problem.key()), ("device", target.key()), ("match", str(match.kind))])
+    print_facts(("", reason) for reason in match.reasons)
+    print_facts([("kernel", f"{match.program.family} {match.program.config}")])
+    print_facts(_families(problem, target))
+    print_facts(_trials(trials, top))
+    return 0
+
+
+def _families(problem: Problem, device: Device) -> list[tuple[str, str]]:
+    facts = []
+    for family in FAMILIES:
+        why_not = family.why_not(problem, device)
+        told = why_not or f"{sum(1 for _ in family.space(problem, device).configs())} configs"
+        facts.append(("family", f"{family.name}: {told}"))
+    return facts
+
+
+def _trials(trials: list[Trial], top: int) -> list[tuple[str, str]]:
+    facts = [("trials", f"{len(trials)} stored")]
+    for trial in fastest_first(trials)[:top]:
+        if isinstance(trial.outcome, Measurement):
+            facts.append(("", f"{format_time(trial.outcome.timing.median_ns):>9}  {trial.family} {trial.config}"))
+    for trial in trials:
+        if isinstance(trial.outcome, Failure):
+            facts.append(("failed", f"{trial.outcome.kind}: {trial.outcome.message}  {trial.family} {trial.config}"))
+    return facts

@@ -1,0 +1,73 @@
+"""Options that several commands share, and how their words become values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import Problem
+
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cuda:I or host.", rich_help_panel="Run")]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        help="File or URL of the store; default WARPSMITH_STORE, else the user's own.",
+        show_default=False,
+        rich_help_panel="Run",
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on standard output.", rich_help_panel="Run")
+]
+TrialsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--trials",
+        min=1,
+        help="Trials to have in the store at the end; earlier runs count.",
+        show_default=False,
+        rich_help_panel="Run",
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, help="Of the search and of the test data.", rich_help_panel="Run")
+]
+
+
+def extent(text: str, name: str) -> tuple[int, int]:
+    """`512x640` as (512, 640). Raises BadArgument."""
+    match = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
+    if match is None:
+        raise BadArgument(f"{name} must be ROWSxCOLUMNS, such as 512x512; got {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `5m` or `2h` in seconds. Raises BadArgument."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip().lower())
+    if match is None:
+        raise BadArgument(f"a time limit must be a number of seconds, or like 90s, 5m, 2h; got {text!r}")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def join(operation: Callable[..., Problem], verb: Callable[..., Any]) -> Callable[..., Any]:
+    """One command from an operation, whose options make the problem, and a verb, which takes it first."""
+    shape = inspect.signature(operation, eval_str=True).parameters
+    _, *own = inspect.signature(verb, eval_str=True).parameters.values()
+    parameters: Iterable[inspect.Parameter] = (
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*shape.values(), *own)
+    )
+
+    def command(**given: Any) -> Any:
+        problem = operation(**{name: given.pop(name) for name in shape})
+        return verb(problem, **given)
+
+    command.__doc__ = operation.__doc__
+    command.__setattr__("__signature__", inspect.Signature(list(parameters)))
+    return command

@@ -1,0 +1,69 @@
+"""How results are printed: one JSON document, or a few aligned lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from warpsmith.generator.device import DeviceKind
+from warpsmith.plans.match import Match
+from warpsmith.store.record import COPY, Measurement, Record, Timing
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Prints one JSON document on standard output."""
+    print(json.dumps(document, indent=2))
+
+
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Prints `name  value` lines, the values in one column."""
+    for name, value in facts:
+        print(f"{name:<9} {value}".rstrip())
+
+
+def format_timing(timing: Timing) -> str:
+    """`12.3 us (12.1 to 12.6 us, n=30)`: the median, the 20th and 80th percentile, the number of samples."""
+    from warpsmith.tuner.progress import format_time
+
+    spread = f"{format_time(timing.p20_ns)} to {format_time(timing.p80_ns)}"
+    return f"{format_time(timing.median_ns)} ({spread}, n={timing.samples})"
+
+
+def record_facts(record: Record) -> list[tuple[str, str]]:
+    """A stored winner as lines: what it is, how fast, beside what, how sure."""
+    from warpsmith.tuner.progress import format_rate, format_share
+
+    measurement = record.trial.outcome
+    if not isinstance(measurement, Measurement):
+        raise TypeError("a winner has a measurement")
+    timing = measurement.timing
+    speed = format_rate(record.problem.bytes, timing.median_ns)
+    for baseline in record.baselines:
+        if baseline.name == COPY:
+            speed += f", {format_share(baseline.timing.median_ns, timing.median_ns)} of copy speed"
+    note = "  (a CPU's time: it says nothing of a GPU)" if record.device.kind is DeviceKind.HOST else ""
+    facts = [
+        ("problem", record.problem.key()),
+        ("device", record.device.name),
+        ("winner", f"{record.trial.family} {record.trial.config}"),
+        ("time", f"{format_timing(timing)}{note}"),
+        ("speed", speed),
+        ("error", f"{measurement.max_error:.2g} of the sum of |terms|, against float64"),
+    ]
+    for baseline in record.baselines:
+        ratio = baseline.timing.median_ns / timing.median_ns
+        facts.append(("beside", f"{baseline.name}: {format_timing(baseline.timing)}, {ratio:.2f}x our time"))
+    return facts
+
+
+def match_document(match: Match) -> dict[str, Any]:
+    """A look-up's answer as JSON values."""
+    return {
+        "match": str(match.kind),
+        "reasons": list(match.reasons),
+        "family": match.program.family,
+        "config": match.program.config.values(),
+        "fingerprint": match.program.fingerprint,
+        "record": match.record.spec() if match.record is not None else None,
+    }

@@ -1,0 +1,93 @@
+"""`warpsmith tune`: search, verify, time, store."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.cli.operations import add_commands
+from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, TrialsOption, seconds
+from warpsmith.cli.output import print_facts, print_json, record_facts
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.problem import Problem, member
+from warpsmith.store.location import write_location
+from warpsmith.store.store import Store
+from warpsmith.tuner.progress import format_duration, format_failures, progress_for
+from warpsmith.tuner.search import Effort
+from warpsmith.tuner.session import TuneOptions, TuneReport
+from warpsmith.tuner.session import tune as search
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Search for the fastest kernel and store it.", no_args_is_help=True)
+    add_commands(group, _tune)
+    app.add_typer(group, name="tune")
+
+
+def _tune(
+    problem: Problem,
+    device: DeviceOption = "auto",
+    store: StoreOption = None,
+    trials: TrialsOption = None,
+    effort: Annotated[
+        str, typer.Option("--effort", help=f"Trials without --trials: {', '.join(Effort)}.", rich_help_panel="Run")
+    ] = Effort.NORMAL.value,
+    time_limit: Annotated[
+        str | None,
+        typer.Option("--time-limit", help="Stop searching after this long: 60s, 5m, 2h.", rich_help_panel="Run"),
+    ] = None,
+    seed: SeedOption = 0,
+    compiler: Annotated[
+        str, typer.Option("--compiler", help=f"One of {', '.join(CompilerChoice)}.", rich_help_panel="Run")
+    ] = CompilerChoice.AUTO.value,
+    sanitize: Annotated[
+        bool,
+        typer.Option(
+            "--sanitize",
+            help="Run under AddressSanitizer and UndefinedBehaviorSanitizer (host); stores no winner.",
+            rich_help_panel="Run",
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    options = TuneOptions(
+        trials=trials or member(Effort, effort, "effort").trials,
+        time_limit_s=None if time_limit is None else seconds(time_limit),
+        seed=seed,
+        compiler=member(CompilerChoice, compiler, "compiler"),
+        sanitize=sanitize,
+    )
+    location = write_location(store)
+    with Store.open(location, write=True) as opened:
+        report = search(problem, DeviceRef.parse(device), opened, options, progress_for(sys.stderr, quiet=False))
+    if json:
+        print_json(_document(report, location))
+    else:
+        print_facts(_facts(report, location))
+    return 0
+
+
+def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
+    facts = record_facts(report.record) if report.record is not None else []
+    trials = f"{report.tried} now, {report.reused} of earlier runs, of {report.space_size} configs"
+    failed = format_failures(report.failures) or "none"
+    facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
+    if report.interrupted:
+        facts.append(("note", "interrupted; the same command goes on from here"))
+    facts.append(("stored", location if report.record is not None else f"{location} (trials only)"))
+    return facts
+
+
+def _document(report: TuneReport, location: str) -> dict[str, Any]:
+    return {
+        "record": report.record.spec() if report.record is not None else None,
+        "trials": report.tried,
+        "reused": report.reused,
+        "failures": {str(kind): count for kind, count in report.failures.items()},
+        "space_size": report.space_size,
+        "elapsed_s": report.elapsed_s,
+        "interrupted": report.interrupted,
+        "store": location,
+    }

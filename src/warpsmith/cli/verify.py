@@ -1,0 +1,73 @@
+"""`warpsmith verify`: the stored answer once more against float64, on fresh data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from warpsmith.cli.operations import add_commands
+from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
+from warpsmith.cli.output import print_facts, print_json
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.plans.lookup import find
+from warpsmith.store.location import open_for_reading
+from warpsmith.store.record import Failure, Measurement
+from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.jobs import Compiled
+from warpsmith.tuner.verify import ERROR_BOUND
+from warpsmith.tuner.workshop import Workshop
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Check a plan's answer against float64; exit 1 where it is wrong.", no_args_is_help=True)
+    add_commands(group, _verify)
+    app.add_typer(group, name="verify")
+
+
+def _verify(
+    problem: Problem,
+    device: DeviceOption = "auto",
+    store: StoreOption = None,
+    seed: SeedOption = 1,
+    sanitize: Annotated[
+        bool,
+        typer.Option(
+            "--sanitize", help="Run under AddressSanitizer and UndefinedBehaviorSanitizer.", rich_help_panel="Run"
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    ref = DeviceRef.parse(device)
+    with open_for_reading(store) as stores:
+        match = find(problem, ref.device(), stores)
+    with Workshop.open(problem, ref, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize) as workshop:
+        compiled = workshop.compile(match.program).result()
+        outcome: Measurement | Failure
+        outcome = workshop.bench.evaluate(match.program, compiled) if isinstance(compiled, Compiled) else compiled
+    if isinstance(outcome, Failure):
+        raise WarpsmithError(f"{outcome.kind}: {outcome.message} ({match.program.family} {match.program.config})")
+    bound = ERROR_BOUND[problem.output.dtype]
+    if json:
+        print_json(
+            {
+                "problem_key": problem.key(),
+                "match": str(match.kind),
+                "right": True,
+                "max_error": outcome.max_error,
+                "bound": bound,
+            }
+        )
+        return 0
+    print_facts(
+        [
+            ("problem", problem.key()),
+            ("match", str(match.kind)),
+            ("kernel", f"{match.program.family} {match.program.config}"),
+            ("right", f"largest error {outcome.max_error:.2g} of the sum of |terms|, bound {bound:.0e}"),
+        ]
+    )
+    return 0
