@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from warpsmith.generator.space import Config
@@ -69,8 +70,15 @@ class Program:
     @property
     def by_value(self) -> frozenset[str]:
         """The operands that some launch takes by value."""
-        arguments = (argument for launch in self.launches for argument in launch.arguments)
-        return frozenset(argument.operand for argument in arguments if isinstance(argument, ByValue))
+        return frozenset(argument.operand for argument in self._arguments() if isinstance(argument, ByValue))
+
+    @property
+    def pointed_to(self) -> frozenset[str]:
+        """The operands and workspaces that some launch takes the address of."""
+        return frozenset(argument.buffer for argument in self._arguments() if isinstance(argument, Pointer))
+
+    def _arguments(self) -> Iterator[Argument]:
+        return (argument for launch in self.launches for argument in launch.arguments)
 
     def _workspace_spec(self) -> list[dict[str, Any]]:
         return [dataclasses.asdict(workspace) for workspace in self.workspaces]

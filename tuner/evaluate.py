@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from warpsmith.devices.base import Compiler
-from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, sanitizer_environment
+from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
@@ -83,7 +83,7 @@ class Bench:
     def __init__(self, device: DeviceRef, problem: Problem, seed: int, deadlines: Deadlines, *, sanitize: bool) -> None:
         self._open = Open(device, problem, seed, TimingPolicy.for_kind(device.kind), guarded=not sanitize)
         self._deadlines = deadlines
-        self._worker = Worker(sanitizer_environment() if sanitize else None)
+        self._worker = Worker(HostCompiler(sanitize=True).sanitizer_environment() if sanitize else None)
         self._fastest_s: float | None = None
         self.opened: Opened = self._reopen()
 
@@ -150,10 +150,13 @@ class Bench:
 
 
 def _cause_of(death: WorkerDied) -> Failure:
-    if sanitizer := SANITIZER_EXIT_CODES.get(death.status):
-        report = [line for line in death.last_words.splitlines() if line.strip()]
-        return Failure(FailureKind.OUT_OF_BOUNDS, f"{sanitizer}: {report[0] if report else 'no report'}")
-    return Failure(FailureKind.CRASH, str(death))
+    sanitizer = SANITIZER_EXIT_CODES.get(death.status)
+    if sanitizer is None:
+        return Failure(FailureKind.CRASH, str(death))
+    report = next((line for line in death.last_words.splitlines() if "Sanitizer" in line or "error:" in line), "")
+    address, _undefined = SANITIZER_EXIT_CODES
+    kind = FailureKind.OUT_OF_BOUNDS if death.status == address else FailureKind.WRONG
+    return Failure(kind, f"{sanitizer}: {report}")
 
 
 def compile_processes(kind: DeviceKind) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.devices.base import Binary, BinaryKind
-from warpsmith.devices.select import compilers_for_arch
+from warpsmith.devices.select import CompilerChoice, cuda_compiler
 from warpsmith.errors import BundleError, CompileError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
@@ -86,9 +86,9 @@ def _cubins(record: Record, program: Program, archs: tuple[str, ...], skipped: l
     own = (record.device.arch,) if record.device.kind is DeviceKind.CUDA else ()
     for arch in archs or own:
         errors: list[str] = []
-        for compiler in compilers_for_arch(arch):
+        for choice in (CompilerChoice.NVRTC, CompilerChoice.NVCC):
             try:
-                yield compiler.compile(program)
+                yield cuda_compiler(arch, choice).compile(program)
                 break
             except CompileError as error:
                 errors.append(str(error))

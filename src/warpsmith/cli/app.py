@@ -24,15 +24,19 @@ def build(arguments: list[str]) -> typer.Typer:
     """
     app = typer.Typer(
         name="warpsmith",
-        help="Generates, tunes and serves specialised CUDA kernels for convolutions, filters and small FFTs.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
+    app.callback()(_no_options)
     known = [name for name in arguments[:1] if name in COMMANDS]
     for name in known or COMMANDS:
         importlib.import_module(f"warpsmith.cli.{name}").register(app)
     return app
+
+
+def _no_options() -> None:
+    """Generates, tunes and serves specialised CUDA kernels for convolutions, filters and small FFTs."""
 
 
 def run(arguments: list[str]) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from warpsmith.devices.arrays import ArrayView, device_view, empty_output, host_view, input_bytes, stream_handle
+from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle, weights_bytes
 from warpsmith.devices.base import Binary, Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
@@ -35,8 +35,8 @@ class Plan:
         self.binary = binary
         self._runtime = runtime
         self._module = runtime.load(binary)
-        self._workspaces = {each.name: runtime.allocate(each.nbytes) for each in match.program.workspaces}
-        self._by_value = match.program.by_value
+        self._workspaces = {each.name: runtime.allocate(each.nbytes).address for each in match.program.workspaces}
+        self._pointed_to = match.program.pointed_to
         self._on_host = runtime.device.kind is DeviceKind.HOST
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
@@ -57,30 +57,33 @@ class Plan:
         Raises BadArgument naming the array that does not fit.
         """
         arrays = self._paired(inputs)
-        first = next(iter(arrays.values()))
-        target = empty_output(first, self.problem.output, self._runtime) if out is None else out
+        problem, requested = self.problem, stream_handle(stream)
+        target = empty_like_caller(inputs[0], problem.output, self._runtime) if out is None else out
+        by_value = self.match.program.by_value
+        values = {each.name: weights_bytes(arrays[each.name], each) for each in problem.inputs if each.name in by_value}
         views = {
-            operand.name: self._view(arrays[operand.name], operand)
-            for operand in self.problem.inputs
-            if operand.name not in self._by_value and operand.name in arrays
+            each.name: self._view(arrays[each.name], each, requested)
+            for each in problem.inputs
+            if each.name in self._pointed_to
         }
-        views[self.problem.output.name] = self._view(target, self.problem.output, writable=True)
-        values = {
-            operand.name: input_bytes(arrays[operand.name], operand)
-            for operand in self.problem.inputs
-            if operand.name in self._by_value
-        }
-        self._launch(views, values, None if self._on_host else stream_handle(stream, first))
+        views[problem.output.name] = self._view(target, problem.output, requested, writable=True)
+        addresses = {name: view.address for name, view in views.items()} | self._workspaces
+        chosen = self._stream(requested, views.values())
+        for launch in self.match.program.launches:
+            self._module.bind(launch, addresses, values)(chosen)
         return target
 
-    def _launch(self, views: Mapping[str, ArrayView], values: Mapping[str, bytes], stream: int | None) -> None:
-        addresses = {name: view.address for name, view in views.items()}
-        addresses |= {name: allocation.address for name, allocation in self._workspaces.items()}
-        for launch in self.match.program.launches:
-            self._module.bind(launch, addresses, values)(stream)
+    def _view(self, array: Any, operand: Operand, stream: int | None, *, writable: bool = False) -> ArrayView:
+        if self._on_host:
+            return host_view(array, operand, writable)
+        return device_view(array, operand, writable, stream)
 
-    def _view(self, array: Any, operand: Operand, *, writable: bool = False) -> ArrayView:
-        return (host_view if self._on_host else device_view)(array, operand, writable=writable)
+    def _stream(self, requested: int | None, views: Iterable[ArrayView]) -> int | None:
+        if self._on_host:
+            return None
+        from warpsmith.devices.cuda.interop import launch_stream
+
+        return launch_stream(requested, [view.stream for view in views])
 
     def _paired(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         """The inputs by operand name, with the filter's own weights where the problem knows them."""
