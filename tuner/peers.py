@@ -89,13 +89,7 @@ _TORCH_MODES = {
 def _cudnn(problem: Filter2d, operands: Operands) -> Peer | None:
     """cuDNN through PyTorch, in float32 arithmetic and with its own search on; None for a border it does not have."""
     torch = importlib.import_module("torch")
-    modes = {
-        Border.CONSTANT: "constant",
-        Border.NEAREST: "replicate",
-        Border.MIRROR: "reflect",
-        Border.WRAP: "circular",
-    }
-    if not torch.cuda.is_available() or problem.border not in (Border.VALID, *modes):
+    if not torch.cuda.is_available() or problem.border not in (Border.VALID, *_TORCH_MODES):
         return None
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True

@@ -67,10 +67,8 @@ class Worker:
         process = self._process if self.alive and self._process is not None else self._start()
         deadline = time.monotonic() + deadline_s
         body = pickle.dumps(job)
-        assert process.stdin is not None
         try:
-            process.stdin.write(LENGTH.pack(len(body)) + body)
-            process.stdin.flush()
+            self._write(process, LENGTH.pack(len(body)) + body, deadline)
             (length,) = LENGTH.unpack(self._read(process, LENGTH.size, deadline))
             answer = pickle.loads(self._read(process, length, deadline))
         except (EOFError, BrokenPipeError):
@@ -109,23 +107,33 @@ class Worker:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
         self._process = subprocess.Popen(
             # -P: a folder of the user's with a module named like one of ours must not come first.
-            [sys.executable, "-P", "-m", "warpsmith.tuner.worker"],
+            [sys.executable, "-P", "-m", "warpsmith.tuner.worker", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
+            bufsize=0,
             env=self._environment,
             start_new_session=True,  # Ctrl-C is for the tuner, which then ends its workers itself
         )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         return self._process
+
+    def _write(self, process: subprocess.Popen[bytes], message: bytes, deadline: float) -> None:
+        """Sends a message that may be larger than the pipe holds, to a process that may never read it."""
+        assert process.stdin is not None
+        descriptor = process.stdin.fileno()
+        left = memoryview(message)
+        while left:
+            _wait(descriptor, select.POLLOUT, deadline)
+            left = left[os.write(descriptor, left) :]
 
     def _read(self, process: subprocess.Popen[bytes], size: int, deadline: float) -> bytes:
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
         received = bytearray()
         while len(received) < size:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                raise TimeoutError
+            _wait(descriptor, select.POLLIN, deadline)
             chunk = os.read(descriptor, min(size - len(received), 1 << 20))
             if not chunk:
                 raise EOFError
@@ -141,3 +149,12 @@ class Worker:
             last_words = self._stderr.read().decode(errors="replace").strip()
         self.kill()
         return WorkerDied(status, last_words)
+
+
+def _wait(descriptor: int, event: int, deadline: float) -> None:
+    """Returns when the pipe is ready or its other end closed. Raises TimeoutError at the deadline."""
+    poll = select.poll()  # unlike select(), also for the descriptors above 1024 of a large program
+    poll.register(descriptor, event)
+    left = deadline - time.monotonic()
+    if left <= 0 or not poll.poll(left * 1e3):
+        raise TimeoutError

@@ -1,6 +1,7 @@
 """The fixed entry point of a worker process: reads jobs on standard input, writes answers on standard output.
 
-Started as `python -m warpsmith.tuner.worker`, never by multiprocessing, which would run the user's script again.
+Started as `python -m warpsmith.tuner.worker PARENT`, with the parent's process id; never by multiprocessing, which
+would run the user's script again.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from warpsmith.tuner.wire import Raised, read_message, write_message
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """A parent killed by SIGKILL cannot stop its workers, and one of them may be in an endless kernel."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:  # it died before the call above
+        # It died before the call above. Not a comparison with 1: in a container the parent itself may be process 1.
+        if os.getppid() != parent:
             os._exit(1)
 
 
@@ -36,7 +38,7 @@ def _private_stdout() -> BinaryIO:
 
 def main() -> int:
     """Serves jobs until standard input ends. An expected error is an answer; a device that faulted ends the process."""
-    _die_with_parent()
+    _die_with_parent(int(sys.argv[1]))
     answers = _private_stdout()
     state = WorkerState()
     while (message := read_message(sys.stdin.buffer)) is not None:

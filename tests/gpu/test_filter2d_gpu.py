@@ -1,0 +1,168 @@
+"""Image filters on a GPU: tuning, every family and border, faults, arrays of PyTorch and CuPy, bundles."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import warpsmith as ws
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.store.record import COPY, Failure, FailureKind, Measurement
+from warpsmith.store.store import Store
+from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.jobs import Compiled
+from warpsmith.tuner.progress import SilentProgress
+from warpsmith.tuner.session import TuneOptions, tune
+from warpsmith.tuner.workshop import Workshop
+
+pytestmark = pytest.mark.gpu
+
+CUDA = DeviceRef(DeviceKind.CUDA)
+PROBLEM = Filter2d(image=(480, 640), filter=(5, 5), border=Border.REFLECT)
+
+SHAPES: list[tuple[tuple[int, int], tuple[int, int], int]] = [
+    ((1, 1), (1, 1), 1),
+    ((1, 301), (1, 5), 1),
+    ((29, 1), (4, 1), 1),
+    ((5, 7), (5, 7), 2),
+    ((333, 417), (3, 3), 3),
+    ((140, 512), (2, 5), 1),
+    ((137, 1022), (15, 15), 1),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with a tuned winner for PROBLEM."""
+    location = str(tmp_path_factory.mktemp("tuned") / "store.db")
+    report = ws.tune(PROBLEM, "cuda:0", trials=24, store=location)
+    assert report.tried == 24
+    assert report.record is not None
+    return location
+
+
+def correlate(problem: Filter2d, image: Any, weights: Any) -> Any:
+    ndimage = pytest.importorskip("scipy.ndimage")
+    return ndimage.correlate(image.astype(np.float64), weights.astype(np.float64), mode=problem.border.value)
+
+
+def inputs(problem: Filter2d, seed: int = 3) -> tuple[Any, Any]:
+    generator = np.random.default_rng(seed)
+    image = generator.standard_normal(problem.image, dtype=np.float32)
+    return image, generator.standard_normal(problem.filter, dtype=np.float32)
+
+
+def check(problem: Filter2d, result: Any, image: Any, weights: Any) -> None:
+    scale = correlate(problem, np.abs(image), np.abs(weights))
+    assert np.all(np.abs(result - correlate(problem, image, weights)) <= 1e-6 * scale)
+
+
+def test_the_winner_is_verified_and_stands_beside_the_peers(store: str) -> None:
+    match = ws.query(PROBLEM, "cuda:0", store=store)
+    assert match.kind == "exact"
+    assert match.record is not None
+    outcome = match.record.trial.outcome
+    assert isinstance(outcome, Measurement)
+    assert outcome.max_error <= 1e-6
+    assert outcome.registers is not None
+    names = {baseline.name.split()[0] for baseline in match.record.baselines}
+    assert COPY in names
+    for library in ("cupy", "torch"):
+        if pytest.importorskip(library):
+            assert {"cupy": "cupy", "torch": "cudnn"}[library] in names or PROBLEM.border is Border.REFLECT
+
+
+@pytest.mark.parametrize("border", Border)
+@pytest.mark.parametrize("compiler", [CompilerChoice.NVRTC, CompilerChoice.NVCC])
+def test_every_family_border_and_shape(border: Border, compiler: CompilerChoice) -> None:
+    shapes = SHAPES if compiler is CompilerChoice.NVRTC else SHAPES[4:6]
+    for image, size, planes in shapes:
+        problem = Filter2d(image=image, filter=size, planes=planes, border=border, cval=-1.5)
+        with Workshop.open(problem, CUDA, FAMILIES, compiler, 0, Deadlines(), sanitize=False) as workshop:
+            for name, family in workshop.families.items():
+                space = family.space(problem, workshop.device)
+                others = random.Random(problem.key()).sample(list(space.configs()), 3)
+                for config in [family.default(problem, workshop.device), *others]:
+                    program = workshop.program(name, config)
+                    compiled = workshop.compile(program).result()
+                    assert isinstance(compiled, Compiled), compiled
+                    outcome = workshop.bench.evaluate(program, compiled)
+                    assert isinstance(outcome, Measurement), f"{problem.key()} {name} {config}: {outcome}"
+
+
+def test_known_weights_as_literals() -> None:
+    sobel = (1.0, 0.0, -1.0, 2.0, 0.0, -2.0, 1.0, 0.0, -1.0)
+    cupy = pytest.importorskip("cupy")
+    problem = Filter2d(image=(333, 444), filter=(3, 3), border=Border.MIRROR, weights=sobel)
+    image, _ = inputs(problem)
+    plan = ws.plan(problem, "cuda:0")
+    assert plan.match.program.config.text("weights") == "literal"
+    result = cupy.asnumpy(plan(cupy.asarray(image)))
+    check(problem, result, image, np.array(sobel, np.float32).reshape(3, 3))
+
+
+def test_each_planted_fault_is_recorded_and_the_search_goes_on(tmp_path: Path, planted: Any) -> None:
+    problem = Filter2d(image=(48, 64), filter=(3, 3))
+    faults = ("none", "out-of-bounds", "never-ends", "wrong", "does-not-compile", "crashes")
+    deadlines = Deadlines(compile_s=60, first_run_s=60, least_run_s=5, run_factor=5)
+    with Store.open(str(tmp_path / "store.db"), write=True) as opened:
+        families = (planted(*faults), Filter2dPlain())
+        options = TuneOptions(trials=22, deadlines=deadlines)
+        report = tune(problem, CUDA, opened, options, SilentProgress(), families)
+        trials = opened.trials(problem, CUDA.device())
+    outcomes = {trial.config.text("fault"): trial.outcome for trial in trials if trial.family == "planted"}
+    assert {fault: each.kind for fault, each in outcomes.items() if isinstance(each, Failure)} == {
+        "out-of-bounds": FailureKind.OUT_OF_BOUNDS,
+        "never-ends": FailureKind.TIMEOUT,
+        "wrong": FailureKind.WRONG,
+        "does-not-compile": FailureKind.COMPILE,
+        "crashes": FailureKind.CRASH,
+    }
+    assert report.record is not None
+    assert sum(isinstance(trial.outcome, Measurement) for trial in trials) == 17
+
+
+def test_arrays_of_cupy_keep_their_kind_and_stream(store: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    image, weights = inputs(PROBLEM)
+    plan = ws.plan(PROBLEM, "cuda:0", store=store)
+    with cupy.cuda.Stream(non_blocking=True):
+        result = plan(cupy.asarray(image), weights)
+        assert isinstance(result, cupy.ndarray)
+        check(PROBLEM, cupy.asnumpy(result), image, weights)
+
+
+def test_tensors_of_torch_out_and_a_captured_graph(store: str) -> None:
+    torch = pytest.importorskip("torch")
+    image, weights = inputs(PROBLEM)
+    plan = ws.plan(PROBLEM, "cuda:0", store=store)
+    source, target = torch.from_numpy(image).cuda(), torch.empty(PROBLEM.image, device="cuda")
+    assert plan(source, torch.from_numpy(weights).cuda(), out=target) is target
+    check(PROBLEM, target.cpu().numpy(), image, weights)
+    assert isinstance(plan(source, weights), torch.Tensor)
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        plan(source, weights, out=target)
+    fresh, _ = inputs(PROBLEM, seed=4)
+    source.copy_(torch.from_numpy(fresh))
+    graph.replay()
+    check(PROBLEM, target.cpu().numpy(), fresh, weights)
+
+
+def test_a_bundle_runs_its_cubin(store: str, tmp_path: Path) -> None:
+    cupy = pytest.importorskip("cupy")
+    report = ws.export([PROBLEM], tmp_path / "bundle", store=store)
+    assert (report.kernels, report.cubins, report.skipped) == (1, 1, ())
+    plan = ws.load_bundle(tmp_path / "bundle").plan(PROBLEM, "cuda:0")
+    assert plan.match.kind == "exact"
+    image, weights = inputs(PROBLEM)
+    check(PROBLEM, cupy.asnumpy(plan(cupy.asarray(image), weights)), image, weights)

@@ -1,0 +1,213 @@
+"""Whole tuning runs on the CPU: winners, resume after a kill, interruption, and kernels planted to fail."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warpsmith as ws
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
+from warpsmith.store.store import Store
+from warpsmith.tuner.choose import TuningFailed
+from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.progress import SilentProgress, Snapshot
+from warpsmith.tuner.session import TuneOptions, TuneReport, tune
+
+HOST = DeviceRef(DeviceKind.HOST)
+PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
+QUICK = Deadlines(compile_s=30, first_run_s=20, least_run_s=3, run_factor=5)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def run(
+    store: Path, options: TuneOptions, families: tuple[Family, ...] = FAMILIES, progress: object = None
+) -> tuple[TuneReport, tuple[Trial, ...]]:
+    with Store.open(str(store), write=True) as opened:
+        report = tune(PROBLEM, HOST, opened, options, progress or SilentProgress(), families)  # type: ignore[arg-type]
+        return report, opened.trials(PROBLEM, HOST.device())
+
+
+def test_a_run_stores_a_verified_winner_and_every_trial(store: Path) -> None:
+    report, trials = run(store, TuneOptions(trials=6))
+    assert report.tried == len(trials) == 6
+    assert {trial.family for trial in trials} == {family.name for family in FAMILIES}
+    record = report.record
+    assert record is not None
+    assert isinstance(record.trial.outcome, Measurement)
+    assert 0 < record.trial.outcome.max_error <= 1e-6
+    assert "copy" in {baseline.name for baseline in record.baselines}
+    match = ws.query(PROBLEM, "host", store=str(store))
+    assert match.kind == "exact"
+    assert match.record == record
+
+
+def test_the_same_command_again_reuses_every_trial(store: Path) -> None:
+    run(store, TuneOptions(trials=4))
+    report, trials = run(store, TuneOptions(trials=4))
+    assert (report.tried, report.reused, len(trials)) == (0, 4, 4)
+    report, trials = run(store, TuneOptions(trials=6))
+    assert (report.tried, report.reused, len(trials)) == (2, 4, 6)
+    assert len({(trial.family, trial.config) for trial in trials}) == 6
+
+
+def test_each_planted_fault_is_recorded_as_what_it_is(store: Path, planted: Any) -> None:
+    report, trials = run(store, TuneOptions(trials=30, deadlines=QUICK), (planted(*planted.faults), Filter2dPlain()))
+    outcomes = {trial.config.text("fault"): trial.outcome for trial in trials if trial.family == "planted"}
+    kinds = {fault: outcome.kind for fault, outcome in outcomes.items() if isinstance(outcome, Failure)}
+    assert kinds == {
+        "out-of-bounds": FailureKind.OUT_OF_BOUNDS,
+        "never-ends": FailureKind.TIMEOUT,
+        "wrong": FailureKind.WRONG,
+        "does-not-compile": FailureKind.COMPILE,
+        "reads-outside": FailureKind.WRONG,  # the canary that it reads is not a number
+        "crashes": FailureKind.CRASH,
+    }
+    assert isinstance(outcomes["none"], Measurement)
+    plain = [trial for trial in trials if trial.family == "filter2d_plain"]
+    assert len(plain) == report.space_size - len(planted.faults)  # the search went on to the end of the space
+    assert all(isinstance(trial.outcome, Measurement) for trial in plain)
+    assert report.record is not None
+    assert report.failures == collections.Counter(kinds.values())
+
+
+def test_sanitizers_name_a_read_outside(store: Path, planted: Any) -> None:
+    _, trials = run(store, TuneOptions(trials=2, sanitize=True), (planted("none", "reads-outside"),))
+    clean, caught = sorted(trials, key=lambda trial: trial.config.text("fault"))
+    assert isinstance(clean.outcome, Measurement)
+    assert isinstance(caught.outcome, Failure)
+    assert caught.outcome.kind is FailureKind.OUT_OF_BOUNDS
+    assert "heap-buffer-overflow" in caught.outcome.message
+
+
+def test_a_run_under_sanitizers_stores_no_winner(store: Path, planted: Any) -> None:
+    report, _ = run(store, TuneOptions(trials=1, sanitize=True), (planted("none"),))
+    assert report.record is None
+    with Store.open(str(store), write=False) as opened:
+        assert opened.records() == ()
+
+
+def test_no_right_candidate_is_a_failure_that_says_why(store: Path, planted: Any) -> None:
+    with pytest.raises(TuningFailed, match=r"none of 2 candidates is right: 1 wrong, 1 compile|1 compile, 1 wrong"):
+        run(store, TuneOptions(trials=2, deadlines=QUICK), (planted("wrong", "does-not-compile"),))
+    with Store.open(str(store), write=False) as opened:
+        assert len(opened.trials(PROBLEM, HOST.device())) == 2
+
+
+def test_time_limit_ends_the_search(store: Path) -> None:
+    start = time.monotonic()
+    report, trials = run(store, TuneOptions(trials=100_000, time_limit_s=4))
+    assert time.monotonic() - start < 40
+    assert 0 < len(trials) < 100_000
+    assert report.record is not None
+
+
+class InterruptedAfter(SilentProgress):
+    """Presses Ctrl-C after some trials."""
+
+    def __init__(self, trials: int) -> None:
+        self._trials = trials
+
+    def update(self, snapshot: Snapshot) -> None:
+        if snapshot.done >= self._trials:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_keeps_what_was_found(store: Path) -> None:
+    report, trials = run(store, TuneOptions(trials=100_000), progress=InterruptedAfter(3))
+    assert report.interrupted
+    assert len(trials) == 3
+    assert report.record is not None
+    assert ws.query(PROBLEM, "host", store=str(store)).kind == "exact"
+
+
+def start_command(store: Path, trials: int) -> subprocess.Popen[bytes]:
+    shape = ["--image", "48x64", "--filter", "3x3", "--device", "host"]
+    command = [sys.executable, "-m", "warpsmith", "tune", "filter2d", *shape, "--store", str(store)]
+    return subprocess.Popen(
+        [*command, "--trials", str(trials), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def trials_in(store: Path) -> tuple[Trial, ...]:
+    if not store.exists() or store.stat().st_size == 0:
+        return ()
+    with Store.open(str(store), write=False) as opened:
+        return opened.trials(PROBLEM, HOST.device())
+
+
+def wait_for_trials(process: subprocess.Popen[bytes], store: Path, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(trials_in(store)) < count:
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def descendants(pid: int) -> set[int]:
+    """Processes started by `pid`, and by those, while it lives."""
+    found: set[int] = set()
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            child = int(status.parent.name)
+            found |= {child} | descendants(child)
+    return found
+
+
+def test_killed_in_mid_search_it_goes_on_and_loses_nothing(store: Path) -> None:
+    process = start_command(store, trials=100_000)
+    wait_for_trials(process, store, 4)
+    workers = descendants(process.pid)
+    assert workers
+    process.kill()
+    process.communicate()
+    before = trials_in(store)
+    assert len(before) >= 4
+
+    deadline = time.monotonic() + 20
+    while alive := [pid for pid in workers if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, f"workers outlived their tuner: {alive}"
+        time.sleep(0.1)
+
+    again = start_command(store, trials=len(before) + 2)
+    output, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors.decode()
+    told = json.loads(output)
+    assert (told["trials"], told["reused"]) == (2, len(before))
+    after = trials_in(store)
+    kept = {(trial.family, trial.config, trial.fingerprint) for trial in after}
+    assert {(trial.family, trial.config, trial.fingerprint) for trial in before} <= kept
+    assert len(after) == len(before) + 2
+
+
+def test_ctrl_c_on_the_command_line_ends_with_a_winner(store: Path) -> None:
+    process = start_command(store, trials=100_000)
+    wait_for_trials(process, store, 3)
+    os.kill(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors.decode()
+    told = json.loads(output)
+    assert told["interrupted"]
+    assert told["record"]["trial"]["measurement"]["max_error"] <= 1e-6
