@@ -145,7 +145,7 @@ class Filter2d(Problem):
 
     def distance(self, other: Problem) -> float | None:
         """Images of another size or plane count are near, measured in octaves; any other difference is a miss."""
-        if not isinstance(other, Filter2d):
+        if not isinstance(other, Filter2d) or other.filter != self.filter:
             return None
         if dataclasses.replace(other, image=self.image, planes=self.planes) != self:
             return None

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, TypeVar
 
 from warpsmith.errors import BadArgument
 
-
 Word = TypeVar("Word", bound=enum.StrEnum)
 
 

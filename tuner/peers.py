@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.tuner.oracle import Operands
+
+PEER_ERRORS = (ImportError, RuntimeError, MemoryError)
+"""What a library raises that is installed and cannot run here, by its driver, its memory or its own needs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +39,11 @@ def peers(problem: Problem, operands: Operands, kind: DeviceKind) -> tuple[Peer,
     if not isinstance(problem, Filter2d):
         return ()
     makers = {"scipy": _scipy} if kind is DeviceKind.HOST else {"torch": _cudnn, "cupy": _cupy}
-    found = (make(problem, operands) for package, make in makers.items() if find_spec(package) is not None)
+    found: list[Peer | None] = []
+    for package, make in makers.items():
+        if find_spec(package) is not None:
+            with contextlib.suppress(*PEER_ERRORS):
+                found.append(make(problem, operands))
     return tuple(peer for peer in found if peer is not None)
 
 

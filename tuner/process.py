@@ -85,8 +85,8 @@ class Worker:
         """Ends the process at once, with everything it started."""
         if self._process is None:
             return
-        if self._process.poll() is None:
-            # Its own session, so its own group: a compiler that it started dies with it.
+        # Its own session, so its own group: a compiler that it started dies with it, also after it died by itself.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._stderr):

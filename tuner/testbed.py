@@ -13,7 +13,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Timing
 from warpsmith.tuner.oracle import Reference, random_operands, reference
-from warpsmith.tuner.peers import peers
+from warpsmith.tuner.peers import PEER_ERRORS, peers
 from warpsmith.tuner.timing import TimingPolicy, measure, measure_in_turns
 from warpsmith.tuner.verify import ERROR_BOUND, verify
 
@@ -60,12 +60,11 @@ class Testbed:
     def __init__(self, runtime: Runtime, problem: Problem, seed: int, policy: TimingPolicy, *, guarded: bool) -> None:
         self._runtime = runtime
         self._problem = problem
-        self._policy = policy
-        self._sets = policy.sets_needed(problem.bytes, runtime.device.l2_bytes)
+        self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
         guard_bytes = GUARD_BYTES if guarded else 0
         self._buffers: list[dict[str, GuardedBuffer]] = [
             {operand.name: GuardedBuffer(runtime, operand.nbytes, guard_bytes) for operand in problem.operands}
-            for _ in range(self._sets)
+            for _ in range(self._rotation.sets)
         ]
         self.renew(seed)
 
@@ -95,7 +94,7 @@ class Testbed:
                     self._upload()  # a wrong kernel may have written anywhere
                     return checked
                 return Measurement(
-                    timing=measure(self._runtime, run, self._sets, policy, best_ns),
+                    timing=measure(self._runtime, run, self._rotation, policy, best_ns),
                     max_error=checked,
                     registers=binary.registers,
                     spill_bytes=binary.spill_bytes,
@@ -110,7 +109,7 @@ class Testbed:
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
         with self._copying() as run:
-            return measure(self._runtime, run, 1, policy)
+            return measure(self._runtime, run, self._rotation, policy)
 
     def side_by_side(
         self, program: Program, binary: Binary, policy: TimingPolicy
@@ -118,14 +117,15 @@ class Testbed:
         """Times a verified candidate, the device's copy and every peer installed here, taking turns.
 
         A peer whose result is over twenty times the error bound is left out: it computes something else, or in a
-        lower precision.
+        lower precision. So is one that cannot run here.
         """
         output, kind = self._problem.output, self._runtime.device.kind
         contenders: dict[str, Callable[[int], None]] = {}
         for peer in peers(self._problem, self._operands, kind):
-            peer.run()
-            if verify(peer.result(), self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
-                contenders[peer.name] = lambda _, run=peer.run: run()
+            with contextlib.suppress(*PEER_ERRORS):
+                peer.run()
+                if verify(peer.result(), self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
+                    contenders[peer.name] = _on_any_set(peer.run)
         with self._copying() as copy, self._loaded(program, binary) as ours:
             contenders |= {COPY: copy, program.family: ours}
             timings = measure_in_turns(self._runtime, contenders, policy)
@@ -162,16 +162,24 @@ class Testbed:
 
     @contextlib.contextmanager
     def _copying(self) -> Iterator[Callable[[int], None]]:
+        """Gives what copies as many bytes as the problem moves, between the buffers of pair i."""
         nbytes = self._problem.bytes // 2
-        source, target = self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)
+        noise = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
+        pairs: list[tuple[Allocation, Allocation]] = []
         try:
-            noise = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
-            self._runtime.upload(source.address, noise)
-            yield lambda _: self._runtime.copy(target.address, source.address, nbytes)
+            for _ in range(self._rotation.sets):
+                pairs.append((self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)))
+                self._runtime.upload(pairs[-1][0].address, noise)
+
+            def run(index: int) -> None:
+                source, target = pairs[index]
+                self._runtime.copy(target.address, source.address, nbytes)
+
+            yield run
         finally:
             with contextlib.suppress(DeviceError):
-                self._runtime.free(source)
-                self._runtime.free(target)
+                for allocation in (each for pair in pairs for each in pair):
+                    self._runtime.free(allocation)
 
     def _check(self, run: Callable[[int], None]) -> float | Failure:
         """The largest scaled error of a right result, or what is wrong with it."""
@@ -193,3 +201,8 @@ class Testbed:
         for buffers in self._buffers:
             for buffer in buffers.values():
                 buffer.free()
+
+
+def _on_any_set(run: Callable[[], None]) -> Callable[[int], None]:
+    """A peer has buffers of its own, and no use for the number of a set."""
+    return lambda _: run()

@@ -11,6 +11,17 @@ from warpsmith.devices.base import Runtime
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Timing
 
+MAX_SETS = 256
+"""Sets of buffers to rotate through, at most: data so small that more were needed stay in the cache in use too."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rotation:
+    """Sets of buffers that runs go through in turn, and whether each run then finds its data outside the L2 cache."""
+
+    sets: int
+    cold: bool
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TimingPolicy:
@@ -27,7 +38,7 @@ class TimingPolicy:
     give_up_factor: float
     """A candidate this many times slower than the best gets `min_samples` and no more."""
     cold: bool
-    """Whether runs rotate through buffers that together exceed the L2 cache twice."""
+    """Whether runs rotate through buffers that together exceed the L2 cache twice, where MAX_SETS allows."""
 
     @classmethod
     def for_kind(cls, kind: DeviceKind) -> TimingPolicy:
@@ -42,9 +53,14 @@ class TimingPolicy:
             self, min_samples=3 * self.min_samples, max_samples=3 * self.max_samples, budget_ns=3 * self.budget_ns
         )
 
-    def sets_needed(self, set_bytes: int, l2_bytes: int) -> int:
-        """How many sets of buffers to rotate through."""
-        return 1 + math.ceil(2 * l2_bytes / set_bytes) if self.cold and set_bytes < 2 * l2_bytes else 1
+    def rotation(self, set_bytes: int, l2_bytes: int) -> Rotation:
+        """How to rotate through buffer sets of `set_bytes` each, on a device with that much L2 cache."""
+        if not self.cold:
+            return Rotation(1, cold=False)
+        if set_bytes >= 2 * l2_bytes:
+            return Rotation(1, cold=True)
+        needed = 1 + math.ceil(2 * l2_bytes / set_bytes)
+        return Rotation(needed, cold=True) if needed <= MAX_SETS else Rotation(1, cold=False)
 
 
 class _Stopwatch:
@@ -81,14 +97,18 @@ class _Stopwatch:
 
 
 def measure(
-    runtime: Runtime, run: Callable[[int], None], sets: int, policy: TimingPolicy, best_ns: float | None = None
+    runtime: Runtime,
+    run: Callable[[int], None],
+    rotation: Rotation,
+    policy: TimingPolicy,
+    best_ns: float | None = None,
 ) -> Timing:
-    """Times `run(i)`, which launches the work on buffer set `i` (0 to sets-1) of the default stream.
+    """Times `run(i)`, which launches the work on buffer set `i` (0 to rotation.sets-1) on the default stream.
 
     Warm-up, then samples until the spread is known or the budget is spent. A sample is the mean of as many
     runs as make it last; the statistic is the median over samples.
     """
-    watch = _Stopwatch(runtime, run, sets, policy.sample_ns)
+    watch = _Stopwatch(runtime, run, rotation.sets, policy.sample_ns)
     hopeless = best_ns is not None and watch.once_ns > policy.give_up_factor * best_ns
     while len(watch.samples) < policy.max_samples:
         watch.take()
@@ -97,7 +117,7 @@ def measure(
         p20, median, p80 = _quantiles(watch.samples)
         if hopeless or p80 - p20 < policy.spread * median or sum(watch.samples) * watch.repeats > policy.budget_ns:
             break
-    return watch.timing("cold L2" if policy.cold else "warm caches")
+    return watch.timing("cold L2" if rotation.cold else "warm caches")
 
 
 def measure_in_turns(

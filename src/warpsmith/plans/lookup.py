@@ -20,21 +20,31 @@ def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
     """
     reasons: list[str] = []
     records = stores.records(problem.operation)
-    exact = stores.winner(problem.key(), device.key())
-    if exact is None:
-        reasons.append(f"exact: {problem.key()} is not stored for {device.key()}")
-    elif (program := _program(problem, device, exact)) is None:
-        reasons.append(f"exact: the stored config of {exact.trial.family} is not legal in this version")
-    elif program.fingerprint == exact.trial.fingerprint:
-        return Match(MatchKind.EXACT, program, exact, ())
-    else:
-        reasons.append("exact: the stored time is of an older text of this kernel; tune again to renew it")
+    if match := _exact(problem, device, stores, reasons):
+        return match
     if match := _first_legal(problem, device, _near(problem, device, records), MatchKind.NEAR, reasons):
         return match
     if match := _first_legal(problem, device, _elsewhere(problem, device, records), MatchKind.DEVICE, reasons):
         return match
     family = families_for(problem, device)[0]
     return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
+
+
+def _exact(problem: Problem, device: Device, stores: StoreChain, reasons: list[str]) -> Match | None:
+    """The first store's winner that this version would generate to the letter."""
+    winners = [store.winner(problem.key(), device.key()) for store in stores.stores]
+    found = [record for record in winners if record is not None]
+    if not found:
+        reasons.append(f"exact: {problem.key()} is not stored for {device.key()}")
+    for record in found:
+        program = _program(problem, device, record)
+        if program is None:
+            reasons.append(f"exact: the stored config of {record.trial.family} is not legal in this version")
+        elif program.fingerprint == record.trial.fingerprint:
+            return Match(MatchKind.EXACT, program, record, ())
+        else:
+            reasons.append("exact: the stored time is of an older text of this kernel; tune again to renew it")
+    return None
 
 
 def _program(problem: Problem, device: Device, record: Record) -> Program | None:

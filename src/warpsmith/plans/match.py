@@ -15,7 +15,7 @@ class MatchKind(enum.StrEnum):
     EXACT = "exact"
     """This problem was tuned on this device."""
     NEAR = "near"
-    """Another size of this problem was tuned on this device; its config is legal here."""
+    """Another size of this problem, or this one with an older kernel text, was tuned here; its config is legal."""
     DEVICE = "device"
     """This problem was tuned on another device of the same kind; its config is legal here."""
     DEFAULT = "default"

@@ -10,7 +10,6 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 
-
 COPY = "copy"
 """The baseline that is the device's own copy of as many bytes as the problem must move."""
 

@@ -1,0 +1,271 @@
+"""Callers' arrays as addresses: NumPy, PyTorch, CuPy, PyCUDA, and whatever else speaks their protocols.
+
+No array library but NumPy is imported here: an array of PyTorch's exists only where PyTorch is loaded already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+import numpy as np
+
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import Operand
+
+ALIGNMENT = 16
+"""Bytes. Kernels load up to a float4 at once, at addresses counted from the first element."""
+
+_DLPACK_CPU = 1
+_DLPACK_GPU = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_LEGACY_DEFAULT_STREAM = 1  # in __cuda_array_interface__ and __dlpack__, where 0 is not allowed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArrayView:
+    """An array checked against its operand: where it lies, and what keeps it alive."""
+
+    address: int
+    keepalive: object = dataclasses.field(repr=False)  # printing an array would fetch it
+    stream: int | None = None
+    """Handle of the stream on which the array's owner orders its work; None where it does not say."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Array:
+    """What every protocol tells of an array."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: str
+    contiguous: bool
+    readonly: bool
+    keepalive: object
+    stream: int | None = None
+
+
+def device_view(x: Any, operand: Operand, writable: bool = False, stream: int | None = None) -> ArrayView:
+    """A GPU array's address, without a copy and without waiting.
+
+    Args:
+        x: anything with `__cuda_array_interface__` or `__dlpack__` on a GPU.
+        operand: what it must be: shape, dtype, C-contiguous, its start aligned to 16 bytes.
+        writable: whether the array is written to.
+        stream: handle of the stream that will use it; None for the default stream. `__dlpack__` asks for it, to order
+            its owner's work before; for the other protocols the view names the owner's stream.
+
+    Raises:
+        BadArgument: the array is not that; the message names the operand.
+    """
+    torch = _loaded("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if not x.is_cuda:
+            raise _not_on_gpu(operand)
+        return _checked(_of_torch(torch, x), operand, writable)
+    interface = getattr(x, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _checked(_of_cuda_interface(x, interface), operand, writable)
+    if isinstance(x, np.ndarray):
+        raise _not_on_gpu(operand)
+    if not hasattr(x, "__dlpack__"):
+        raise _no_array(x, operand, "an array with __cuda_array_interface__ or __dlpack__")
+    if x.__dlpack_device__()[0] not in _DLPACK_GPU:
+        raise _not_on_gpu(operand)
+    return _checked(_of_dlpack_on_gpu(x, stream), operand, writable)
+
+
+def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
+    """A host array's address, without a copy.
+
+    Args:
+        x: a NumPy array, or anything with `__array_interface__` or `__dlpack__` on the CPU.
+        operand: what it must be: shape, dtype, C-contiguous, its start aligned to 16 bytes.
+        writable: whether the array is written to.
+
+    Raises:
+        BadArgument: the array is not that; the message names the operand.
+    """
+    torch = _loaded("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if x.is_cuda:
+            raise _not_on_host(operand)
+        return _checked(_of_torch(torch, x), operand, writable)
+    if hasattr(x, "__array_interface__"):
+        return _checked(_of_numpy(np.asarray(x), x), operand, writable)
+    if hasattr(x, "__cuda_array_interface__"):
+        raise _not_on_host(operand)
+    if not hasattr(x, "__dlpack__"):
+        raise _no_array(x, operand, "a NumPy array")
+    if x.__dlpack_device__()[0] != _DLPACK_CPU:
+        raise _not_on_host(operand)
+    return _checked(_of_numpy(np.from_dlpack(x), x), operand, writable)
+
+
+def empty_like_caller(x: object, operand: Operand, runtime: Runtime) -> Any:
+    """An uninitialised array of the operand's shape and dtype, of `x`'s library and on its device.
+
+    Where the library is not known that is a NumPy array on the host and a PyCUDA GPUArray on a GPU.
+    """
+    dtype = np.dtype(operand.dtype.value)
+    torch, cupy = _loaded("torch"), _loaded("cupy")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return torch.empty(operand.shape, dtype=getattr(torch, dtype.name), device=x.device)
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        with x.device:
+            return cupy.empty(operand.shape, dtype)
+    if isinstance(runtime, CudaRuntime):
+        return runtime.empty_array(operand.shape, dtype)
+    return np.empty(operand.shape, dtype)
+
+
+def weights_bytes(w: object, operand: Operand) -> bytes:
+    """Small inputs that a kernel takes by value, as bytes in host memory, rounded to the operand's dtype.
+
+    Args:
+        w: nested lists, or an array of any library and device, of real numbers; its shape is the operand's, or it
+            lists the operand's elements in row order. From a GPU it is fetched, which waits.
+
+    Raises:
+        BadArgument: another shape, or no real numbers.
+    """
+    array = _on_host(w, operand)
+    if array.dtype.kind not in "fiub":
+        raise BadArgument(f"{operand.name}: expected real numbers; got {array.dtype}")
+    if array.shape not in (operand.shape, (operand.size,)):
+        raise BadArgument(f"{operand.name}: expected shape {operand.shape}; got {array.shape}")
+    return array.astype(operand.dtype.value).tobytes()
+
+
+def stream_handle(stream: object) -> int | None:
+    """The driver's handle of a stream of any library; None where none is given.
+
+    Args:
+        stream: None, a handle, or a stream of PyTorch, CuPy, PyCUDA or anything with `__cuda_stream__`.
+
+    Raises:
+        BadArgument: it is none of them.
+    """
+    if stream is None or isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])  # (protocol version, handle)
+    for attribute in ("cuda_stream", "ptr", "handle"):  # PyTorch, CuPy, PyCUDA
+        if hasattr(stream, attribute):
+            return int(getattr(stream, attribute))
+    raise BadArgument(f"stream: expected a CUDA stream or its handle; got {type(stream).__name__}")
+
+
+def _loaded(name: str) -> Any:
+    """A module, where someone has imported it."""
+    return sys.modules.get(name)
+
+
+def _not_on_gpu(operand: Operand) -> BadArgument:
+    return BadArgument(f"{operand.name}: is in host memory; move it to the GPU first")
+
+
+def _not_on_host(operand: Operand) -> BadArgument:
+    return BadArgument(f"{operand.name}: is on a GPU; the host device takes arrays in host memory")
+
+
+def _no_array(x: object, operand: Operand, expected: str) -> BadArgument:
+    return BadArgument(f"{operand.name}: expected {expected}; got {type(x).__name__}")
+
+
+def _checked(array: _Array, operand: Operand, writable: bool) -> ArrayView:
+    name = operand.name
+    if (array.dtype, array.shape) != (operand.dtype.value, operand.shape):
+        expected = f"{operand.dtype} of shape {operand.shape}"
+        raise BadArgument(f"{name}: expected {expected}; got {array.dtype} of shape {array.shape}")
+    if not array.contiguous:
+        raise BadArgument(f"{name}: must be C-contiguous; copy it first, as numpy.ascontiguousarray does")
+    if array.address % ALIGNMENT:
+        raise BadArgument(f"{name}: must start at a multiple of {ALIGNMENT} bytes; copy it first")
+    if writable and array.readonly:
+        raise BadArgument(f"{name}: is read-only")
+    return ArrayView(array.address, array.keepalive, array.stream)
+
+
+def _of_torch(torch: Any, x: Any) -> _Array:
+    """PyTorch by its own methods: its array interface refuses tensors that require gradients, and names no stream."""
+    return _Array(
+        address=x.data_ptr(),
+        shape=tuple(x.shape),
+        dtype=str(x.dtype).removeprefix("torch."),
+        contiguous=x.is_contiguous(),
+        readonly=False,
+        keepalive=x,
+        stream=torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None,
+    )
+
+
+def _of_cuda_interface(x: object, interface: dict[str, Any]) -> _Array:
+    address, readonly = interface["data"]
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    stream = interface.get("stream")
+    return _Array(
+        address=address,
+        shape=shape,
+        dtype=str(dtype),
+        contiguous=_is_contiguous(shape, interface.get("strides"), dtype.itemsize),
+        readonly=readonly,
+        keepalive=x,
+        stream=0 if stream == _LEGACY_DEFAULT_STREAM else stream,
+    )
+
+
+def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:
+    from cuda.core.utils import StridedMemoryView
+
+    view = StridedMemoryView.from_dlpack(x, stream_ptr=stream or _LEGACY_DEFAULT_STREAM)
+    shape = tuple(view.shape)
+    return _Array(
+        address=view.ptr,
+        shape=shape,
+        dtype=str(view.dtype),
+        contiguous=_is_contiguous(shape, view.strides, 1),  # its strides count elements
+        readonly=view.readonly,
+        keepalive=view,
+    )
+
+
+def _of_numpy(array: np.ndarray[Any, Any], x: object) -> _Array:
+    return _Array(
+        address=array.ctypes.data,
+        shape=array.shape,
+        dtype=str(array.dtype),
+        contiguous=array.flags.c_contiguous,
+        readonly=not array.flags.writeable,
+        keepalive=x,
+    )
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, step: int) -> bool:
+    """Whether elements lie in row order without gaps. `strides` in units of which an element takes `step`."""
+    if strides is None:
+        return True
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent > 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def _on_host(x: Any, operand: Operand) -> np.ndarray[Any, Any]:
+    """Any array or nested list as a NumPy array."""
+    torch = _loaded("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        x = x.detach().cpu().numpy()
+    elif hasattr(x, "__cuda_array_interface__") and hasattr(x, "get"):  # CuPy, PyCUDA
+        x = x.get()
+    try:
+        if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+            return np.from_dlpack(x)
+        return np.asarray(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadArgument(f"{operand.name}: cannot be read as an array of numbers ({reason})") from None

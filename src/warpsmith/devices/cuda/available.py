@@ -1,0 +1,40 @@
+"""Whether this machine can run CUDA programs, and what to do where it cannot."""
+
+from __future__ import annotations
+
+from warpsmith.errors import DeviceError
+
+_HOST_INSTEAD = "or use the device host"
+
+
+def gpu_count() -> int:
+    """How many GPUs the driver offers; CUDA_VISIBLE_DEVICES narrows it.
+
+    Raises:
+        DeviceError: there is none, or the driver or the extra `cuda` is missing; the message names the remedy.
+    """
+    try:
+        from warpsmith.devices.cuda import driver
+    except ModuleNotFoundError as error:
+        raise DeviceError(f'no {error.name} here: pip install "warpsmith[cuda]", {_HOST_INSTEAD}') from None
+    except ImportError as error:  # PyCUDA links the driver: without one it does not load
+        if "libcuda" in str(error):
+            raise DeviceError(f"no NVIDIA driver here ({error}): install one, {_HOST_INSTEAD}") from None
+        raise DeviceError(f"PyCUDA does not load ({error}): reinstall it, {_HOST_INSTEAD}") from None
+    return driver.count()
+
+
+def cuda_device_count() -> int:
+    """How many GPUs programs can run on; 0 without a GPU, a driver or the extra `cuda`."""
+    try:
+        return gpu_count()
+    except DeviceError:
+        return 0
+
+
+def require_gpu(ordinal: int) -> None:
+    """Raises DeviceError where `cuda:ordinal` is not there; the message says how many GPUs are."""
+    count = gpu_count()
+    if ordinal >= count:
+        there = "cuda:0 alone" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+        raise DeviceError(f"no cuda:{ordinal} here: the driver offers {count} GPU{'s' * (count > 1)}, {there}")

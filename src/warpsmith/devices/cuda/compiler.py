@@ -1,0 +1,152 @@
+"""CUDA compilers: NVRTC in this process, nvcc beside it. Neither needs a GPU or a driver.
+
+NVRTC is called through cuda-bindings: `cuda.core.Program` asks for a driver, which a machine that only exports
+does not have. nvcc is run directly: PyCUDA's compiler asks for a driver too, has no time limit, and gives the log
+of ptxas away as a warning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from warpsmith.devices.cuda.compile_log import first_error, usage_of
+from warpsmith.devices.host.toolchain import run_compiler
+from warpsmith.errors import CompileError
+from warpsmith.generator.program import Program
+
+_NVRTC_MISSING = 'NVRTC is missing: pip install "warpsmith[cuda]" nvidia-cuda-nvrtc, or install the CUDA 13 toolkit'
+_NVCC_MISSING = "nvcc is missing: install the CUDA 13 toolkit, or set CUDA_HOME to where it is"
+
+
+@dataclasses.dataclass(frozen=True)
+class NvrtcCompiler(Compiler):
+    """NVRTC, straight to machine code. About 40 ms a kernel.
+
+    Args:
+        arch: the architecture, such as `sm_90`.
+    """
+
+    arch: str
+
+    @property
+    def identity(self) -> str:
+        return f"{nvrtc_name()} {' '.join(self._options)}"
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        return (f"--gpu-architecture={self.arch}", "-std=c++17", "--ptxas-options=-v")
+
+    def compile(self, program: Program) -> Binary:
+        name = nvrtc_name()
+        _, handle = _nvrtc_call("nvrtcCreateProgram", program.source.encode(), b"program.cu", 0, [], [])
+        try:
+            options = [option.encode() for option in self._options]
+            status, *_ = _nvrtc_call("nvrtcCompileProgram", handle, len(options), options)
+            log = _nvrtc_bytes("nvrtcGetProgramLogSize", "nvrtcGetProgramLog", handle).decode(errors="replace")
+            if status != 0:
+                raise CompileError(f"{name} for {self.arch}: {first_error(log)}")
+            image = _nvrtc_bytes("nvrtcGetCUBINSize", "nvrtcGetCUBIN", handle)
+        finally:
+            _nvrtc_call("nvrtcDestroyProgram", handle)
+        return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
+
+
+def nvrtc_name() -> str:
+    """NVRTC's name and version, such as `nvrtc 13.0`. Raises CompileError where it is missing."""
+    _, major, minor = _nvrtc_call("nvrtcVersion")
+    return f"nvrtc {major}.{minor}"
+
+
+def _nvrtc_call(function: str, *arguments: Any) -> tuple[Any, ...]:
+    """Calls one function of NVRTC; the status comes first. Raises CompileError where NVRTC is missing."""
+    try:
+        from cuda.bindings import nvrtc
+
+        result: tuple[Any, ...] = getattr(nvrtc, function)(*arguments)
+    except (ImportError, OSError, RuntimeError):  # no cuda-bindings; no libnvrtc, by its release's kind of error
+        raise CompileError(_NVRTC_MISSING) from None
+    return result
+
+
+def _nvrtc_bytes(size_function: str, function: str, handle: Any) -> bytes:
+    """One of NVRTC's outputs, which it writes into a buffer of the caller."""
+    _, size = _nvrtc_call(size_function, handle)
+    # cuda-bindings takes bytes alone, and NVRTC writes into them. Python shares bytes of length 1: all that is ever
+    # written into those is the NUL that they hold already.
+    buffer = bytes(size)
+    _nvrtc_call(function, handle, buffer)
+    return buffer
+
+
+@dataclasses.dataclass(frozen=True)
+class NvccCompiler(Compiler):
+    """nvcc, as a process. About a second a kernel; it needs a host compiler too.
+
+    Args:
+        arch: the architecture, such as `sm_90`.
+        executable: path of nvcc; None for `find_nvcc()`, asked at each use.
+        timeout_s: how long one compilation may take, in seconds.
+    """
+
+    arch: str
+    executable: str | None = None
+    timeout_s: float = 120.0
+
+    @property
+    def name(self) -> str:
+        """Such as `nvcc 13.0.88`. Raises CompileError where nvcc is missing."""
+        return _nvcc_name(self.executable or find_nvcc(), self.timeout_s)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {' '.join(self._options)}"
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        return (f"-arch={self.arch}", "-std=c++17", "-Xptxas", "-v")
+
+    def compile(self, program: Program) -> Binary:
+        name = self.name
+        with tempfile.TemporaryDirectory(prefix="warpsmith-") as folder:
+            source, cubin = Path(folder) / "program.cu", Path(folder) / "program.cubin"
+            source.write_text(program.source)
+            command = [self.executable or find_nvcc(), "--cubin", *self._options, str(source), "-o", str(cubin)]
+            status, output, errors = run_compiler(command, "", self.timeout_s)
+            # ptxas reports on standard error, the front end on either.
+            log = (errors + output).replace(f"{folder}{os.sep}", "")
+            if status != 0:
+                raise CompileError(f"{name} for {self.arch}: {first_error(log)}")
+            image = cubin.read_bytes()
+        return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
+
+
+def find_nvcc() -> str:
+    """Path of nvcc: of `$CUDA_HOME` where that is set, else on the path, else where the toolkit installs itself.
+
+    Raises:
+        CompileError: none is there; the message says what to install.
+    """
+    home = os.environ.get("CUDA_HOME")
+    places = [str(Path(home) / "bin")] if home else [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
+    for place in places:
+        if path := shutil.which("nvcc", path=place):
+            return path
+    raise CompileError(_NVCC_MISSING)
+
+
+@functools.lru_cache(maxsize=8)
+def _nvcc_name(path: str, timeout_s: float) -> str:
+    """nvcc's name and version, asked once a process."""
+    status, output, errors = run_compiler([path, "--version"], "", timeout_s)
+    version = re.search(r"\bV(\d[\d.]*)", output)
+    if status != 0 or version is None:
+        raise CompileError(f"{path} is no working nvcc ({first_error(errors + output)}); {_NVCC_MISSING}")
+    return f"nvcc {version[1]}"

@@ -1,0 +1,42 @@
+"""Other libraries' streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_DEFAULT = 0
+
+
+def launch_stream(requested: int | None, owners: Iterable[int | None]) -> int | None:
+    """The stream to launch on, made to wait for all work that the arguments' owners have queued on theirs.
+
+    Args:
+        requested: handle of the caller's choice; None for the stream of the first owner that names one.
+        owners: for each array, the stream on which its owner orders its work (`ArrayView.stream`).
+
+    Returns:
+        A handle; None, the default stream, where neither the caller nor an owner names one.
+
+    Raises:
+        DeviceError: one of them is no stream of this device.
+    """
+    known = [owner for owner in owners if owner is not None]
+    chosen = requested if requested is not None else next(iter(known), None)
+    for owner in set(known) - {chosen or _DEFAULT}:
+        _wait(chosen or _DEFAULT, owner)
+    return chosen
+
+
+def _wait(stream: int, other: int) -> None:
+    """Makes `stream` wait, on the device, for what `other` has queued up to now."""
+    from cuda.bindings import driver as cu
+
+    from warpsmith.devices.cuda.module import call
+
+    doing = "wait for the stream of an argument"
+    event = call(cu.cuEventCreate(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING), doing)
+    try:
+        call(cu.cuEventRecord(event, other), doing)
+        call(cu.cuStreamWaitEvent(stream, event, 0), doing)
+    finally:
+        cu.cuEventDestroy(event)  # the driver keeps it until the wait is over

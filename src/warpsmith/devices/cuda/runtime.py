@@ -1,0 +1,113 @@
+"""An NVIDIA GPU as an open device."""
+
+from __future__ import annotations
+
+import platform
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import Allocation, Binary, BinaryKind, Runtime
+from warpsmith.devices.cuda.available import require_gpu
+from warpsmith.devices.cuda.compiler import nvrtc_name
+from warpsmith.devices.cuda.nvml import Monitor
+from warpsmith.errors import CompileError, LaunchError
+from warpsmith.generator.device import Device
+
+if TYPE_CHECKING:
+    from warpsmith.devices.cuda.module import CudaModule
+
+
+def cuda_device(ordinal: int = 0) -> Device:
+    """What the generator may know of `cuda:ordinal`.
+
+    Raises:
+        DeviceError: it is not there; the message says how many are, or what is missing.
+    """
+    require_gpu(ordinal)
+    from warpsmith.devices.cuda import driver
+
+    return driver.describe(ordinal)
+
+
+class CudaRuntime(Runtime):
+    """`cuda:ordinal`, in the primary context that it shares with PyTorch and CuPy.
+
+    Raises:
+        DeviceError: it is not there; the message says how many are, or what is missing.
+    """
+
+    def __init__(self, ordinal: int = 0) -> None:
+        self.device = cuda_device(ordinal)
+        from warpsmith.devices.cuda import driver
+
+        self._versions = driver.versions()
+        self._monitor = Monitor(driver.pci_bus_id(ordinal))
+        self._context = driver.PrimaryContext(ordinal)
+        self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
+        # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
+        self._let_go = weakref.finalize(self, self._context.close)
+
+    def environment(self) -> dict[str, str]:
+        try:
+            toolkit = nvrtc_name()
+        except CompileError:
+            toolkit = "unknown"
+        return {
+            "driver": self._monitor.driver_version() or "unknown",
+            "toolkit": toolkit,
+            **self._versions,
+            "system": platform.platform(),
+        }
+
+    def load(self, binary: Binary) -> CudaModule:
+        from warpsmith.devices.cuda.module import CudaModule
+
+        if binary.kind is not BinaryKind.CUBIN:
+            raise LaunchError(f"a {binary.kind} of {binary.compiler} does not run on {self.device.name}")
+        module = CudaModule(self._context, self.device, binary.image)
+        self._modules.add(module)
+        return module
+
+    def allocate(self, nbytes: int) -> Allocation:
+        return Allocation(self._context.allocate(nbytes), nbytes)
+
+    def free(self, allocation: Allocation) -> None:
+        self._context.free(allocation.address)
+
+    def upload(self, address: int, source: NDArray[np.generic]) -> None:
+        self._context.upload(address, source)
+
+    def download(self, target: NDArray[np.generic], address: int) -> None:
+        self._context.download(target, address)
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        self._context.fill(address, byte, nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self._context.copy(target, source, nbytes)
+
+    def synchronize(self) -> None:
+        self._context.synchronize()
+
+    def elapsed_ns(self, work: Callable[[], None]) -> float:
+        return self._context.elapsed_ns(work)
+
+    def clock_mhz(self) -> int | None:
+        return self._monitor.clock_mhz()
+
+    def throttled(self) -> bool:
+        """Whether power or temperature holds the clocks down right now; False where that cannot be read."""
+        return self._monitor.throttled() or False
+
+    def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An uninitialised `pycuda.gpuarray.GPUArray`, C-contiguous. Raises OutOfMemory."""
+        return self._context.empty_array(shape, dtype)
+
+    def close(self) -> None:
+        for module in self._modules:
+            module.close()
+        self._let_go()

@@ -1,0 +1,111 @@
+"""The host's compiler: a program becomes a shared library."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import tempfile
+from pathlib import Path
+
+from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from warpsmith.devices.host.toolchain import (
+    SANITIZER_EXIT_CODES,
+    Toolchain,
+    find_compiler,
+    first_error,
+    probe,
+    run_compiler,
+    sanitizer_libraries,
+)
+from warpsmith.devices.host.translation import translation_unit
+from warpsmith.errors import CompileError
+from warpsmith.generator.program import Program
+
+__all__ = ["SANITIZER_EXIT_CODES", "HostCompiler", "find_compiler"]
+
+_HEADERS = Path(__file__).parent
+
+# Hidden symbols let the compiler inline a kernel into the loop over its threads.
+_COMMON = ("-std=c++17", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden")
+_FAST = ("-O3",)
+_SANITIZED = (
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+)
+
+
+@functools.cache
+def _header_fingerprint() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(_HEADERS.rglob("*.h")):
+        digest.update(path.relative_to(_HEADERS).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@dataclasses.dataclass(frozen=True)
+class HostCompiler(Compiler):
+    """g++ or clang++ with the header that gives CUDA's words their meaning.
+
+    Args:
+        executable: name or path of the compiler; None for `find_compiler()`, asked at each use.
+        sanitize: build for AddressSanitizer and UndefinedBehaviorSanitizer. Such a binary runs only in a process
+            that was started with `sanitizer_environment()`; its blocks run on one core.
+        timeout_s: how long one compilation may take, in seconds.
+    """
+
+    executable: str | None = None
+    sanitize: bool = False
+    timeout_s: float = 120.0
+
+    @property
+    def name(self) -> str:
+        """The compiler's name and version, such as `g++ 12.2.0`. Raises CompileError where it is missing."""
+        return self._toolchain().name
+
+    @property
+    def identity(self) -> str:
+        toolchain = self._toolchain()
+        options = " ".join(self._options(toolchain))
+        return f"{toolchain.name} {options} target={toolchain.target} header={_header_fingerprint()}"
+
+    def compile(self, program: Program) -> Binary:
+        toolchain = self._toolchain()
+        with tempfile.TemporaryDirectory(prefix="warpsmith-") as folder:
+            library = Path(folder) / "program.so"
+            includes = ("-I", str(_HEADERS), "-I", str(_HEADERS / "cuda_headers"))
+            command = [toolchain.path, *self._options(toolchain), *includes, "-x", "c++", "-", "-o", str(library)]
+            source = translation_unit(program, self.sanitize)
+            status, _, errors = run_compiler(command, source, self.timeout_s)
+            if status != 0:
+                raise CompileError(f"{toolchain.name} refused the program: {first_error(errors)}")
+            image = library.read_bytes()
+        compiler = f"{toolchain.name} with sanitizers" if self.sanitize else toolchain.name
+        return Binary(kind=BinaryKind.LIBRARY, image=image, arch="host", compiler=compiler)
+
+    def sanitizer_environment(self) -> dict[str, str]:
+        """The environment variables with which Python must be started to run sanitized binaries of this compiler.
+
+        A process that a sanitizer ends then has an exit code of `SANITIZER_EXIT_CODES`, and the report on its
+        standard error. Leaks are not looked for, since Python itself never frees everything.
+
+        Raises:
+            CompileError: the compiler or its sanitizer libraries are missing.
+        """
+        address, undefined = SANITIZER_EXIT_CODES
+        return {
+            "LD_PRELOAD": ":".join(sanitizer_libraries(self._toolchain(), self.timeout_s)),
+            "ASAN_OPTIONS": f"exitcode={address}:detect_leaks=0:allocator_may_return_null=1",
+            "UBSAN_OPTIONS": f"exitcode={undefined}:print_stacktrace=1",
+        }
+
+    def _toolchain(self) -> Toolchain:
+        return probe(self.executable or find_compiler(), self.timeout_s)
+
+    def _options(self, toolchain: Toolchain) -> tuple[str, ...]:
+        options = (*_COMMON, *toolchain.target_options, *(_SANITIZED if self.sanitize else _FAST))
+        # Clang links its sanitizers into executables alone unless told otherwise; g++ has no such option.
+        return (*options, "-shared-libasan") if self.sanitize and toolchain.is_clang else options

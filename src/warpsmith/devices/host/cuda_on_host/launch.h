@@ -1,0 +1,168 @@
+// Launches: blocks over OS threads, and the functions that Python calls.
+#pragma once
+
+#if WARPSMITH_HOST_SANITIZED
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace warpsmith_host {
+
+// What a launch function returns; runtime.py has the same list.
+enum Status : int { launched = 0, empty = 1, block_too_large = 2, grid_too_large = 3, shared_too_large = 4 };
+
+// All dynamic shared arrays of a block are this memory, as on a GPU. Under AddressSanitizer the part beyond what the
+// launch asked for is poisoned, and there is always such a part.
+constexpr size_t dynamic_shared_bytes = WARPSMITH_HOST_DYNAMIC_SHARED_BYTES + (sanitized ? 1024 : 16);
+
+}  // namespace warpsmith_host
+
+extern "C" {
+__attribute__((aligned(1024)))
+WARPSMITH_HOST_SHARED_STORAGE unsigned char warpsmith_dynamic_shared[warpsmith_host::dynamic_shared_bytes];
+}
+
+// Defines what a kernel declared as `extern __shared__ T name[]`.
+#define WARPSMITH_HOST_DYNAMIC_SHARED(T, name)                                                                         \
+    extern WARPSMITH_HOST_SHARED_STORAGE T name[::warpsmith_host::dynamic_shared_bytes / sizeof(T)]                    \
+        __attribute__((alias("warpsmith_dynamic_shared")));
+
+namespace warpsmith_host {
+
+inline Status check(const unsigned *grid, const unsigned *block, uint64_t shared_bytes) {
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0) return empty;
+    // The limits of every compute capability so far (CUDA programming guide, technical specifications).
+    if (block[0] > 1024 || block[1] > 1024 || block[2] > 64) return block_too_large;
+    if (static_cast<uint64_t>(block[0]) * block[1] * block[2] > 1024) return block_too_large;
+    if (grid[0] > INT_MAX || grid[1] > 65535 || grid[2] > 65535) return grid_too_large;
+    if (shared_bytes > WARPSMITH_HOST_DYNAMIC_SHARED_BYTES) return shared_too_large;
+    return launched;
+}
+
+struct Work {
+    const char *name;
+    dim3 grid, block;
+    uint64_t shared_bytes;
+    const void *kernel;              // with its arguments
+    void (*run_thread)(const void *);  // runs `kernel` for the thread at `here`
+    void (*run_block)(const void *);   // runs `kernel` for all threads of the block at `here`, none waiting for another
+    uint64_t blocks, chunk;
+    uint64_t next;  // the first block that nobody has taken
+};
+
+inline void prepare_dynamic_shared(const Work &work) {
+#if WARPSMITH_HOST_SANITIZED
+    __asan_unpoison_memory_region(warpsmith_dynamic_shared, dynamic_shared_bytes);
+    // Contents are undefined at the start of a block; NaNs show who relies on them.
+    memset(warpsmith_dynamic_shared, 0xff, dynamic_shared_bytes);
+    __asan_poison_memory_region(warpsmith_dynamic_shared + work.shared_bytes, dynamic_shared_bytes - work.shared_bytes);
+#else
+    (void)work;
+#endif
+}
+
+// One OS thread's share of a launch.
+inline void *run_blocks(void *argument) {
+    Work &work = *static_cast<Work *>(argument);
+    here.grid_size = work.grid;
+    here.block_size = work.block;
+#if WARPSMITH_HOST_COOPERATES
+    Block *const block = new Block;  // too large for the stack of some OS threads
+#endif
+    for (;;) {
+        const uint64_t first = __atomic_fetch_add(&work.next, work.chunk, __ATOMIC_RELAXED);
+        if (first >= work.blocks) break;
+        const uint64_t end = work.blocks - first < work.chunk ? work.blocks : first + work.chunk;
+        for (uint64_t i = first; i < end; ++i) {
+            here.block.x = static_cast<unsigned>(i % work.grid.x);
+            here.block.y = static_cast<unsigned>(i / work.grid.x % work.grid.y);
+            here.block.z = static_cast<unsigned>(i / work.grid.x / work.grid.y);
+            prepare_dynamic_shared(work);
+#if WARPSMITH_HOST_COOPERATES
+            block->run(work.name, work.run_thread, work.kernel);
+#else
+            work.run_block(work.kernel);
+#endif
+        }
+    }
+#if WARPSMITH_HOST_COOPERATES
+    delete block;
+#endif
+    return nullptr;
+}
+
+// OS threads are made for each launch (about 20 us each) rather than kept: nothing has to end before the library is
+// unloaded, and a forked process finds nothing missing. The caller's thread does its share.
+inline void run_on_cores(Work &work, int workers) {
+    constexpr int most = 256;
+    // The shared memory of a sanitized build belongs to the process: one block at a time.
+    if (sanitized || workers < 1) workers = 1;
+    if (workers > most) workers = most;
+    if (static_cast<uint64_t>(workers) > work.blocks) workers = static_cast<int>(work.blocks);
+    work.chunk = work.blocks / (static_cast<uint64_t>(workers) * 32) + 1;  // small enough to even out, large enough to stream
+    pthread_t helpers[most];
+    int started = 0;
+    while (started < workers - 1 && pthread_create(&helpers[started], nullptr, run_blocks, &work) == 0) ++started;
+    run_blocks(&work);
+    for (int i = 0; i < started; ++i) pthread_join(helpers[i], nullptr);
+}
+
+// A kernel and the values of its parameters.
+template <auto function, typename Signature = decltype(function)> struct Kernel;
+
+template <auto function, typename... Parameters> struct Kernel<function, void (*)(Parameters...)> {
+    static_assert((std::is_trivially_copyable_v<Parameters> && ...), "a kernel's parameters are copied as bytes");
+    static constexpr unsigned long long sizes[] = {sizeof(Parameters)..., 0};
+
+    std::tuple<std::remove_cv_t<Parameters>...> values;
+
+    template <size_t... i> void read(void *const *arguments, std::index_sequence<i...>) {
+        (memcpy(&std::get<i>(values), arguments[i], sizeof(Parameters)), ...);
+    }
+
+    static void run_thread(const void *kernel) { std::apply(function, static_cast<const Kernel *>(kernel)->values); }
+
+    static void run_block(const void *kernel) {
+        const dim3 size = here.block_size;
+        for (here.thread.z = 0; here.thread.z < size.z; ++here.thread.z) {
+            for (here.thread.y = 0; here.thread.y < size.y; ++here.thread.y) {
+                for (here.thread.x = 0; here.thread.x < size.x; ++here.thread.x) run_thread(kernel);
+            }
+        }
+    }
+
+    static Status launch(const char *name, const unsigned *grid, const unsigned *block, uint64_t shared_bytes,
+                         void *const *arguments, int workers) {
+        const Status status = check(grid, block, shared_bytes);
+        if (status != launched || arguments == nullptr) return status;
+        Kernel kernel{};
+        kernel.read(arguments, std::index_sequence_for<Parameters...>{});
+        Work work{};
+        work.name = name;
+        work.grid = {grid[0], grid[1], grid[2]};
+        work.block = {block[0], block[1], block[2]};
+        work.shared_bytes = shared_bytes;
+        work.kernel = &kernel;
+        work.run_thread = run_thread;
+        work.run_block = run_block;
+        work.blocks = static_cast<uint64_t>(grid[0]) * grid[1] * grid[2];
+        run_on_cores(work, workers);
+        return launched;
+    }
+};
+
+}  // namespace warpsmith_host
+
+#define WARPSMITH_HOST_EXPORT extern "C" __attribute__((visibility("default")))
+
+// What Python finds for kernel `entry`: the sizes of its parameters, ended by 0, and its launch. `grid` and `block` are
+// three sizes each, x first; arguments[i] points to the bytes of argument i, and is not read after the return. Without
+// arguments the launch is checked, and nothing runs.
+#define WARPSMITH_HOST_ENTRY(entry)                                                                                    \
+    WARPSMITH_HOST_EXPORT const unsigned long long *warpsmith_parameters_##entry() {                                   \
+        return ::warpsmith_host::Kernel<&::entry>::sizes;                                                              \
+    }                                                                                                                  \
+    WARPSMITH_HOST_EXPORT int warpsmith_launch_##entry(const unsigned *grid, const unsigned *block,                    \
+                                                       unsigned long long shared_bytes, void *const *arguments,        \
+                                                       int workers) {                                                  \
+        return ::warpsmith_host::Kernel<&::entry>::launch(#entry, grid, block, shared_bytes, arguments, workers);      \
+    }

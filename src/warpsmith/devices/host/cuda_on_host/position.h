@@ -1,0 +1,21 @@
+// Which thread of which block runs: threadIdx, blockIdx, blockDim, gridDim.
+#pragma once
+
+namespace warpsmith_host {
+
+struct Position {
+    uint3 thread, block;
+    dim3 block_size, grid_size;
+};
+
+// One an OS thread. Where the threads of a block are fibers, each switch sets `here.thread` anew.
+static thread_local Position here;
+
+}  // namespace warpsmith_host
+
+#define threadIdx (static_cast<const uint3 &>(::warpsmith_host::here.thread))
+#define blockIdx (static_cast<const uint3 &>(::warpsmith_host::here.block))
+#define blockDim (static_cast<const dim3 &>(::warpsmith_host::here.block_size))
+#define gridDim (static_cast<const dim3 &>(::warpsmith_host::here.grid_size))
+
+constexpr int warpSize = 32;

@@ -1,0 +1,67 @@
+// Qualifiers, and the storage of shared memory.
+#pragma once
+
+#if defined(__SANITIZE_ADDRESS__)  // g++
+#define WARPSMITH_HOST_SANITIZED 1
+#elif defined(__has_feature)  // clang++
+#if __has_feature(address_sanitizer)
+#define WARPSMITH_HOST_SANITIZED 1
+#endif
+#endif
+#ifndef WARPSMITH_HOST_SANITIZED
+#define WARPSMITH_HOST_SANITIZED 0
+#endif
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(n) __attribute__((aligned(n)))
+// C++ forbids the standard spelling right after `__shared__`, where CUDA sources write it; it allows this one.
+#define alignas(...) __attribute__((aligned(__VA_ARGS__)))
+
+// Shared memory belongs to a block, and a block to one OS thread. `thread_local` is implied `static` inside a function
+// and may be declared `extern`, so it fits both `__shared__ T a[N]` and `extern __shared__ T a[]`.
+//
+// AddressSanitizer puts no redzones round thread-local objects. Its builds run blocks on one OS thread, with static
+// storage instead: `static` for the one form, nothing for the other, since no single word fits both. compiler.py says
+// which it is, line by line.
+#if WARPSMITH_HOST_SANITIZED
+#define WARPSMITH_HOST_SHARED_ON_LINE(line) WARPSMITH_HOST_SHARED_##line
+#define WARPSMITH_HOST_SHARED_ON(line) WARPSMITH_HOST_SHARED_ON_LINE(line)
+#define __shared__ WARPSMITH_HOST_SHARED_ON(__LINE__)
+#define WARPSMITH_HOST_SHARED_STORAGE
+#else
+#if defined(__clang__) || __GNUC__ < 10
+#define __shared__ thread_local
+#else
+// Without the first word g++ has each access to an `extern` one ask first whether it must be initialised.
+#define __shared__ __constinit thread_local
+#endif
+#define WARPSMITH_HOST_SHARED_STORAGE thread_local
+#endif
+
+namespace warpsmith_host {
+
+constexpr bool sanitized = WARPSMITH_HOST_SANITIZED;
+
+// Ends the process: the device is in a state that no kernel can go on from.
+[[noreturn]] inline void stop(const char *message) {
+    fprintf(stderr, "warpsmith host device: %s\n", message);
+    fflush(stderr);
+    abort();
+}
+
+template <typename T> struct Identity {
+    using type = T;
+};
+// A parameter from which T is not deduced, so that atomicAdd(unsigned *, 1) converts the 1 as CUDA's overloads do.
+template <typename T> using Exactly = typename Identity<T>::type;
+
+}  // namespace warpsmith_host
+
+#define __trap() ::warpsmith_host::stop("__trap()")

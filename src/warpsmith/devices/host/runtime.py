@@ -1,0 +1,218 @@
+"""The CPU as an open device: memory, libraries, launches, a clock."""
+
+from __future__ import annotations
+
+import _ctypes
+import contextlib
+import ctypes
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import Allocation, Binary, BinaryKind, BoundLaunch, Module, Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
+from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
+from warpsmith.generator.device import Device
+from warpsmith.generator.program import ByValue, Launch
+
+_ALIGNMENT = 256
+
+# What every sanitized library asks for when it is loaded.
+_SANITIZER_MARK = b"__asan_init"
+
+# The other half of `Status` in launch.h.
+_REFUSALS = {
+    1: "the grid or the block is empty",
+    2: "a block has at most 1024 threads, 1024 x 1024 x 64",
+    3: "a grid has at most 2147483647 x 65535 x 65535 blocks",
+    4: "it asks for more dynamic shared memory than the program was compiled for",
+}
+
+
+class HostModule(Module):
+    """A shared library of the host compiler. `workers` is how many cores a launch may use.
+
+    Raises:
+        OSError: the image is no library that this machine can load.
+    """
+
+    def __init__(self, image: bytes, device: Device, workers: int) -> None:
+        self._device = device
+        self._workers = workers
+        self._is_sanitized = _SANITIZER_MARK in image
+        # A file in memory: nothing is left behind by a process that is killed, and a sanitizer finds the names and
+        # lines for its report. It stays open, since the loader takes a second library of the same path for the first.
+        self._file = os.memfd_create("warpsmith")
+        try:
+            with os.fdopen(self._file, "wb", closefd=False) as file:
+                file.write(image)
+            self._library: ctypes.CDLL | None = ctypes.CDLL(f"/proc/self/fd/{self._file}")
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
+        function = self._function(launch)
+        storage = [self._argument(launch, argument, addresses, values) for argument in launch.arguments]
+        self._check_sizes(launch, storage)
+        pointers = (ctypes.c_void_p * max(1, len(storage)))(*(ctypes.addressof(buffer) for buffer in storage))
+        geometry = ((ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), launch.shared_bytes)
+        if launch.shared_bytes > self._device.shared_per_block_bytes:
+            limit = self._device.shared_per_block_bytes
+            raise LaunchError(
+                f"kernel {launch.entry}: {launch.shared_bytes} B of shared memory, the limit is {limit} B"
+            )
+        status = function(*geometry, None, self._workers)
+        if status != 0:
+            raise LaunchError(f"kernel {launch.entry}, grid {launch.grid}, block {launch.block}: {_REFUSALS[status]}")
+
+        def run(_stream: int | None) -> None:
+            if self._library is None:
+                raise LaunchError(f"kernel {launch.entry} was launched after its module was closed")
+            function(*geometry, pointers, self._workers)
+
+        # `pointers` holds addresses alone: the buffers must live as long as the launch.
+        run.storage = storage  # type: ignore[attr-defined]
+        return run
+
+    def close(self) -> None:
+        """Unloads the library; a sanitized one stays until the process ends."""
+        # AddressSanitizer goes on reading its tables of a library's variables.
+        if self._library is not None and not self._is_sanitized:
+            _ctypes.dlclose(self._library._handle)
+            os.close(self._file)
+        self._library = None
+
+    def _function(self, launch: Launch) -> Callable[..., int]:
+        if self._library is None:
+            raise LaunchError(f"kernel {launch.entry} was bound after its module was closed")
+        name = f"warpsmith_launch_{launch.entry}"
+        if not _exports(self._library, name):
+            raise LaunchError(f"the library has no kernel {launch.entry}")
+        function = self._library[name]
+        # An array of 3 where C has a pointer: ctypes passes its address.
+        geometry = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong]
+        function.argtypes = [*geometry, ctypes.c_void_p, ctypes.c_int]
+        function.restype = ctypes.c_int
+        return function
+
+    def _argument(
+        self, launch: Launch, argument: object, addresses: Mapping[str, int], values: Mapping[str, bytes]
+    ) -> ctypes.Array[ctypes.c_char]:
+        name = argument.operand if isinstance(argument, ByValue) else argument.buffer  # type: ignore[attr-defined]
+        try:
+            data = values[name] if isinstance(argument, ByValue) else addresses[name].to_bytes(8, "little")
+        except KeyError:
+            raise LaunchError(f"kernel {launch.entry} needs {name!r}, which was not given") from None
+        return ctypes.create_string_buffer(data, len(data))
+
+    def _check_sizes(self, launch: Launch, storage: list[ctypes.Array[ctypes.c_char]]) -> None:
+        parameters = self._library[f"warpsmith_parameters_{launch.entry}"]  # type: ignore[index]
+        parameters.restype = ctypes.POINTER(ctypes.c_ulonglong)
+        sizes: list[int] = []
+        listed = parameters()
+        while listed[len(sizes)] != 0:
+            sizes.append(listed[len(sizes)])
+        given = [len(buffer) for buffer in storage]
+        if given != sizes:
+            raise LaunchError(f"kernel {launch.entry} takes arguments of {sizes} bytes; the launch gives {given}")
+
+
+class HostRuntime(Runtime):
+    """This machine's CPU.
+
+    Args:
+        workers: cores that a launch may use; None for all that this process may run on.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.device = host_device()
+        self._workers = workers if workers is not None else cores()
+        # The allocator of the process itself: under AddressSanitizer that is the one whose redzones sit right at
+        # the end of each buffer.
+        self._libc = ctypes.CDLL(None)
+        self._libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
+        self._libc.free.argtypes = [ctypes.c_void_p]
+        self._libc.free.restype = None
+        self._live: set[int] = set()
+
+    def environment(self) -> dict[str, str]:
+        try:
+            compiler = HostCompiler().name
+        except CompileError:
+            compiler = "none"
+        return {"os": platform.platform(), "cpu": cpu_name(), "cores": str(self._workers), "compiler": compiler}
+
+    def load(self, binary: Binary) -> HostModule:
+        if binary.kind is not BinaryKind.LIBRARY:
+            raise LaunchError(f"the host device runs libraries of its own compiler, not a {binary.kind}")
+        if _SANITIZER_MARK in binary.image and not _exports(self._libc, _SANITIZER_MARK.decode()):
+            raise LaunchError("a sanitized library needs a process started with HostCompiler.sanitizer_environment()")
+        try:
+            return HostModule(binary.image, self.device, self._workers)
+        except OSError as error:
+            raise LaunchError(f"cannot load the library ({error}); compile the program on this machine") from None
+
+    def allocate(self, nbytes: int) -> Allocation:
+        available = available_memory()
+        # The kernel grants more than there is and ends the process when the pages are touched.
+        if available is not None and nbytes > available:
+            raise OutOfMemory(f"{nbytes} bytes were asked for, {available} are free; choose a smaller problem")
+        address = ctypes.c_void_p()
+        # malloc may answer a request for nothing with nothing, which is no failure.
+        status = self._libc.posix_memalign(ctypes.byref(address), _ALIGNMENT, max(1, nbytes))
+        if status != 0 or address.value is None:
+            raise OutOfMemory(f"{nbytes} bytes could not be allocated; choose a smaller problem")
+        self._live.add(address.value)
+        return Allocation(address.value, nbytes)
+
+    def free(self, allocation: Allocation) -> None:
+        if allocation.address not in self._live:
+            raise DeviceError(f"address {allocation.address:#x} was freed twice or never allocated here")
+        self._live.remove(allocation.address)
+        self._libc.free(allocation.address)
+
+    def upload(self, address: int, source: NDArray[np.generic]) -> None:
+        if not source.flags.c_contiguous:
+            raise ValueError("upload takes a C-contiguous array")
+        ctypes.memmove(address, source.ctypes.data, source.nbytes)
+
+    def download(self, target: NDArray[np.generic], address: int) -> None:
+        if not (target.flags.c_contiguous and target.flags.writeable):
+            raise ValueError("download takes a writable C-contiguous array")
+        ctypes.memmove(target.ctypes.data, address, target.nbytes)
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        ctypes.memset(address, byte, nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        ctypes.memmove(target, source, nbytes)
+
+    def synchronize(self) -> None:
+        """Returns at once: a launch returns when it is done."""
+
+    def elapsed_ns(self, work: Callable[[], None]) -> float:
+        start = time.perf_counter_ns()
+        work()
+        return float(time.perf_counter_ns() - start)
+
+    def clock_mhz(self) -> int | None:
+        """None: each core has a clock of its own, which changes from one ms to the next."""
+        return None
+
+    def close(self) -> None:
+        for address in self._live:
+            self._libc.free(address)
+        self._live.clear()
+
+
+def _exports(library: ctypes.CDLL, name: str) -> bool:
+    with contextlib.suppress(AttributeError):
+        library[name]
+        return True
+    return False

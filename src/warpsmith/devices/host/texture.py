@@ -1,0 +1,56 @@
+"""Texture objects on the host: the descriptors that `tex2D` and `tex1Dfetch` of texture.h read."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+
+
+class ChannelFormat(enum.IntEnum):
+    """What a channel of a texel is."""
+
+    SIGNED = 0
+    UNSIGNED = 1
+    FLOAT = 2
+
+
+class AddressMode(enum.IntEnum):
+    """What a coordinate outside the texture reads. Values are those of cudaTextureAddressMode.
+
+    Wrap and mirror need normalized coordinates; with others the device clamps, as a GPU does.
+    """
+
+    WRAP = 0
+    CLAMP = 1
+    MIRROR = 2
+    BORDER = 3
+
+
+class TextureDescriptor(ctypes.Structure):
+    """A pitch-linear 2-D texture. Its handle is its address, valid for as long as this object lives.
+
+    Fields: `data` address of the first texel; `width` and `height` in texels; `pitch` in bytes from row to row;
+    `channels` 1, 2 or 4; `bits` of a channel, 8, 16 or 32 (float: 32); `address` modes of x and y; `linear` filter
+    instead of point; `normalized_coordinates` 0 to 1 instead of 0 to width; `normalized_float` reads integers
+    as 0 to 1 (signed: -1 to 1); `border` the colour outside for AddressMode.BORDER.
+    """
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("width", ctypes.c_int32),
+        ("height", ctypes.c_int32),
+        ("pitch", ctypes.c_int32),
+        ("channels", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
+        ("format", ctypes.c_int32),
+        ("address", ctypes.c_int32 * 2),
+        ("linear", ctypes.c_int32),
+        ("normalized_coordinates", ctypes.c_int32),
+        ("normalized_float", ctypes.c_int32),
+        ("border", ctypes.c_float * 4),
+    )
+
+    @property
+    def handle(self) -> int:
+        """The `cudaTextureObject_t` to pass to a kernel, 8 bytes by value."""
+        return ctypes.addressof(self)

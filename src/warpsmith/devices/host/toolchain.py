@@ -1,0 +1,152 @@
+"""The machine's C++ compilers: which there is, what it is, what its sanitizers need."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from warpsmith.errors import CompileError
+
+HOW_TO_INSTALL = "apt-get install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora, RHEL) or xcode-select --install"
+
+SANITIZER_EXIT_CODES = {
+    86: "AddressSanitizer: a memory access outside a buffer",
+    87: "UndefinedBehaviorSanitizer: an operation that C++ leaves undefined",
+}
+"""Exit codes of a process that a sanitizer ended, under `sanitizer_environment`."""
+
+
+class CompilerTimeout(CompileError):
+    """A compiler that did not end in time."""
+
+
+def find_compiler() -> str:
+    """Path of the C++ compiler: `$CXX` where it is set, else g++, else clang++.
+
+    Raises:
+        CompileError: none is there; the message says what to install.
+    """
+    chosen = os.environ.get("CXX")
+    for name in (chosen,) if chosen else ("g++", "clang++"):
+        if path := shutil.which(name):
+            return path
+    if chosen:
+        raise CompileError(f"CXX names {chosen!r}, which is no program; unset CXX or name a C++ compiler")
+    raise CompileError(f"the host device needs a C++17 compiler: {HOW_TO_INSTALL}")
+
+
+def _compiler_environment() -> dict[str, str]:
+    # In a process under the sanitizers the compiler would be preloaded with them too, and take four times as long.
+    inherited = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return {**inherited, "LC_ALL": "C"}  # messages in English, for `first_error`
+
+
+def run_compiler(command: list[str], source: str, timeout_s: float) -> tuple[int, str, str]:
+    """Runs a compiler on `source` as its standard input; returns exit status, standard output and standard error.
+
+    Raises:
+        CompileError: it could not be started.
+        CompilerTimeout: it did not end within `timeout_s`; it and every process it started are killed.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_compiler_environment(),
+            # A group of its own: a driver such as g++ starts cc1plus and ld, which would outlive it.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CompileError(
+            f"cannot start {command[0]}: {error.strerror}; the host device needs {HOW_TO_INSTALL}"
+        ) from None
+    try:
+        output, errors = process.communicate(source, timeout=timeout_s)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            message = f"{Path(command[0]).name} did not end within {timeout_s:g} s"
+            raise CompilerTimeout(message) from None
+        raise
+    return process.returncode, output, errors
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Toolchain:
+    """One compiler, asked what it is."""
+
+    path: str
+    name: str
+    """Such as `g++ 12.2.0`."""
+    is_clang: bool
+    target_options: tuple[str, ...]
+    """The options that select this machine's instruction set; none where the compiler knows none."""
+    target: str
+    """What the target options stand for here: a hash of the macros that they define."""
+
+
+@functools.lru_cache(maxsize=8)
+def probe(path: str, timeout_s: float) -> Toolchain:
+    """Asks a compiler what it is (two short runs at most, once a process). Raises CompileError where it fails."""
+    failure = ""
+    for options in (("-march=native",), ()):  # some compilers for ARM refuse -march=native
+        command = [path, *options, "-dM", "-E", "-x", "c++", "-"]
+        status, output, errors = run_compiler(command, "", timeout_s)
+        if status == 0:
+            return _toolchain(path, options, output)
+        failure = first_error(errors)
+    raise CompileError(f"{path} is no working C++ compiler ({failure}); {HOW_TO_INSTALL}")
+
+
+def _toolchain(path: str, options: tuple[str, ...], listing: str) -> Toolchain:
+    lines = sorted(line for line in listing.splitlines() if line.startswith("#define "))
+    macros = {name: value for _, name, value in (f"{line} ".split(" ", 2) for line in lines)}
+    is_clang = "__clang__" in macros
+    kind, prefix = ("clang++", "__clang_") if is_clang else ("g++", "__GNUC_")
+    parts = ("major__", "minor__", "patchlevel__") if is_clang else ("_", "MINOR__", "PATCHLEVEL__")
+    version = ".".join(macros.get(prefix + part, "?").strip() for part in parts)
+    target = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+    return Toolchain(path, f"{kind} {version}", is_clang, options, target)
+
+
+def first_error(errors: str) -> str:
+    """The line of a compiler's output that a person reads first."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    marked = [line for line in lines if "error:" in line or "undefined reference" in line]
+    return (marked or lines or ["no message"])[0]
+
+
+def sanitizer_libraries(toolchain: Toolchain, timeout_s: float) -> tuple[str, ...]:
+    """Paths of the run-time libraries that must be loaded before anything else in a process that loads sanitized code.
+
+    Raises:
+        CompileError: they are not installed.
+    """
+    # libstdc++ too: AddressSanitizer looks up what it intercepts there when it starts, before Python loads it.
+    names = ["libasan.so", "libubsan.so", "libstdc++.so.6"]
+    if toolchain.is_clang:
+        names = [f"libclang_rt.asan-{platform.machine()}.so", "libstdc++.so.6"]
+    paths = []
+    for name in names:
+        _, output, _ = run_compiler([toolchain.path, f"-print-file-name={name}"], "", timeout_s)
+        path = Path(output.strip())
+        if not path.is_absolute():  # the bare name comes back where there is no such file
+            raise CompileError(
+                f"{toolchain.name} has no {name}: install its sanitizer libraries "
+                "(dnf install libasan libubsan; apt-get install g++ has them)"
+            )
+        paths.append(str(path.resolve()))
+    return tuple(paths)

@@ -1,0 +1,117 @@
+"""Choosing a device and a compiler by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+
+from warpsmith.devices.base import Compiler, Runtime
+from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import Device, DeviceKind
+
+
+class CompilerChoice(enum.StrEnum):
+    """Which compiler makes binaries."""
+
+    AUTO = "auto"
+    """NVRTC for GPUs, the C++ compiler for the host."""
+    NVRTC = "nvrtc"
+    """NVIDIA's compiler library: the fastest, and no toolkit is needed."""
+    NVCC = "nvcc"
+    """NVIDIA's compiler of the toolkit."""
+    HOST = "host"
+    """The machine's C++ compiler."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceRef:
+    """Which device is meant. Cheap to pickle; nothing is opened before `open`."""
+
+    kind: DeviceKind
+    ordinal: int = 0
+    """Which GPU, as CUDA_VISIBLE_DEVICES numbers them; 0 for the host."""
+
+    @classmethod
+    def parse(cls, text: str) -> DeviceRef:
+        """The device that `auto`, `cuda`, `cuda:I` or `host` names.
+
+        `auto` is cuda:0 where the driver, a GPU and the extra `cuda` are there, else the host. Whether any other is
+        there is found out when it is used.
+
+        Raises:
+            BadArgument: any other text.
+        """
+        match = re.fullmatch(r"auto|host|cuda(?::(\d{1,4}))?", text)
+        if match is None:
+            raise BadArgument(f"unknown device {text!r}; choose auto, host, cuda or cuda:I such as cuda:0")
+        if text == "auto":
+            from warpsmith.devices.cuda.available import cuda_device_count
+
+            return cls(DeviceKind.CUDA if cuda_device_count() else DeviceKind.HOST)
+        return cls(DeviceKind.HOST) if text == "host" else cls(DeviceKind.CUDA, int(match[1] or 0))
+
+    def __str__(self) -> str:
+        return f"cuda:{self.ordinal}" if self.kind is DeviceKind.CUDA else "host"
+
+    def device(self) -> Device:
+        """What the generator may know of it. Raises DeviceError where it is not there, naming the remedy."""
+        if self.kind is DeviceKind.HOST:
+            from warpsmith.devices.host.machine import host_device
+
+            return host_device()
+        from warpsmith.devices.cuda.runtime import cuda_device
+
+        return cuda_device(self.ordinal)
+
+    def open(self) -> Runtime:
+        """Opens it; the caller closes. Raises DeviceError where it is not there, naming the remedy."""
+        if self.kind is DeviceKind.HOST:
+            from warpsmith.devices.host.runtime import HostRuntime
+
+            return HostRuntime()
+        from warpsmith.devices.cuda.runtime import CudaRuntime
+
+        return CudaRuntime(self.ordinal)
+
+    def compiler(self, choice: CompilerChoice = CompilerChoice.AUTO, sanitize: bool = False) -> Compiler:
+        """A compiler for it, with a cache on disk.
+
+        Args:
+            choice: which one.
+            sanitize: build for AddressSanitizer and UndefinedBehaviorSanitizer; on the host only.
+
+        Raises:
+            BadArgument: a compiler that does not compile for this device, or sanitizers on a GPU.
+            DeviceError: the GPU is not there, so its architecture is not known.
+        """
+        if self.kind is DeviceKind.HOST:
+            return host_compiler(choice, sanitize)
+        if sanitize:
+            raise BadArgument("sanitizers run on the host only; choose the device host")
+        return cuda_compiler(self.device().arch, choice)
+
+
+def cuda_compiler(arch: str, choice: CompilerChoice = CompilerChoice.AUTO) -> Compiler:
+    """A compiler for GPUs of an architecture such as `sm_90`, which need not be on this machine.
+
+    Raises:
+        BadArgument: an architecture of another form, or the host's compiler.
+    """
+    from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler
+
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
+        raise BadArgument(f"unknown architecture {arch!r}; name it as in sm_90")
+    if choice is CompilerChoice.HOST:
+        raise BadArgument("the host's compiler makes no GPU code; choose nvrtc or nvcc")
+    return CachedCompiler(NvccCompiler(arch) if choice is CompilerChoice.NVCC else NvrtcCompiler(arch))
+
+
+def host_compiler(choice: CompilerChoice = CompilerChoice.AUTO, sanitize: bool = False) -> Compiler:
+    """The compiler for the host. Raises BadArgument for one that makes GPU code only."""
+    from warpsmith.devices.host.compiler import HostCompiler
+
+    if choice not in (CompilerChoice.AUTO, CompilerChoice.HOST):
+        raise BadArgument(f"{choice} does not compile for the host; choose host")
+    return CachedCompiler(HostCompiler(sanitize=sanitize))

@@ -1,0 +1,228 @@
+"""Callers' arrays as addresses: what is taken, what is refused and how."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warpsmith.devices.arrays import device_view, empty_like_caller, host_view, stream_handle, weights_bytes
+from warpsmith.devices.cuda.interop import launch_stream
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import DType, Operand, Role
+
+IMAGE = Operand("image", Role.INPUT, (4, 6), DType.FLOAT32)
+WEIGHTS = Operand("weights", Role.INPUT, (2, 3), DType.FLOAT32)
+
+
+def image(**changes: Any) -> np.ndarray[Any, Any]:
+    return np.zeros(changes.get("shape", (4, 6)), changes.get("dtype", "float32"))
+
+
+class OnGpu:
+    """Speaks __cuda_array_interface__, as CuPy does; the address is made up and never read."""
+
+    def __init__(self, **changes: Any) -> None:
+        plain = {"shape": (4, 6), "typestr": "<f4", "data": (0x7F0000000100, False), "strides": None, "version": 3}
+        self.__cuda_array_interface__ = plain | changes
+
+
+class OverDlpack:
+    """Speaks __dlpack__ alone."""
+
+    def __init__(self, array: np.ndarray[Any, Any], device: int = 1) -> None:
+        self._array = array
+        self._device = device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self._device != 1:
+            raise BufferError("cannot export to another device")
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (self._device, 0)
+
+
+def misaligned() -> np.ndarray[Any, Any]:
+    """Contiguous and of the right shape, but 4 bytes past a multiple of 16."""
+    flat = np.zeros(40, np.float32)
+    start = (-flat.ctypes.data // 4) % 4 + 1
+    return flat[start : start + 24].reshape(4, 6)
+
+
+def read_only() -> np.ndarray[Any, Any]:
+    array = image()
+    array.flags.writeable = False
+    return array
+
+
+def test_a_numpy_array_is_viewed_where_it_lies() -> None:
+    array = image()
+    view = host_view(array, IMAGE, writable=True)
+    assert view.address == array.ctypes.data
+    assert view.keepalive is array
+    assert view.stream is None
+
+
+@pytest.mark.parametrize(
+    "wrap", [OverDlpack, lambda array: SimpleNamespace(__array_interface__=array.__array_interface__)]
+)
+def test_other_libraries_arrays_are_viewed_where_they_lie(wrap: Any) -> None:
+    array = image()
+    wrapped = wrap(array)
+    view = host_view(wrapped, IMAGE)
+    assert view.address == array.ctypes.data
+    assert view.keepalive is wrapped
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (image(dtype="float64"), r"image: expected float32 of shape \(4, 6\); got float64 of shape \(4, 6\)"),
+        (image(shape=(6, 4)), r"image: expected float32 of shape \(4, 6\); got float32 of shape \(6, 4\)"),
+        (image(dtype=">f4"), r"image: expected float32 of shape \(4, 6\); got >f4 of shape"),
+        (image(shape=(6, 4)).T, "image: must be C-contiguous; copy it first"),
+        (image(shape=(4, 12))[:, ::2], "image: must be C-contiguous; copy it first"),
+        (misaligned(), "image: must start at a multiple of 16 bytes; copy it first"),
+        ([[0.0] * 6] * 4, "image: expected a NumPy array; got list"),
+        (OnGpu(), "image: is on a GPU; the host device takes arrays in host memory"),
+        (OverDlpack(image(), device=2), "image: is on a GPU; the host device takes arrays in host memory"),
+    ],
+)
+def test_what_the_host_refuses(array: Any, message: str) -> None:
+    with pytest.raises(BadArgument, match=message):
+        host_view(array, IMAGE)
+
+
+def test_outputs_must_be_writable() -> None:
+    assert host_view(read_only(), IMAGE).address
+    with pytest.raises(BadArgument, match="image: is read-only"):
+        host_view(read_only(), IMAGE, writable=True)
+    with pytest.raises(BadArgument, match="image: is read-only"):
+        device_view(OnGpu(data=(0x100, True)), IMAGE, writable=True)
+
+
+@pytest.mark.parametrize("strides", [None, (24, 4)])
+@pytest.mark.parametrize(("told", "stream"), [(None, None), (1, 0), (2, 2), (0x5550, 0x5550)])
+def test_a_gpu_array_is_viewed_with_its_stream(strides: Any, told: int | None, stream: int | None) -> None:
+    array = OnGpu(strides=strides, stream=told)
+    view = device_view(array, IMAGE, writable=True)
+    assert view.address == 0x7F0000000100
+    assert view.keepalive is array
+    assert view.stream == stream
+
+
+def test_strides_of_dimensions_of_one_element_do_not_matter() -> None:
+    row = Operand("row", Role.INPUT, (1, 6), DType.FLOAT32)
+    assert device_view(OnGpu(shape=(1, 6), strides=(4096, 4)), row).address
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (OnGpu(typestr="<f8"), r"image: expected float32 of shape \(4, 6\); got float64"),
+        (OnGpu(shape=(4, 6, 1)), r"image: expected .* got float32 of shape \(4, 6, 1\)"),
+        (OnGpu(strides=(4, 16)), "image: must be C-contiguous"),
+        (OnGpu(strides=(32, 4)), "image: must be C-contiguous"),
+        (OnGpu(data=(0x7F0000000104, False)), "image: must start at a multiple of 16 bytes"),
+        (image(), "image: is in host memory; move it to the GPU first"),
+        (OverDlpack(image()), "image: is in host memory; move it to the GPU first"),
+        ("photo.png", "image: expected an array with __cuda_array_interface__ or __dlpack__; got str"),
+    ],
+)
+def test_what_a_gpu_refuses(array: Any, message: str) -> None:
+    with pytest.raises(BadArgument, match=message):
+        device_view(array, IMAGE)
+
+
+def test_printing_a_view_does_not_fetch_the_array() -> None:
+    assert "array" not in repr(host_view(image(), IMAGE))
+
+
+def test_an_output_of_the_host_is_a_numpy_array() -> None:
+    runtime = HostRuntime()
+    try:
+        made = empty_like_caller(image(), WEIGHTS, runtime)
+    finally:
+        runtime.close()
+    assert isinstance(made, np.ndarray)
+    assert host_view(made, WEIGHTS, writable=True).address == made.ctypes.data
+
+
+EXPECTED = np.array([[1, 2, 3], [4, 5, 6]], np.float32).tobytes()
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [[1, 2, 3], [4, 5, 6]],
+        [1, 2, 3, 4, 5, 6],
+        np.arange(1.0, 7.0).reshape(2, 3),
+        np.arange(1, 7, dtype=">i2").reshape(2, 3),
+        np.asfortranarray(np.arange(1.0, 7.0).reshape(2, 3)),
+        SimpleNamespace(__cuda_array_interface__={}, get=lambda: np.arange(1, 7).reshape(2, 3)),
+        OverDlpack(np.arange(1.0, 7.0).reshape(2, 3)),
+    ],
+    ids=["rows", "flat", "float64", "big-endian", "fortran", "gpu", "dlpack"],
+)
+def test_weights_of_any_kind_become_bytes(weights: Any) -> None:
+    assert weights_bytes(weights, WEIGHTS) == EXPECTED
+
+
+def test_weights_are_rounded_to_the_operands_type() -> None:
+    assert weights_bytes([0.1] * 6, WEIGHTS) == np.full(6, 0.1, np.float32).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.zeros((3, 2)), r"weights: expected shape \(2, 3\); got \(3, 2\)"),
+        (np.zeros(5), r"weights: expected shape \(2, 3\); got \(5,\)"),
+        (np.zeros((2, 3), complex), "weights: expected real numbers; got complex128"),
+        ([["a", "b", "c"]] * 2, "weights: expected real numbers; got <U1"),
+        (OverDlpack(np.zeros((2, 3)), device=2), "weights: cannot be read as an array of numbers"),
+        ([[1, 2, 3], [4, 5]], "weights: cannot be read as an array of numbers"),
+        (None, "weights: expected real numbers; got object"),
+    ],
+)
+def test_what_weights_may_not_be(weights: Any, message: str) -> None:
+    with pytest.raises(BadArgument, match=message):
+        weights_bytes(weights, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("stream", "handle"),
+    [
+        (None, None),
+        (0x77, 0x77),
+        (SimpleNamespace(cuda_stream=5), 5),
+        (SimpleNamespace(ptr=6), 6),
+        (SimpleNamespace(handle=7), 7),
+        (SimpleNamespace(__cuda_stream__=lambda: (0, 8)), 8),
+    ],
+)
+def test_streams_of_any_library(stream: Any, handle: int | None) -> None:
+    assert stream_handle(stream) == handle
+
+
+def test_what_is_no_stream() -> None:
+    with pytest.raises(BadArgument, match="stream: expected a CUDA stream or its handle; got str"):
+        stream_handle("fast")
+
+
+@pytest.mark.parametrize(
+    ("requested", "owners", "chosen"),
+    [
+        (None, [], None),
+        (None, [None, None], None),
+        (None, [None, 5, 5], 5),
+        (5, [5, None], 5),
+        (None, [0], 0),
+        (0, [0, 0], 0),
+    ],
+)
+def test_one_stream_needs_no_waiting(requested: int | None, owners: list[int | None], chosen: int | None) -> None:
+    assert launch_stream(requested, owners) == chosen

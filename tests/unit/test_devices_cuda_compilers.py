@@ -1,0 +1,134 @@
+"""NVRTC and nvcc, neither of which needs a GPU."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from warpsmith.devices.base import BinaryKind, Compiler
+from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
+from warpsmith.errors import CompileError
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
+
+SOURCE = """
+struct Weights { float w[9]; };
+extern "C" __global__ void kernel_a(const float* x, float* y, Weights weights) {
+    __shared__ float tile[64];
+    tile[threadIdx.x & 63] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = tile[(threadIdx.x + 1) & 63] * weights.w[threadIdx.x % 9];
+}
+extern "C" __global__ void kernel_b(float* y) { y[threadIdx.x] = 0.0f; }
+"""
+
+
+def program(source: str) -> Program:
+    return Program(family="test", config=Config.of({}), source=source, launches=())
+
+
+def _nvrtc() -> Compiler:
+    try:
+        nvrtc_name()
+    except CompileError as error:
+        pytest.skip(str(error))
+    return NvrtcCompiler("sm_90")
+
+
+def _nvcc() -> Compiler:
+    try:
+        return NvccCompiler("sm_90", executable=find_nvcc())
+    except CompileError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=[_nvrtc, _nvcc], ids=["nvrtc", "nvcc"])
+def compiler(request: pytest.FixtureRequest) -> Compiler:
+    made: Compiler = request.param()
+    return made
+
+
+def test_a_program_becomes_a_cubin(compiler: Compiler) -> None:
+    binary = compiler.compile(program(SOURCE))
+    assert binary.kind is BinaryKind.CUBIN
+    assert binary.arch == "sm_90"
+    assert binary.image.startswith(b"\x7fELF")
+    assert b"kernel_a" in binary.image
+    assert b"kernel_b" in binary.image
+    assert binary.registers is not None
+    assert 8 <= binary.registers <= 255
+    assert binary.spill_bytes == 0
+    assert binary.shared_bytes == 64 * 4
+    assert compiler.identity.startswith(binary.compiler)
+
+
+def test_a_bad_program_is_refused_with_its_first_error(compiler: Compiler) -> None:
+    with pytest.raises(CompileError) as caught:
+        compiler.compile(program(SOURCE.replace("x[threadIdx.x];", "missing[threadIdx.x];")))
+    message = str(caught.value)
+    assert 'program.cu(5): error: identifier "missing" is undefined' in message
+    assert "sm_90" in message
+    assert "\n" not in message
+
+
+def test_an_unknown_architecture_is_named(compiler: Compiler) -> None:
+    other = NvrtcCompiler("sm_9") if isinstance(compiler, NvrtcCompiler) else NvccCompiler("sm_9")
+    with pytest.raises(CompileError, match=r"for sm_9: .*arch"):
+        other.compile(program(SOURCE))
+
+
+def test_too_much_shared_memory_is_an_error_of_ptxas(compiler: Compiler) -> None:
+    with pytest.raises(CompileError, match="uses too much shared data"):
+        compiler.compile(program(SOURCE.replace("tile[64]", "tile[64000]")))
+
+
+def test_it_crosses_process_borders(compiler: Compiler) -> None:
+    again = pickle.loads(pickle.dumps(compiler))
+    assert again == compiler
+    assert again.identity == compiler.identity
+
+
+def test_the_architecture_decides_the_identity(compiler: Compiler) -> None:
+    other = NvrtcCompiler("sm_80") if isinstance(compiler, NvrtcCompiler) else NvccCompiler("sm_80")
+    assert other.identity != compiler.identity
+
+
+def test_without_nvcc_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(CompileError, match="nvcc is missing: install the CUDA 13 toolkit"):
+        NvccCompiler("sm_90").compile(program(SOURCE))
+
+
+def test_cuda_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 42.0, V42.0.1'\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert find_nvcc() == str(nvcc)
+    assert NvccCompiler("sm_90").identity.startswith("nvcc 42.0.1 -arch=sm_90")
+
+
+def test_a_program_that_is_no_nvcc_is_told_apart(tmp_path: Path) -> None:
+    script = tmp_path / "nvcc"
+    script.write_text("#!/bin/sh\necho 'not what you wanted' >&2; exit 3\n")
+    script.chmod(0o755)
+    with pytest.raises(CompileError, match=r"is no working nvcc \(not what you wanted\)"):
+        NvccCompiler("sm_90", executable=str(script)).compile(program(SOURCE))
+
+
+def test_an_nvcc_that_hangs_is_ended(tmp_path: Path) -> None:
+    script = tmp_path / "nvcc"
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && echo V1.0 || sleep 60\n')
+    script.chmod(0o755)
+    with pytest.raises(CompileError, match=r"did not end within 0\.5 s"):
+        NvccCompiler("sm_90", executable=str(script), timeout_s=0.5).compile(program(SOURCE))
+
+
+def test_without_nvrtc_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(CompileError, match=r'pip install "warpsmith\[cuda\]"'):
+        NvrtcCompiler("sm_90").compile(program(SOURCE))

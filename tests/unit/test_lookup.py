@@ -1,0 +1,300 @@
+"""From a question to the best stored answer: each rung of the ladder, and why the better ones were passed over."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.registry import FAMILIES, family_named
+from warpsmith.generator.space import Config, Value
+from warpsmith.plans.lookup import find
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.store.location import StoreChain, open_for_reading, write_location
+from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+
+# Not a preset: winners for real devices ship with the package.
+GPU = dataclasses.replace(H200, name="Test GPU")
+SIBLING = dataclasses.replace(GPU, name="Sibling GPU", multiprocessors=78)
+OLDER = dataclasses.replace(GPU, name="A Older GPU", compute_capability=(8, 0))
+
+PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
+
+
+def sized(rows: int, columns: int) -> Filter2d:
+    return dataclasses.replace(PROBLEM, image=(rows, columns))
+
+
+def family(name: str) -> Family:
+    found = family_named(name)
+    assert found is not None
+    return found
+
+
+PLAIN = family("filter2d_plain")
+WINDOW = family("filter2d_window")
+
+
+def stored(
+    problem: Filter2d = PROBLEM,
+    device: Device = GPU,
+    *,
+    of: Family = PLAIN,
+    median_ns: float = 1000.0,
+    **choices: Value,
+) -> Record:
+    """A winner of `problem` on `device`: the default config of a family with some choices changed."""
+    config = Config.of(of.default(problem, device).values() | choices)
+    assert of.space(problem, device).why_not(config) is None
+    timing = Timing(median_ns, median_ns, median_ns, 30, "median")
+    trial = Trial(
+        family=of.name,
+        config=config,
+        fingerprint=of.program(problem, config).fingerprint,
+        outcome=Measurement(timing, 1e-8, registers=40, spill_bytes=0, shared_bytes=0, clock_mhz=1980),
+        compiler="nvrtc 13.0",
+    )
+    return Record(problem, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+def altered(record: Record, **changes: object) -> Record:
+    """The record with its trial changed, as another version of the package may have left it."""
+    return dataclasses.replace(record, trial=dataclasses.replace(record.trial, **changes))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "store.db"), write=True) as opened:
+        yield opened
+
+
+def found(store: Store, *records: Record, problem: Filter2d = PROBLEM, device: Device = GPU) -> Match:
+    """What `find` makes of these records."""
+    for record in records:
+        store.put_winner(record)
+    return find(problem, device, StoreChain((store,)))
+
+
+class TestExact:
+    def test_is_the_stored_winner_ready_to_run(self, store: Store) -> None:
+        record = stored(block_columns=64)
+        match = found(store, record)
+        assert (match.kind, match.record, match.reasons) == (MatchKind.EXACT, record, ())
+        assert match.program == PLAIN.program(PROBLEM, record.trial.config)
+        assert match.program.config.integer("block_columns") == 64
+
+    def test_comes_before_every_other(self, store: Store) -> None:
+        others = (stored(sized(480, 641)), stored(device=SIBLING), stored(device=HOST))
+        assert found(store, *others, stored(block_rows=4)).record == stored(block_rows=4)
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"filter": (3, 2)}, {"border": Border.WRAP}, {"weights": (1.0,) * 9}, {"planes": 2}, {"image": (640, 480)}],
+    )
+    def test_is_never_of_another_problem(self, store: Store, change: dict[str, object]) -> None:
+        other = dataclasses.replace(PROBLEM, **change)  # type: ignore[arg-type]
+        match = found(store, stored(other))
+        assert match.kind is not MatchKind.EXACT
+        assert match.reasons[0] == f"exact: {PROBLEM.key()} is not stored for {GPU.key()}"
+
+    def test_is_a_miss_where_the_kernel_has_changed_since(self, store: Store) -> None:
+        record = altered(stored(block_columns=64), fingerprint="0" * 16)
+        match = found(store, record)
+        assert match.kind is not MatchKind.EXACT
+        assert match.reasons[0] == "exact: the stored time is of an older text of this kernel; tune again to renew it"
+        # Its config is still the best guess there is.
+        assert match.program == PLAIN.program(PROBLEM, record.trial.config)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"config": Config.of({"block_columns": 7, "block_rows": 8, "weights": "argument"})},
+            {"config": Config.of({"block_columns": 256, "block_rows": 16, "weights": "argument"})},
+            {"config": Config.of({"block_columns": 32, "block_rows": 8, "weights": "literal"})},
+            {"config": Config.of({"block": 32})},
+            {"family": "filter2d_forgotten"},
+        ],
+    )
+    def test_is_passed_over_where_its_config_is_illegal_now(self, store: Store, changes: dict[str, object]) -> None:
+        record = altered(stored(), **changes)
+        match = found(store, record)
+        assert match.kind is MatchKind.DEFAULT
+        assert match.reasons == (
+            f"exact: the stored config of {record.trial.family} is not legal in this version",
+            "near: 1 stored, none with a config that is legal here",
+            "device: none is stored",
+        )
+
+
+class TestNear:
+    def test_is_the_nearest_size_on_this_device(self, store: Store) -> None:
+        half = stored(sized(480, 320), block_rows=4)
+        records = (stored(sized(120, 160)), half, stored(sized(4800, 6400)))
+        match = found(store, *records)
+        assert (match.kind, match.record) == (MatchKind.NEAR, half)
+        assert match.program == PLAIN.program(PROBLEM, half.trial.config)
+        assert match.reasons == (f"exact: {PROBLEM.key()} is not stored for {GPU.key()}",)
+
+    def test_may_have_other_planes(self, store: Store) -> None:
+        two_planes, smaller = dataclasses.replace(PROBLEM, planes=2), sized(120, 640)
+        assert found(store, stored(two_planes), stored(smaller)).record == stored(two_planes)
+
+    def test_of_equally_near_ones_is_always_the_same(self, tmp_path: Path) -> None:
+        """Whichever of their stores is asked first."""
+        stores = []
+        for rows, columns in ((240, 640), (960, 640), (480, 1280)):
+            stores.append(Store.open(str(tmp_path / f"{rows}x{columns}.db"), write=True))
+            stores[-1].put_winner(stored(sized(rows, columns)))
+        matches = [find(PROBLEM, GPU, StoreChain(order)) for order in permutations(stores)]
+        StoreChain(tuple(stores)).close()
+        assert {match.kind for match in matches} == {MatchKind.NEAR}
+        assert len({match.record.problem.key() for match in matches if match.record}) == 1
+
+    def test_passes_over_a_config_that_is_illegal_here(self, store: Store) -> None:
+        """Loads of four pixels are aligned in rows of 640 and not in rows of 642."""
+        nearest = stored(sized(480, 640), of=WINDOW, columns=4, load_vector=4, store_vector=2)
+        farther = stored(sized(480, 1280), of=WINDOW, columns=4, load_vector=2, store_vector=2)
+        match = found(store, nearest, farther, problem=sized(480, 642))
+        assert (match.kind, match.record) == (MatchKind.NEAR, farther)
+
+    def test_says_so_where_all_are_illegal_here(self, store: Store) -> None:
+        vector = stored(of=WINDOW, columns=4, load_vector=4, store_vector=2)
+        match = found(store, vector, problem=sized(480, 641))
+        assert match.kind is MatchKind.DEFAULT
+        assert match.reasons[1] == "near: 1 stored, none with a config that is legal here"
+
+    def test_is_on_this_device_only(self, store: Store) -> None:
+        match = found(store, stored(sized(480, 320), SIBLING))
+        assert match.kind is MatchKind.DEFAULT
+        assert match.reasons[1:] == ("near: none is stored", "device: none is stored")
+
+    def test_comes_before_another_device(self, store: Store) -> None:
+        near = stored(sized(120, 160))
+        assert found(store, near, stored(device=SIBLING)).record == near
+
+    @pytest.mark.parametrize(
+        "change", [{"filter": (2, 3)}, {"border": Border.WRAP}, {"weights": (1.0,) * 9}], ids=lambda each: str(each)
+    )
+    def test_is_never_of_another_filter_or_border(self, store: Store, change: dict[str, object]) -> None:
+        other = dataclasses.replace(PROBLEM, image=(480, 320), **change)  # type: ignore[arg-type]
+        assert found(store, stored(other)).kind is MatchKind.DEFAULT
+
+    def test_a_stored_filter_larger_than_the_image_asked_for_is_no_obstacle(self, store: Store) -> None:
+        large_filter = Filter2d(image=(480, 640), filter=(15, 15))
+        match = found(store, stored(large_filter), stored(), problem=sized(12, 16))
+        assert (match.kind, match.record) == (MatchKind.NEAR, stored())
+
+
+class TestOtherDevice:
+    def test_is_the_same_problem_on_a_device_of_the_same_kind(self, store: Store) -> None:
+        record = stored(device=SIBLING, block_columns=64)
+        match = found(store, record)
+        assert (match.kind, match.record) == (MatchKind.DEVICE, record)
+        assert match.program == PLAIN.program(PROBLEM, record.trial.config)
+        assert [reason.partition(":")[0] for reason in match.reasons] == ["exact", "near"]
+
+    def test_of_the_same_architecture_comes_first(self, store: Store) -> None:
+        assert OLDER.key() < SIBLING.key()
+        assert found(store, stored(device=OLDER), stored(device=SIBLING)).record == stored(device=SIBLING)
+
+    def test_of_another_architecture_is_better_than_none(self, store: Store) -> None:
+        assert found(store, stored(device=OLDER)).record == stored(device=OLDER)
+
+    @pytest.mark.parametrize(("asked", "other"), [(GPU, HOST), (HOST, GPU)])
+    def test_of_another_kind_is_not_used(self, store: Store, asked: Device, other: Device) -> None:
+        match = found(store, stored(device=other), device=asked)
+        assert (match.kind, match.record) == (MatchKind.DEFAULT, None)
+        assert match.reasons[2] == "device: none is stored"
+
+    def test_passes_over_a_config_that_is_illegal_here(self, store: Store) -> None:
+        """Sixteen blocks of 128 threads need the 2048 threads of the sibling's multiprocessor."""
+        small = dataclasses.replace(GPU, threads_per_multiprocessor=1536)
+        one_output: dict[str, Any] = {"columns": 1, "load_vector": 1, "store_vector": 1, "unroll": 1}
+        full: dict[str, Any] = {"block_columns": 128, "block_strips": 1, "min_blocks": 16}
+        demanding = stored(device=SIBLING, of=WINDOW, **one_output, **full)
+        match = found(store, demanding, device=small)
+        assert match.kind is MatchKind.DEFAULT
+        assert match.reasons[2] == "device: 1 stored, none with a config that is legal here"
+        assert found(store, demanding, stored(device=OLDER), device=small).record == stored(device=OLDER)
+
+
+class TestDefault:
+    def test_is_the_preferred_familys_own_and_says_what_was_missing(self, store: Store) -> None:
+        match = found(store)
+        assert (match.kind, match.record) == (MatchKind.DEFAULT, None)
+        assert match.program == WINDOW.program(PROBLEM, WINDOW.default(PROBLEM, GPU))
+        assert match.reasons == (
+            f"exact: {PROBLEM.key()} is not stored for {GPU.key()}",
+            "near: none is stored",
+            "device: none is stored",
+        )
+
+    def test_is_of_a_family_that_solves_the_problem(self, store: Store) -> None:
+        """A row of 250 pixels does not fit the registers of a thread."""
+        problem = dataclasses.replace(PROBLEM, filter=(1, 250))
+        assert WINDOW.why_not(problem, GPU)
+        assert found(store, problem=problem).program.family == PLAIN.name
+
+    def test_is_refused_where_no_family_solves_the_problem(self, store: Store) -> None:
+        problem = dataclasses.replace(PROBLEM, filter=(80, 80))
+        with pytest.raises(BadArgument, match="no kernel family solves") as caught:
+            found(store, problem=problem)
+        assert all(each.name in str(caught.value) for each in FAMILIES)
+
+
+class TestChain:
+    """The named store, then the user's own, then the shipped one."""
+
+    @pytest.fixture(autouse=True)
+    def shipped(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        shipped = tmp_path / "shipped.db"
+        monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: shipped)
+        return shipped
+
+    NAMED, OWN, SHIPPED = (stored(block_rows=rows, block_columns=64) for rows in (1, 2, 4))
+
+    def keep(self, location: Path | str, record: Record) -> str:
+        with Store.open(str(location), write=True) as store:
+            store.put_winner(record)
+        return str(location)
+
+    def answer(self, explicit: str | None) -> Match:
+        with open_for_reading(explicit) as stores:
+            return find(PROBLEM, GPU, stores)
+
+    def test_the_named_store_wins_over_the_own_and_that_over_the_shipped(self, tmp_path: Path, shipped: Path) -> None:
+        self.keep(shipped, self.SHIPPED)
+        assert self.answer(None).record == self.SHIPPED
+        self.keep(write_location(None), self.OWN)
+        assert self.answer(None).record == self.OWN
+        named = self.keep(tmp_path / "named.db", self.NAMED)
+        assert self.answer(named).record == self.NAMED
+        assert self.answer(None).record == self.OWN
+
+    def test_the_environment_names_a_store_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.keep(write_location(None), self.OWN)
+        monkeypatch.setenv("WARPSMITH_STORE", self.keep(tmp_path / "named.db", self.NAMED))
+        assert self.answer(None).record == self.NAMED
+
+    def test_an_exact_answer_farther_down_wins_over_a_near_one(self, tmp_path: Path, shipped: Path) -> None:
+        self.keep(shipped, self.SHIPPED)
+        named = self.keep(tmp_path / "named.db", stored(sized(480, 320)))
+        match = self.answer(named)
+        assert (match.kind, match.record) == (MatchKind.EXACT, self.SHIPPED)
+
+    def test_near_answers_of_all_stores_compete(self, tmp_path: Path, shipped: Path) -> None:
+        self.keep(shipped, stored(sized(480, 320)))
+        named = self.keep(tmp_path / "named.db", stored(sized(48, 64)))
+        assert self.answer(named).record == stored(sized(480, 320))
+
+    def test_no_store_at_all_leaves_the_default(self) -> None:
+        assert self.answer(None).kind is MatchKind.DEFAULT

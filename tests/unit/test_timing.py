@@ -1,0 +1,268 @@
+"""The timing policy, on a clock that says what the test wants."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from unittest.mock import create_autospec
+
+import numpy as np
+import pytest
+
+from warpsmith.devices.base import Runtime
+from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.tuner.timing import MAX_SETS, Rotation, TimingPolicy, measure, measure_in_turns
+
+BARE = TimingPolicy(
+    min_samples=3,
+    max_samples=50,
+    budget_ns=1e12,
+    sample_ns=1.0,
+    spread=0.1,
+    give_up_factor=2.0,
+    cold=False,
+)
+"""A sample is one run, and only the spread ends them before 50."""
+
+SMALLEST_SET = math.ceil(2 * H200.l2_bytes / (MAX_SETS - 1))
+"""Bytes of a set, of which the most sets that are rotated through flush the L2 cache twice."""
+
+WARM = Rotation(1, cold=False)
+
+WARM_UP = (100.0, 100.0)
+"""The run that loads code, and the one that calibrates."""
+
+
+class ScriptedDevice:
+    """A device in virtual time: a run takes as long as its script says, and the clock reads that and nothing else."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0.0
+        self.runs: list[tuple[str, int]] = []
+        """Contender and buffer set of every run, in order."""
+        self.runtime = create_autospec(Runtime, instance=True)
+        self.runtime.elapsed_ns.side_effect = self._elapsed_ns
+
+    def _elapsed_ns(self, work: Callable[[], None]) -> float:
+        start_ns = self.now_ns
+        work()
+        return self.now_ns - start_ns
+
+    def work(self, durations_ns: Iterable[float], name: str = "ours") -> Callable[[int], None]:
+        """A contender whose runs take these times, one after the other."""
+        script = iter(durations_ns)
+
+        def run(index: int) -> None:
+            self.runs.append((name, index))
+            self.now_ns += next(script)
+
+        return run
+
+
+@pytest.fixture
+def device() -> ScriptedDevice:
+    return ScriptedDevice()
+
+
+def exactly(samples: int) -> TimingPolicy:
+    return dataclasses.replace(BARE, min_samples=samples, max_samples=samples)
+
+
+class TestStatistic:
+    def test_is_the_median_with_the_quantiles_beside_it(self, device: ScriptedDevice) -> None:
+        shuffled = [60.0, 110, 20, 10, 90, 50, 30, 100, 70, 40, 80]
+        timing = measure(device.runtime, device.work([*WARM_UP, *shuffled]), WARM, exactly(11))
+        assert (timing.p20_ns, timing.median_ns, timing.p80_ns, timing.samples) == (30, 60, 90, 11)
+
+    @pytest.mark.parametrize("samples", [2, 3, 4, 10, 37])
+    def test_quantiles_interpolate_as_numpy_does(self, device: ScriptedDevice, samples: int) -> None:
+        script = np.random.default_rng(samples).uniform(100, 200, samples)
+        timing = measure(device.runtime, device.work([*WARM_UP, *script]), WARM, exactly(samples))
+        found = (timing.p20_ns, timing.median_ns, timing.p80_ns)
+        assert found == pytest.approx(tuple(np.percentile(script, [20, 50, 80])))
+
+    def test_of_one_sample_is_that_sample(self, device: ScriptedDevice) -> None:
+        timing = measure(device.runtime, device.work([*WARM_UP, 42.0]), WARM, exactly(1))
+        assert (timing.p20_ns, timing.median_ns, timing.p80_ns, timing.samples) == (42, 42, 42, 1)
+
+    def test_has_no_share_in_the_warm_up(self, device: ScriptedDevice) -> None:
+        timing = measure(device.runtime, device.work([1e9, 5e8, *[100.0] * 50]), WARM, BARE)
+        assert (timing.p20_ns, timing.median_ns, timing.p80_ns) == (100, 100, 100)
+
+
+class TestRepeats:
+    @pytest.mark.parametrize(("once_ns", "repeats"), [(30.0, 34), (1000.0, 1), (999.0, 2), (5000.0, 1), (0.4, 1000)])
+    def test_make_a_sample_long_enough(self, device: ScriptedDevice, once_ns: float, repeats: int) -> None:
+        policy = dataclasses.replace(BARE, sample_ns=1000.0)
+        timing = measure(device.runtime, device.work(itertools.repeat(once_ns)), WARM, policy)
+        assert timing.policy == f"median, {repeats} runs a sample, eager, warm caches"
+        assert len(device.runs) == 2 + repeats * timing.samples
+        assert timing.median_ns == pytest.approx(once_ns)
+
+    def test_are_calibrated_after_the_first_run_which_loads_code(self, device: ScriptedDevice) -> None:
+        policy = dataclasses.replace(BARE, sample_ns=1000.0)
+        timing = measure(device.runtime, device.work([1e9, *[10.0] * 1000]), WARM, policy)
+        assert timing.policy.startswith("median, 100 runs a sample")
+
+    def test_a_sample_is_the_mean_of_its_runs(self, device: ScriptedDevice) -> None:
+        policy = dataclasses.replace(exactly(1), sample_ns=400.0)
+        timing = measure(device.runtime, device.work([*WARM_UP, 10.0, 20.0, 30.0, 60.0]), WARM, policy)
+        assert timing.median_ns == 30
+
+    def test_a_clock_too_coarse_to_see_the_work_ends_too(self, device: ScriptedDevice) -> None:
+        timing = measure(device.runtime, device.work(itertools.repeat(0.0)), WARM, BARE)
+        assert (timing.median_ns, timing.samples) == (0, BARE.max_samples)
+
+
+class TestEnd:
+    NOISE = (100.0, 200.0)
+
+    def noise(self) -> Iterable[float]:
+        return itertools.chain(WARM_UP, itertools.cycle(self.NOISE))
+
+    def test_comes_at_once_where_the_spread_is_small(self, device: ScriptedDevice) -> None:
+        timing = measure(device.runtime, device.work(itertools.cycle((100.0, 101.0))), WARM, BARE)
+        assert timing.samples == BARE.min_samples
+
+    def test_comes_as_soon_as_the_spread_is_small(self, device: ScriptedDevice) -> None:
+        """One outlier in n: p80 interpolates to 160, 140, 120, and to 100 at six samples."""
+        timing = measure(device.runtime, device.work([*WARM_UP, 100.0, 200.0, *[100.0] * 48]), WARM, BARE)
+        assert (timing.samples, timing.median_ns) == (6, 100)
+
+    def test_comes_at_the_most_samples_where_the_spread_stays(self, device: ScriptedDevice) -> None:
+        assert measure(device.runtime, device.work(self.noise()), WARM, BARE).samples == BARE.max_samples
+
+    def test_comes_when_the_budget_is_spent(self, device: ScriptedDevice) -> None:
+        policy = dataclasses.replace(BARE, budget_ns=1000.0)
+        timing = measure(device.runtime, device.work(self.noise()), WARM, policy)
+        assert timing.samples == 7 + 1  # seven take 1000 ns, and that is not more than the budget
+
+    def test_the_budget_counts_every_run_of_a_sample(self, device: ScriptedDevice) -> None:
+        policy = dataclasses.replace(BARE, sample_ns=500.0, spread=0.0, budget_ns=2600.0)
+        timing = measure(device.runtime, device.work(itertools.repeat(100.0)), WARM, policy)
+        assert timing.samples == 6
+
+    def test_a_budget_spent_too_early_leaves_the_fewest_samples(self, device: ScriptedDevice) -> None:
+        policy = dataclasses.replace(BARE, budget_ns=1.0)
+        assert measure(device.runtime, device.work(self.noise()), WARM, policy).samples == BARE.min_samples
+
+    @pytest.mark.parametrize(
+        ("best_ns", "samples"),
+        [
+            (None, BARE.max_samples),
+            (1000.0, BARE.max_samples),
+            (50.0, BARE.max_samples),  # exactly twice as slow as the best may still win
+            (49.9, BARE.min_samples),
+            (1.0, BARE.min_samples),
+        ],
+    )
+    def test_a_hopeless_candidate_gets_the_fewest_samples(
+        self, device: ScriptedDevice, best_ns: float | None, samples: int
+    ) -> None:
+        assert measure(device.runtime, device.work(self.noise()), WARM, BARE, best_ns).samples == samples
+
+
+class TestBufferSets:
+    @pytest.mark.parametrize(("sets", "once_ns"), [(1, 100.0), (3, 100.0), (4, 30.0), (7, 1000.0), (5, 2000.0)])
+    def test_take_turns_through_all_samples(self, device: ScriptedDevice, sets: int, once_ns: float) -> None:
+        policy = dataclasses.replace(exactly(9), sample_ns=1000.0)
+        measure(device.runtime, device.work(itertools.repeat(once_ns)), Rotation(sets, cold=False), policy)
+        used = [index for _, index in device.runs]
+        assert used == [turn % sets for turn in range(len(used))]
+        assert set(used) == set(range(sets))
+
+    def test_are_named_in_the_policy(self, device: ScriptedDevice) -> None:
+        timing = measure(device.runtime, device.work(itertools.repeat(100.0)), Rotation(2, cold=True), BARE)
+        assert timing.policy == "median, 1 runs a sample, eager, cold L2"
+
+
+class TestInTurns:
+    def test_samples_alternate_after_the_warm_up(self, device: ScriptedDevice) -> None:
+        contenders = {name: device.work(itertools.repeat(100.0), name) for name in ("ours", "copy", "scipy")}
+        timings = measure_in_turns(device.runtime, contenders, BARE)
+        names = [name for name, _ in device.runs]
+        assert names[:6] == ["ours", "ours", "copy", "copy", "scipy", "scipy"]
+        assert names[6:] == ["ours", "copy", "scipy"] * BARE.min_samples
+        assert list(timings) == ["ours", "copy", "scipy"]
+
+    def test_each_contender_has_its_own_time_and_repeats(self, device: ScriptedDevice) -> None:
+        policy = dataclasses.replace(BARE, sample_ns=1000.0)
+        contenders = {
+            "fast": device.work(itertools.repeat(10.0), "fast"),
+            "slow": device.work(itertools.repeat(500.0), "slow"),
+        }
+        timings = measure_in_turns(device.runtime, contenders, policy)
+        assert {name: (each.median_ns, each.samples, each.policy) for name, each in timings.items()} == {
+            "fast": (10, 3, "median, 100 runs a sample, eager, in turns, same buffers"),
+            "slow": (500, 3, "median, 2 runs a sample, eager, in turns, same buffers"),
+        }
+        assert Counter(device.runs) == {("fast", 0): 2 + 300, ("slow", 0): 2 + 6}
+
+    def test_all_get_the_same_samples_whatever_their_spread(self, device: ScriptedDevice) -> None:
+        contenders = {
+            "steady": device.work(itertools.repeat(100.0)),
+            "noisy": device.work(itertools.cycle((100.0, 900.0, 400.0))),
+        }
+        timings = measure_in_turns(device.runtime, contenders, dataclasses.replace(BARE, budget_ns=1.0))
+        assert [timing.samples for timing in timings.values()] == [BARE.min_samples] * 2
+
+    def test_a_drift_meets_all_contenders(self, device: ScriptedDevice) -> None:
+        """The device slows down by half over the run; two equal contenders stay equal within one turn's drift."""
+        policy = dataclasses.replace(BARE, min_samples=40)
+
+        def drifting() -> Iterable[float]:
+            while True:
+                yield 100.0 + device.now_ns / 200
+
+        timings = measure_in_turns(device.runtime, {name: device.work(drifting()) for name in "ab"}, policy)
+        first, second = timings["a"], timings["b"]
+        assert first.p80_ns > 1.15 * first.p20_ns
+        assert second.median_ns == pytest.approx(first.median_ns, rel=0.006)
+
+
+class TestPolicy:
+    def test_a_gpu_is_measured_cold_and_the_host_warm(self) -> None:
+        assert TimingPolicy.for_kind(DeviceKind.CUDA).cold
+        assert not TimingPolicy.for_kind(DeviceKind.HOST).cold
+
+    @pytest.mark.parametrize("kind", DeviceKind)
+    def test_finalists_get_three_times_as_much_and_the_same_rules(self, kind: DeviceKind) -> None:
+        search = TimingPolicy.for_kind(kind)
+        final = search.for_finalists()
+        assert final.min_samples == 3 * search.min_samples
+        assert final.max_samples == 3 * search.max_samples
+        assert final.budget_ns == 3 * search.budget_ns
+        assert (final.sample_ns, final.spread, final.cold) == (search.sample_ns, search.spread, search.cold)
+
+    @pytest.mark.parametrize("kind", DeviceKind)
+    def test_the_fewest_samples_fit_the_budget(self, kind: DeviceKind) -> None:
+        """Else the budget, and not the spread, would decide for every candidate."""
+        policy = TimingPolicy.for_kind(kind)
+        assert policy.min_samples <= policy.max_samples
+        assert policy.min_samples * policy.sample_ns < policy.budget_ns
+
+    @pytest.mark.parametrize("set_bytes", [SMALLEST_SET, 10**6, H200.l2_bytes, 2 * H200.l2_bytes - 1])
+    def test_other_sets_flush_l2_twice_before_a_set_is_used_again(self, set_bytes: int) -> None:
+        cold = dataclasses.replace(BARE, cold=True)
+        rotation = cold.rotation(set_bytes, H200.l2_bytes)
+        assert rotation.cold
+        sets = rotation.sets
+        assert (sets - 1) * set_bytes >= 2 * H200.l2_bytes
+        assert (sets - 2) * set_bytes < 2 * H200.l2_bytes  # and no more memory than that takes
+
+    @pytest.mark.parametrize("set_bytes", [1, 4096, SMALLEST_SET - 1])
+    def test_data_too_small_to_rotate_is_measured_warm_and_says_so(self, set_bytes: int) -> None:
+        cold = dataclasses.replace(BARE, cold=True)
+        assert cold.rotation(set_bytes, H200.l2_bytes) == Rotation(1, cold=False)
+
+    @pytest.mark.parametrize("set_bytes", [2 * H200.l2_bytes, 10**12])
+    def test_a_set_that_flushes_l2_by_itself_is_enough(self, set_bytes: int) -> None:
+        cold = dataclasses.replace(BARE, cold=True)
+        assert cold.rotation(set_bytes, H200.l2_bytes) == Rotation(1, cold=True)
+
+    @pytest.mark.parametrize("set_bytes", [1, 10**6, H200.l2_bytes, 10**12])
+    def test_warm_needs_one_set(self, set_bytes: int) -> None:
+        assert BARE.rotation(set_bytes, H200.l2_bytes) == WARM

@@ -1,0 +1,386 @@
+"""Worker processes: they answer, fail, crash and hang, and the tuner goes on."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from warpsmith.errors import BadArgument, LaunchError
+from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied
+
+DEADLINE_S = 60.0
+"""Far above what any job here takes, on a loaded machine too."""
+
+SETTLE_S = 10.0
+"""How long the kernel may take to end a process that was sent SIGKILL."""
+
+# Test files are not importable by name, and what crosses the border must be.
+JOBS = """
+import atexit, ctypes, dataclasses, os, subprocess, sys, time
+from collections.abc import Callable
+from typing import Any
+
+from warpsmith.errors import BadArgument, LaunchError
+from warpsmith.tuner.jobs import Job
+
+
+@dataclasses.dataclass(frozen=True)
+class Call(Job[Any]):
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+    def run(self, state):
+        return self.function(*self.arguments)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoteInState(Job[list[str]]):
+    note: str
+
+    def run(self, state):
+        state.notes = [*getattr(state, "notes", []), self.note]
+        return state.notes
+
+
+def refuse(kind, message):
+    raise {"launch": LaunchError, "argument": BadArgument}[kind](message)
+
+
+def stumble():
+    return {}["no such key"]
+
+
+def unpicklable():
+    return lambda: None
+
+
+def chatter():
+    print("printed")
+    sys.stdout.write("no line end")
+    sys.stdout.flush()
+    os.write(1, b"written to descriptor 1")
+    ctypes.CDLL(None).puts(b"put by a C library")
+    ctypes.CDLL(None).fflush(None)
+    subprocess.run(["echo", "said by a child"], check=True)
+    return "the answer"
+
+
+def lament_and_exit(lines):
+    for number in range(lines):
+        print(f"line {number}", file=sys.stderr)
+    print("the last word", file=sys.stderr, flush=True)
+    os._exit(7)
+
+
+def start_child():
+    return subprocess.Popen(["sleep", "600"]).pid
+
+
+def start_child_and_hang(note):
+    note.write_text(str(start_child()))
+    time.sleep(600)
+
+
+def note_pid_and_loop(note):
+    note.write_text(str(os.getpid()))
+    while True:
+        pass
+
+
+def note_pid_and_hang_in_c(note):
+    note.write_text(str(os.getpid()))
+    ctypes.PyDLL(None).sleep(600)  # PyDLL keeps the interpreter's lock, as an extension's endless loop does
+
+
+def leave_note_at_exit(note):
+    atexit.register(note.write_text, "ended by itself")
+
+
+def dawdle_at_exit():
+    atexit.register(time.sleep, 600)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("jobs")
+    (folder / "jobs_of_tests.py").write_text(JOBS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def jobs(folder: Path) -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield importlib.import_module("jobs_of_tests")
+        del sys.modules["jobs_of_tests"]
+
+
+@pytest.fixture
+def worker(folder: Path) -> Iterator[Worker]:
+    worker = Worker({"PYTHONPATH": str(folder)})
+    yield worker
+    worker.kill()
+
+
+@pytest.fixture
+def starting_with(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
+    """Makes workers whose interpreter runs a line before anything else."""
+    made: list[Worker] = []
+
+    def make(line: str) -> Worker:
+        (tmp_path / "sitecustomize.py").write_text(line)
+        made.append(Worker({"PYTHONPATH": str(tmp_path)}))
+        return made[-1]
+
+    yield make
+    for worker in made:
+        worker.kill()
+
+
+def call(worker: Worker, jobs: ModuleType, function: str | Callable[..., Any], *arguments: Any) -> Any:
+    """Runs a function of the jobs module, or an importable one, in the worker."""
+    chosen = getattr(jobs, function) if isinstance(function, str) else function
+    return worker.call(jobs.Call(chosen, arguments), DEADLINE_S)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is more than a zombie that nobody has waited for."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def ends(pid: int) -> bool:
+    """Whether the process ends within SETTLE_S."""
+    return eventually(lambda: not is_running(pid), SETTLE_S)
+
+
+def eventually(condition: Callable[[], bool], seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def pid_noted_in(note: Path) -> int:
+    assert eventually(lambda: note.exists() and note.read_text() != "", DEADLINE_S), "the job did not begin"
+    return int(note.read_text())
+
+
+class TestAnswers:
+    def test_one_process_serves_job_after_job_and_keeps_its_state(self, worker: Worker, jobs: ModuleType) -> None:
+        assert not worker.alive
+        pid = call(worker, jobs, os.getpid)
+        assert pid != os.getpid()
+        assert worker.call(jobs.NoteInState("a"), DEADLINE_S) == ["a"]
+        assert worker.call(jobs.NoteInState("b"), DEADLINE_S) == ["a", "b"]
+        assert call(worker, jobs, os.getpid) == pid
+        assert worker.alive
+
+    def test_an_expected_error_keeps_its_class_and_words_and_costs_no_process(
+        self, worker: Worker, jobs: ModuleType
+    ) -> None:
+        pid = call(worker, jobs, os.getpid)
+        with pytest.raises(LaunchError, match=r"^a block of 2048 threads$"):
+            call(worker, jobs, "refuse", "launch", "a block of 2048 threads")
+        with pytest.raises(BadArgument, match=r"^size 0$") as caught:
+            call(worker, jobs, "refuse", "argument", "size 0")
+        assert caught.value.exit_code == 2
+        assert call(worker, jobs, os.getpid) == pid
+
+    @pytest.mark.parametrize("size", [0, 1, 65536, 5_000_000])
+    def test_messages_of_any_size_go_both_ways(self, worker: Worker, jobs: ModuleType, size: int) -> None:
+        content = os.urandom(size)
+        assert call(worker, jobs, bytes, content) == content
+
+    def test_what_a_job_prints_is_no_part_of_the_answer(self, worker: Worker, jobs: ModuleType) -> None:
+        assert call(worker, jobs, "chatter") == "the answer"
+        with pytest.raises(WorkerDied) as caught:
+            call(worker, jobs, os._exit, 1)
+        for words in ("no line end", "written to descriptor 1", "put by a C library", "said by a child"):
+            assert words in caught.value.last_words
+
+    def test_the_environment_is_this_ones_and_the_given(
+        self, folder: Path, jobs: ModuleType, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("INHERITED", "yes")
+        worker = Worker({"PYTHONPATH": str(folder), "GIVEN": "too"})
+        try:
+            assert (call(worker, jobs, os.getenv, "INHERITED"), call(worker, jobs, os.getenv, "GIVEN")) == (
+                "yes",
+                "too",
+            )
+        finally:
+            worker.kill()
+
+    def test_modules_beside_the_user_are_not_imported(
+        self, worker: Worker, jobs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("warpsmith", "numpy", "select"):
+            (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
+        monkeypatch.chdir(tmp_path)
+        assert call(worker, jobs, os.getcwd) == str(tmp_path)
+
+
+class TestDeaths:
+    def test_an_exit_is_told_with_its_code(self, worker: Worker, jobs: ModuleType) -> None:
+        with pytest.raises(WorkerDied, match=r"^the worker process ended with exit code 3$") as caught:
+            call(worker, jobs, os._exit, 3)
+        assert caught.value.status == 3
+        assert not worker.alive
+
+    @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+    def test_a_signal_is_told_by_its_name(self, worker: Worker, jobs: ModuleType, number: signal.Signals) -> None:
+        with pytest.raises(WorkerDied, match=rf"^the worker process was killed by {number.name}$") as caught:
+            call(worker, jobs, signal.raise_signal, number)
+        assert caught.value.status == -number
+
+    def test_the_next_job_finds_a_new_process(self, worker: Worker, jobs: ModuleType) -> None:
+        worker.call(jobs.NoteInState("lost"), DEADLINE_S)
+        first = call(worker, jobs, os.getpid)
+        for _ in range(2):
+            with pytest.raises(WorkerDied):
+                call(worker, jobs, os._exit, 3)
+            assert call(worker, jobs, os.getpid) != first
+        assert worker.call(jobs.NoteInState("kept"), DEADLINE_S) == ["kept"]
+
+    def test_a_process_that_died_between_jobs_is_replaced(self, worker: Worker, jobs: ModuleType) -> None:
+        pid = call(worker, jobs, os.getpid)
+        os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: not worker.alive, SETTLE_S)
+        assert call(worker, jobs, os.getpid) != pid
+
+    @pytest.mark.parametrize(("job", "word"), [("stumble", "KeyError: 'no such key'"), ("unpicklable", "pickle")])
+    def test_an_unexpected_error_ends_the_process_with_its_traceback(
+        self, worker: Worker, jobs: ModuleType, job: str, word: str
+    ) -> None:
+        with pytest.raises(WorkerDied) as caught:
+            call(worker, jobs, job)
+        assert caught.value.status == 1
+        assert word in caught.value.last_words.splitlines()[-1]
+
+    def test_the_end_of_a_long_complaint_is_kept(self, worker: Worker, jobs: ModuleType) -> None:
+        with pytest.raises(WorkerDied) as caught:
+            call(worker, jobs, "lament_and_exit", 5000)
+        words = caught.value.last_words
+        assert words.endswith("line 4999\nthe last word")
+        assert 1000 < len(words) <= 4000
+
+    def test_a_new_process_does_not_repeat_the_words_of_the_last(self, worker: Worker, jobs: ModuleType) -> None:
+        with pytest.raises(WorkerDied, match="exit code 7"):
+            call(worker, jobs, "lament_and_exit", 1)
+        with pytest.raises(WorkerDied) as caught:
+            call(worker, jobs, os._exit, 3)
+        assert caught.value.last_words == ""
+
+    @pytest.mark.parametrize("size", [0, 5_000_000])
+    def test_a_process_that_dies_while_it_starts_is_told(
+        self, starting_with: Callable[[str], Worker], jobs: ModuleType, size: int
+    ) -> None:
+        worker = starting_with("import os; os.write(2, b'no library'); os._exit(9)")
+        with pytest.raises(WorkerDied) as caught:
+            call(worker, jobs, len, bytes(size))
+        assert (caught.value.status, caught.value.last_words) == (9, "no library")
+        assert not worker.alive
+
+
+class TestDeadlines:
+    @pytest.mark.parametrize("job", ["note_pid_and_loop", "note_pid_and_hang_in_c"])
+    def test_a_job_that_never_ends_is_killed_in_time(
+        self, worker: Worker, jobs: ModuleType, job: str, tmp_path: Path
+    ) -> None:
+        call(worker, jobs, os.getpid)
+        start = time.monotonic()
+        with pytest.raises(DeadlinePassed, match=r"^no answer within 1\.5 s$"):
+            worker.call(jobs.Call(getattr(jobs, job), (tmp_path / "pid",)), 1.5)
+        assert 1.5 <= time.monotonic() - start < 1.5 + SETTLE_S
+        assert not worker.alive
+        assert not is_running(pid_noted_in(tmp_path / "pid"))
+        assert call(worker, jobs, abs, -1) == 1
+
+    @pytest.mark.parametrize("size", [0, 5_000_000])
+    def test_a_process_that_hangs_while_it_starts_is_killed_in_time(
+        self, starting_with: Callable[[str], Worker], jobs: ModuleType, size: int
+    ) -> None:
+        worker = starting_with("import time; time.sleep(600)")
+        with pytest.raises(DeadlinePassed):
+            worker.call(jobs.Call(len, (bytes(size),)), 0.5)
+        assert not worker.alive
+
+
+class TestEnds:
+    def test_kill_ends_what_the_process_started(self, worker: Worker, jobs: ModuleType) -> None:
+        pid, child = call(worker, jobs, os.getpid), call(worker, jobs, "start_child")
+        assert is_running(child)
+        worker.kill()
+        assert not worker.alive
+        assert ends(pid)
+        assert ends(child)
+        worker.kill()  # a second time is no error
+
+    def test_a_deadline_ends_what_the_process_started(self, worker: Worker, jobs: ModuleType, tmp_path: Path) -> None:
+        call(worker, jobs, os.getpid)
+        with pytest.raises(DeadlinePassed):
+            worker.call(jobs.Call(jobs.start_child_and_hang, (tmp_path / "child",)), 2.0)
+        assert ends(pid_noted_in(tmp_path / "child"))
+
+    def test_close_lets_the_process_end_by_itself(self, worker: Worker, jobs: ModuleType, tmp_path: Path) -> None:
+        call(worker, jobs, "leave_note_at_exit", tmp_path / "note")
+        worker.close(patience_s=DEADLINE_S)
+        assert (tmp_path / "note").read_text() == "ended by itself"
+        assert not worker.alive
+
+    def test_close_kills_a_process_that_does_not_end(self, worker: Worker, jobs: ModuleType) -> None:
+        call(worker, jobs, "dawdle_at_exit")
+        pid = call(worker, jobs, os.getpid)
+        worker.close(patience_s=0.2)
+        assert ends(pid)
+
+    def test_a_worker_that_never_began_closes(self) -> None:
+        Worker().close()
+
+    def test_ctrl_c_does_not_reach_the_process(self, worker: Worker, jobs: ModuleType) -> None:
+        # A terminal signals the processes of its session alone.
+        assert call(worker, jobs, os.getsid, 0) == call(worker, jobs, os.getpid)
+
+    @pytest.mark.parametrize("job", ["note_pid_and_loop", "note_pid_and_hang_in_c"])
+    def test_a_killed_parent_leaves_no_worker_behind(self, folder: Path, job: str, tmp_path: Path) -> None:
+        note = tmp_path / "pid"
+        script = (
+            "import sys; from pathlib import Path; import jobs_of_tests as jobs\n"
+            "from warpsmith.tuner.process import Worker\n"
+            "Worker().call(jobs.Call(getattr(jobs, sys.argv[1]), (Path(sys.argv[2]),)), 600)\n"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(folder)}
+        parent = subprocess.Popen([sys.executable, "-c", script, job, str(note)], env=environment)
+        try:
+            pid = pid_noted_in(note)
+            assert is_running(pid)
+        finally:
+            parent.kill()
+            parent.wait()
+        ended = ends(pid)
+        if not ended:
+            os.kill(pid, signal.SIGKILL)  # a failing test leaves no endless loop behind either
+        assert ended
+
+    @pytest.mark.parametrize(("parent", "status"), [("own", 0), ("gone", 1)])
+    def test_a_worker_whose_parent_died_before_it_could_ask_ends_at_once(self, parent: str, status: int) -> None:
+        pid = os.getpid() if parent == "own" else 2**22 + 1  # above the largest id that Linux gives
+        command = [sys.executable, "-P", "-m", "warpsmith.tuner.worker", str(pid)]
+        assert subprocess.run(command, stdin=subprocess.DEVNULL, timeout=DEADLINE_S, check=False).returncode == status
