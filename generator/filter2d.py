@@ -6,8 +6,8 @@ import dataclasses
 import enum
 import hashlib
 import math
+import operator
 import struct
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
@@ -34,16 +34,27 @@ class Border(enum.StrEnum):
     """b c d | a b c d | a b c."""
 
 
-def _float32(value: float) -> float:
-    """`value` rounded to float32, so that equal problems have equal keys."""
-    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    return rounded
+def _float32(value: float, name: str) -> float:
+    """`value` rounded to float32 and without a sign on zero, so that equal problems have equal keys."""
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:  # past the largest float32
+        rounded = math.inf
+    if not math.isfinite(rounded):
+        raise BadArgument(f"{name} must be finite as float32; got {value}")
+    return rounded + 0.0
 
 
-def _extent(value: Sequence[int], name: str) -> tuple[int, int]:
-    if len(value) != 2 or not all(isinstance(n, int) and n > 0 for n in value):
-        raise BadArgument(f"{name} must be two positive sizes, ROWSxCOLUMNS; got {'x'.join(map(str, value))}")
-    return (value[0], value[1])
+def _extent(value: Any, name: str) -> tuple[int, int]:
+    try:
+        rows, columns = (operator.index(n) for n in value)  # NumPy's integers too
+        # From 2^30 on, a column and the width of a thread could overflow the kernels' int.
+        if not (0 < rows < 2**30 and 0 < columns < 2**30):
+            raise ValueError
+    except (TypeError, ValueError):
+        told = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
+        raise BadArgument(f"{name} must be two positive sizes below 2^30, ROWSxCOLUMNS; got {told}") from None
+    return rows, columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +98,7 @@ class Filter2d(Problem):
         set_field(self, "border", member(Border, self.border, "border"))
         self._check_sizes()
         # Only border `constant` reads cval: with any other, two values of it are one problem.
-        set_field(self, "cval", _float32(self.cval) if self.border is Border.CONSTANT else 0.0)
+        set_field(self, "cval", _float32(self.cval, "cval") if self.border is Border.CONSTANT else 0.0)
         if self.weights is not None:
             set_field(self, "weights", self._canonical_weights(self.weights))
 
@@ -103,14 +114,14 @@ class Filter2d(Problem):
             raise BadArgument(f"{self.planes} planes of {rows}x{columns} are 2^31 pixels or more; split the batch")
 
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
-        flat = [value for row in weights for value in (row if hasattr(row, "__iter__") else (row,))]
+        rows = [tuple(row) if hasattr(row, "__iter__") else (row,) for row in weights]
+        flat = [value for row in rows for value in row]
         r, s = self.filter
         if len(flat) != r * s:
             raise BadArgument(f"weights hold {len(flat)} values; a filter of {r}x{s} needs {r * s}")
-        rounded = tuple(_float32(float(value)) for value in flat)
-        if not all(math.isfinite(value) for value in rounded):
-            raise BadArgument("weights must be finite")
-        return rounded
+        if [len(row) for row in rows] not in ([1] * (r * s), [s] * r):
+            raise BadArgument(f"weights must be flat, or {r} rows of {s} values")
+        return tuple(_float32(float(value), "weights") for value in flat)
 
     @property
     def weight_rows(self) -> tuple[tuple[float, ...], ...]:

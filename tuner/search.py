@@ -7,7 +7,6 @@ store of trials is the durable record; a search goes on by being told the stored
 from __future__ import annotations
 
 import contextlib
-import enum
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,19 +30,6 @@ LEADER_SHARE = 4
 """Asks that the fastest family gets for every one that the others get between them; four in five."""
 DOUBTED_WEIGHT = 0.2
 """Asks that a family which only fails gets for every one that another slow family gets."""
-
-
-class Effort(enum.StrEnum):
-    """How long to search, where no number of trials is given."""
-
-    QUICK = "quick"
-    NORMAL = "normal"
-    FULL = "full"
-
-    @property
-    def trials(self) -> int:
-        """Candidates to try."""
-        return {Effort.QUICK: 20, Effort.NORMAL: 100, Effort.FULL: 400}[self]
 
 
 class FamilySearch:

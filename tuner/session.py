@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
@@ -23,6 +24,19 @@ from warpsmith.tuner.jobs import Compiled
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
 from warpsmith.tuner.search import FamilySearch, Search
 from warpsmith.tuner.workshop import Workshop
+
+
+class Effort(enum.StrEnum):
+    """How long to search, where no number of trials is given."""
+
+    QUICK = "quick"
+    NORMAL = "normal"
+    FULL = "full"
+
+    @property
+    def trials(self) -> int:
+        """Candidates to try."""
+        return {Effort.QUICK: 20, Effort.NORMAL: 100, Effort.FULL: 400}[self]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -116,7 +116,9 @@ class Filter2dWindow(Family):
         space = self.space(problem, device)
         pitches = (filter2d.image[1], filter2d.output_shape[1])
         small = max(filter2d.filter) <= 5
-        for columns, unroll, rows in product((4, 2, 1) if small else (2, 1), (4, 2, 1), (4 if small else 16, 2, 1)):
+        widths, walks = ((4, 2, 1), (4, 2, 1)) if small else ((2, 1), (16, 2, 1))
+        # The last of these is legal wherever anything is.
+        for columns, block_columns, unroll, rows in product(widths, (64, 32), (4, 2, 1), walks):
             load_vector, store_vector = (gcd(pitch, columns) for pitch in pitches)
             config = Config.of(
                 {
@@ -125,7 +127,7 @@ class Filter2dWindow(Family):
                     "store_vector": store_vector,
                     "unroll": unroll,
                     "rows": rows,
-                    "block_columns": 64,
+                    "block_columns": block_columns,
                     "block_strips": 4,
                     "min_blocks": 0,
                     "store": "streaming",
@@ -134,7 +136,7 @@ class Filter2dWindow(Family):
             )
             if space.contains(config):
                 return config
-        return next(space.configs())
+        raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)
@@ -193,6 +195,7 @@ def _shape_constraints(problem: Filter2d) -> tuple[Constraint, ...]:
 
 def _resource_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     filter_rows, filter_columns = problem.filter
+    taps = f"{filter_rows}x{filter_columns} taps"
 
     def registers(columns: int, load_vector: int, unroll: int) -> int:
         _, loads = _row_loads(problem, columns, load_vector)
@@ -200,11 +203,11 @@ def _resource_constraints(problem: Filter2d, device: Device) -> tuple[Constraint
 
     return (
         Constraint(
-            f"sums and pixels of a thread must fit {MAX_REGISTERS} registers",
+            f"sums and pixels of a thread must fit {MAX_REGISTERS} registers, for {taps}",
             lambda columns, load_vector, unroll: registers(columns, load_vector, unroll) <= MAX_REGISTERS,
         ),
         Constraint(
-            f"one turn of the loop is at most {MAX_UNROLLED} multiply-adds, for the compiler and the instruction cache",
+            f"one turn of the loop, {taps}, is at most {MAX_UNROLLED} multiply-adds: compiler and instruction cache",
             lambda columns, unroll: columns * unroll * filter_rows * filter_columns <= MAX_UNROLLED,
         ),
         Constraint(

@@ -14,7 +14,8 @@ from collections.abc import Callable
 import pytest
 
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.tuner.search import Effort, FamilySearch, Search
+from warpsmith.tuner.search import FamilySearch, Search
+from warpsmith.tuner.session import Effort
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -55,14 +55,17 @@ def from_json(text: str) -> Any:
 
 
 def problem_row(problem: Problem) -> Row:
+    """A problem as a row of its table."""
     return {"key": problem.key(), "operation": problem.operation, "spec": to_json(problem.spec())}
 
 
 def device_row(device: Device) -> Row:
+    """A device as a row of its table."""
     return {"key": device.key(), "name": device.name, "spec": to_json(device.spec())}
 
 
 def trial_row(problem: Problem, device: Device, trial: Trial, created_at: str) -> Row:
+    """A trial as a row of its table; `created_at` is UTC, ISO 8601."""
     failure = trial.outcome.kind if isinstance(trial.outcome, Failure) else None
     return {
         "problem_key": problem.key(),

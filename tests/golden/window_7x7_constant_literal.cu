@@ -1,0 +1,189 @@
+// warpsmith filter2d_window
+// problem: filter2d image=1080x1920 filter=7x7 planes=1 dtype=float32 border=constant cval=0.5 weights=sha256:06df9bb85a38ee37
+// config:  block_columns=64 block_strips=4 columns=2 load_vector=2 min_blocks=0 rows=16 store=streaming store_vector=2 unroll=4 weights=literal
+//
+// A window that slides down in registers. Each thread owns kThreadColumns adjacent columns and walks down
+// kThreadRows output rows. Every input row is read once, added into the outputs in progress, and the
+// output that it completes is stored.
+
+constexpr int kRows = 1080;  // of one plane of the image
+constexpr int kColumns = 1920;
+constexpr int kOutputRows = 1080;
+constexpr int kOutputColumns = 1920;
+constexpr int kFilterRows = 7;
+constexpr int kFilterColumns = 7;
+constexpr int kAnchorRow = 3;  // the tap that lies on the output pixel
+constexpr int kAnchorColumn = 3;
+
+constexpr int kThreadColumns = 2;  // outputs a thread, across
+constexpr int kThreadRows = 16;  // and down
+constexpr int kBlockColumns = 64;  // threads across a block
+constexpr int kBlockStrips = 4;  // and down
+constexpr int kColumnBlocks = 15;  // blocks across a plane
+constexpr int kStripBlocks = 17;  // and down
+
+// Where every pixel that a thread touches lies in the image: all its columns at once, no checks.
+struct Interior {
+    static constexpr int kWidth = kThreadColumns;
+    static constexpr int kUnroll = 4;  // input rows in one turn of the loop
+    static constexpr int kLead = 1;  // pixels left of the first tap, read to keep loads aligned
+    static constexpr int kLoads = 5;  // float2 loads that cover a thread's part of a row
+    static constexpr int kPixels = kLoads * 2;
+};
+
+// At the frame, with checks: column by column, so that a few slow threads do not set the registers of all.
+struct Frame {
+    static constexpr int kWidth = 1;
+    static constexpr int kUnroll = 1;
+    static constexpr int kLead = 0;
+    static constexpr int kPixels = kFilterColumns;
+};
+
+struct Weights {};  // known when the kernel was generated: see tap()
+
+// Zero taps vanish, since the index is a constant wherever loops are unrolled.
+__device__ __forceinline__ float tap(const Weights&, int r, int s) {
+    constexpr float kTaps[kFilterRows][kFilterColumns] = {
+        { 1.0f, 6.0f, 15.0f, 20.0f, 15.0f, 6.0f, 1.0f },
+        { 6.0f, 36.0f, 90.0f, 120.0f, 90.0f, 36.0f, 6.0f },
+        { 15.0f, 90.0f, 225.0f, 300.0f, 225.0f, 90.0f, 15.0f },
+        { 20.0f, 120.0f, 300.0f, 400.0f, 300.0f, 120.0f, 20.0f },
+        { 15.0f, 90.0f, 225.0f, 300.0f, 225.0f, 90.0f, 15.0f },
+        { 6.0f, 36.0f, 90.0f, 120.0f, 90.0f, 36.0f, 6.0f },
+        { 1.0f, 6.0f, 15.0f, 20.0f, 15.0f, 6.0f, 1.0f },
+    };
+    return kTaps[r][s];
+}
+
+// k k k | a b c d | k k k
+__device__ __forceinline__ float pixel_at(const float* __restrict__ plane, int row, int column) {
+    const bool inside = row >= 0 && row < kRows && column >= 0 && column < kColumns;
+    return inside ? __ldg(plane + row * kColumns + column) : 0.5f;
+}
+
+// Reads the pixels of a row that start at `column`.
+__device__ __forceinline__ void load_row(Interior, float (&pixels)[Interior::kPixels],
+                                         const float* __restrict__ plane, int row, int column) {
+    const float2* source = reinterpret_cast<const float2*>(plane + row * kColumns + column);
+#pragma unroll
+    for (int i = 0; i < Interior::kLoads; ++i) {
+        const float2 loaded = __ldg(source + i);
+        pixels[2 * i + 0] = loaded.x;
+        pixels[2 * i + 1] = loaded.y;
+    }
+}
+
+__device__ __forceinline__ void load_row(Frame, float (&pixels)[Frame::kPixels], const float* __restrict__ plane,
+                                         int row, int column) {
+#pragma unroll
+    for (int i = 0; i < Frame::kPixels; ++i) {
+        pixels[i] = pixel_at(plane, row, column + i);
+    }
+}
+
+__device__ __forceinline__ void store_row(Interior, float* __restrict__ plane, const float (&sums)[Interior::kWidth],
+                                          int row, int column) {
+    float* target = plane + row * kOutputColumns + column;
+#pragma unroll
+    for (int c = 0; c < Interior::kWidth; c += 2) {
+        const float2 done = make_float2(sums[c + 0], sums[c + 1]);
+        __stcs(reinterpret_cast<float2*>(target + c), done);
+    }
+}
+
+__device__ __forceinline__ void store_row(Frame, float* __restrict__ plane, const float (&sums)[Frame::kWidth],
+                                          int row, int column) {
+    if (row < kOutputRows && column < kOutputColumns) {
+        plane[row * kOutputColumns + column] = sums[0];
+    }
+}
+
+// Adds one input row, weighted with row r of the filter, to one row of outputs in progress.
+template <typename Part>
+__device__ __forceinline__ void accumulate(float (&sums)[Part::kWidth], const float (&pixels)[Part::kPixels],
+                                           const Weights& weights, int r) {
+#pragma unroll
+    for (int s = 0; s < kFilterColumns; ++s) {
+        const float weight = tap(weights, r, s);
+        if (weight == 0.0f) {
+            continue;
+        }
+#pragma unroll
+        for (int c = 0; c < Part::kWidth; ++c) {
+            sums[c] = fmaf(weight, pixels[Part::kLead + c + s], sums[c]);
+        }
+    }
+}
+
+// sums[j] is the j-th output row in progress: its first input row is j rows behind the newest one read.
+template <typename Part>
+__device__ __forceinline__ void slide(const float* __restrict__ image, float* __restrict__ result,
+                                      const Weights& weights, int row, int column) {
+    constexpr int kInProgress = kFilterRows - 1 + Part::kUnroll;
+    const int first_row = row - kAnchorRow;
+    const int first_column = column - kAnchorColumn - Part::kLead;
+    float sums[kInProgress][Part::kWidth] = {};
+
+    // The rows above the first complete window.
+#pragma unroll
+    for (int i = 0; i < kFilterRows - 1; ++i) {
+        float pixels[Part::kPixels];
+        load_row(Part(), pixels, image, first_row + i, first_column);
+#pragma unroll
+        for (int r = 0; r <= i; ++r) {
+            accumulate<Part>(sums[i - r], pixels, weights, r);
+        }
+    }
+
+#pragma unroll 1
+    for (int done = 0; done < kThreadRows; done += Part::kUnroll) {
+#pragma unroll
+        for (int u = 0; u < Part::kUnroll; ++u) {
+            float pixels[Part::kPixels];
+            load_row(Part(), pixels, image, first_row + kFilterRows - 1 + done + u, first_column);
+#pragma unroll
+            for (int r = 0; r < kFilterRows; ++r) {
+                accumulate<Part>(sums[u + kFilterRows - 1 - r], pixels, weights, r);
+            }
+            store_row(Part(), result, sums[u], row + done + u, column);
+        }
+        // Turn the window: what was in progress moves up, and new outputs start from nothing.
+#pragma unroll
+        for (int j = 0; j < kInProgress; ++j) {
+#pragma unroll
+            for (int c = 0; c < Part::kWidth; ++c) {
+                sums[j][c] = j + Part::kUnroll < kInProgress ? sums[j + Part::kUnroll][c] : 0.0f;
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kBlockColumns * kBlockStrips)
+filter2d_window(const float* __restrict__ image, float* __restrict__ result) {
+    const Weights weights{};
+    const int column_block = blockIdx.x % kColumnBlocks;
+    // The bottom strip is the slow one, with bounds checks: it goes first, so that nobody waits for it at the end.
+    const int strip_block = (blockIdx.x / kColumnBlocks + kStripBlocks - 1) % kStripBlocks;
+    const int plane = blockIdx.x / (kColumnBlocks * kStripBlocks);
+    const int column = (column_block * kBlockColumns + threadIdx.x) * kThreadColumns;
+    const int row = (strip_block * kBlockStrips + threadIdx.y) * kThreadRows;
+    if (column >= kOutputColumns || row >= kOutputRows) {
+        return;
+    }
+    const float* source = image + plane * (kRows * kColumns);
+    float* target = result + plane * (kOutputRows * kOutputColumns);
+
+    const int top = row - kAnchorRow;
+    const int left = column - kAnchorColumn - Interior::kLead;
+    const bool interior = top >= 0 && top + kThreadRows + kFilterRows - 1 <= kRows &&
+                          left >= 0 && left + Interior::kPixels <= kColumns &&
+                          row + kThreadRows <= kOutputRows && column + kThreadColumns <= kOutputColumns;
+    if (interior) {
+        slide<Interior>(source, target, weights, row, column);
+    } else {
+#pragma unroll 1
+        for (int c = 0; c < kThreadColumns; ++c) {
+            slide<Frame>(source, target, weights, row, column + c);
+        }
+    }
+}

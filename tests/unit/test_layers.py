@@ -1,0 +1,215 @@
+"""The architecture, read off the source: who may import whom, where third parties live, sizes, docstrings."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HOMES = {
+    "warpsmith": ROOT / "src/warpsmith",
+    "warpsmith.generator": ROOT / "generator",
+    "warpsmith.templates": ROOT / "templates",
+    "warpsmith.tuner": ROOT / "tuner",
+}
+"""Where each package lies."""
+
+MAY_IMPORT = {
+    "errors": set(),
+    "templates": set(),
+    "generator": {"errors", "templates"},
+    "store": {"errors", "generator"},
+    "devices": {"errors", "generator"},
+    "plans": {"errors", "generator", "store", "devices"},
+    # plans, for the format of a bundle, which its writer and its reader share
+    "tuner": {"errors", "generator", "store", "devices", "plans"},
+    "api": {"errors", "generator", "store", "devices", "plans", "tuner"},
+    "": {"api", "errors", "generator"},
+    "cli": {"", "api", "errors", "generator", "store", "devices", "plans", "tuner"},
+    "__main__": {"cli"},
+}
+"""For each part of warpsmith, the other parts that it may import. The package's own `__init__` is the empty name."""
+
+LIVES_IN = {
+    "jinja2": {"warpsmith.generator.render"},
+    "optuna": {"warpsmith.tuner.search"},
+    "pycuda": {"warpsmith.devices.cuda.driver"},
+    "sqlalchemy": {"warpsmith.store"},
+    "alembic": {"warpsmith.store"},
+    "typer": {"warpsmith.cli"},
+    "rich": {"warpsmith.cli", "warpsmith.tuner.progress"},
+    "platformdirs": {"warpsmith.devices.binary_cache", "warpsmith.store.location"},
+    "cuda": {"warpsmith.devices.cuda", "warpsmith.devices.arrays"},
+    "torch": {"warpsmith.tuner.peers"},
+    "cupy": {"warpsmith.tuner.peers"},
+    "cupyx": {"warpsmith.tuner.peers"},
+    "scipy": {"warpsmith.tuner.peers"},
+    "numpy": {"warpsmith.devices", "warpsmith.plans", "warpsmith.tuner", "warpsmith.cli"},
+}
+"""For each third party, the modules, or packages with all that is in them, that may import it."""
+
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 50
+
+NAMES_WITH_ONE_MEANING = {
+    "register": "a command module's hook, as warpsmith.cli.app says",
+    "upgrade": "a migration's way up, Alembic's word",
+    "downgrade": "a migration's way down, Alembic's word",
+}
+"""Functions that many modules have, so that a docstring in each would repeat one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One source file."""
+
+    name: str
+    path: Path
+
+    @property
+    def part(self) -> str:
+        """The part of warpsmith that it belongs to: a key of MAY_IMPORT."""
+        return part_of(self.name)
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text(), str(self.path))
+
+    def imports(self) -> Iterator[tuple[str, int]]:
+        """Every module that is imported anywhere in the file, even in a function or for types alone, and the line."""
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Import(names=names):
+                    yield from ((alias.name, node.lineno) for alias in names)
+                case ast.ImportFrom(level=0, module=str(module), names=names):
+                    # `from warpsmith import x` may name a part, or something that the package itself offers.
+                    inner = [f"{module}.{alias.name}" for alias in names]
+                    yield from ((name if name in modules_by_name() else module, node.lineno) for name in inner)
+                case ast.ImportFrom(level=level) if level > 0:
+                    raise AssertionError(f"{self.path}:{node.lineno}: relative import; write the whole name")
+                case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
+                    yield name, node.lineno
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+@functools.cache
+def modules_by_name() -> dict[str, Module]:
+    """Every module and package of warpsmith."""
+    found = {}
+    for package, folder in HOMES.items():
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(folder).with_suffix("").parts
+            name = ".".join([package, *parts]).removesuffix(".__init__")
+            found[name] = Module(name, path)
+    return found
+
+
+def modules() -> list[Module]:
+    return sorted(modules_by_name().values(), key=lambda module: module.name)
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def test_all_modules_are_seen_and_belong_to_a_part() -> None:
+    assert {module.part for module in modules()} == set(MAY_IMPORT)
+    assert {"warpsmith", "warpsmith.generator.families.filter2d_window", "warpsmith.cli.app"} <= set(modules_by_name())
+
+
+def test_the_order_of_the_parts_has_no_cycle() -> None:
+    seen: set[str] = set()
+    for part in (
+        "errors",
+        "templates",
+        "generator",
+        "store",
+        "devices",
+        "plans",
+        "tuner",
+        "api",
+        "",
+        "cli",
+        "__main__",
+    ):
+        assert MAY_IMPORT[part] <= seen, part
+        seen.add(part)
+
+
+def test_every_part_imports_only_what_it_may() -> None:
+    offenders = [
+        f"{where(module.path, line)}: {module.part or 'warpsmith'} may not import {name}"
+        for module in modules()
+        for name, line in module.imports()
+        if name.split(".")[0] == "warpsmith" and part_of(name) not in MAY_IMPORT[module.part] | {module.part}
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_every_third_party_stays_at_home() -> None:
+    def at_home(module: str, party: str) -> bool:
+        return any(module == home or module.startswith(f"{home}.") for home in LIVES_IN.get(party, ()))
+
+    offenders = [
+        f"{where(module.path, line)}: {name} belongs to {', '.join(sorted(LIVES_IN.get(party, {'no module yet'})))}"
+        for module in modules()
+        for name, line in module.imports()
+        if (party := name.split(".")[0]) not in sys.stdlib_module_names | {"warpsmith"}
+        if not at_home(module.name, party)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+@pytest.mark.parametrize("party", ["jinja2", "optuna", "pycuda"])
+def test_one_module_stands_before_each_of_these(party: str) -> None:
+    importers = {module.name for module in modules() for name, _ in module.imports() if name.split(".")[0] == party}
+    assert importers == LIVES_IN[party]
+
+
+def test_files_are_short() -> None:
+    offenders = [
+        f"{path.relative_to(ROOT)}: {lines} lines"
+        for folder in HOMES.values()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in {".py", ".h", ".cpp", ".jinja"}
+        if (lines := len(path.read_text().splitlines())) > MAX_FILE_LINES
+    ]
+    assert not offenders, f"over {MAX_FILE_LINES} lines:\n" + "\n".join(offenders)
+
+
+def test_functions_are_short() -> None:
+    offenders = [
+        f"{where(module.path, node.lineno)}: {node.name} has {lines} lines"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+    assert not offenders, f"over {MAX_FUNCTION_LINES} lines:\n" + "\n".join(offenders)
+
+
+def test_whatever_is_public_says_what_it_is() -> None:
+    """Modules, classes, functions. Methods are left out: most carry the docstring of the class that they implement."""
+    offenders = [
+        f"{where(module.path, 1)}: the module"
+        for module in modules()
+        if module.tree.body and ast.get_docstring(module.tree) is None
+    ]
+    offenders += [
+        f"{where(module.path, node.lineno)}: {node.name}"
+        for module in modules()
+        for node in module.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if not node.name.startswith("_") and node.name not in NAMES_WITH_ONE_MEANING
+        if ast.get_docstring(node) is None
+    ]
+    assert not offenders, "without a docstring:\n" + "\n".join(offenders)

@@ -1,0 +1,146 @@
+"""Search spaces: what they contain, why they refuse, and when two of them are the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+
+WIDTH = Parameter("width", (1, 2, 4, 8), "outputs a thread")
+VECTOR = Parameter("vector", (1, 2, 4), "pixels in one load")
+STORE = Parameter("store", ("plain", "streaming"), "how results are stored")
+PARAMETERS = (WIDTH, VECTOR, STORE)
+
+DIVIDES = Constraint("the vector divides the width", lambda width, vector: width % vector == 0)
+STREAMS = Constraint("streaming needs whole vectors", lambda store, vector: store == "plain" or vector == 4)
+FITS = Constraint("eight outputs need too many registers", lambda width: width < 8)
+NOTHING_FITS = Constraint("nothing fits this device", lambda: False)
+
+SPACES = {
+    "free": Space(PARAMETERS, ()),
+    "one rule": Space(PARAMETERS, (DIVIDES,)),
+    "rules that read later parameters first": Space(PARAMETERS, (STREAMS, FITS, DIVIDES)),
+    "parameters in another order": Space((STORE, VECTOR, WIDTH), (DIVIDES, STREAMS)),
+    "a rule that reads nothing": Space(PARAMETERS, (DIVIDES, NOTHING_FITS)),
+    "one parameter": Space((WIDTH,), (FITS,)),
+    "one parameter and a rule that reads nothing": Space((WIDTH,), (NOTHING_FITS,)),
+    "no parameters": Space((), ()),
+}
+
+
+def every_combination(space: Space) -> list[Config]:
+    names = [parameter.name for parameter in space.parameters]
+    values = (parameter.values for parameter in space.parameters)
+    return [Config.of(dict(zip(names, chosen, strict=True))) for chosen in itertools.product(*values)]
+
+
+@pytest.fixture(params=SPACES)
+def space(request: pytest.FixtureRequest) -> Space:
+    return SPACES[request.param]
+
+
+class TestPoints:
+    def test_configs_are_the_combinations_that_break_no_rule(self, space: Space) -> None:
+        legal = [config for config in every_combination(space) if space.why_not(config) is None]
+        assert list(space.configs()) == legal
+
+    def test_contains_and_why_not_agree(self, space: Space) -> None:
+        for config in every_combination(space):
+            assert space.contains(config) is (space.why_not(config) is None)
+
+    def test_configs_start_anew_each_time(self, space: Space) -> None:
+        half_read = space.configs()
+        next(half_read, None)
+        assert list(space.configs()) == list(space.configs())
+
+    def test_by_hand(self) -> None:
+        found = {(c.integer("width"), c.integer("vector"), c.text("store")) for c in SPACES["one rule"].configs()}
+        pairs = {(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (8, 1), (8, 2), (8, 4)}
+        assert found == {(*pair, store) for pair in pairs for store in ("plain", "streaming")}
+
+
+class TestWhyNot:
+    SPACE = Space(PARAMETERS, (DIVIDES, STREAMS))
+
+    @pytest.mark.parametrize(
+        ("values", "why"),
+        [
+            ({"width": 4, "vector": 2, "store": "plain"}, None),
+            ({"width": 2, "vector": 4, "store": "plain"}, "the vector divides the width"),
+            ({"width": 4, "vector": 2, "store": "streaming"}, "streaming needs whole vectors"),
+            ({"width": 3, "vector": 1, "store": "plain"}, "width=3 is not one of [1, 2, 4, 8]"),
+            ({"width": 4, "vector": 2, "store": "lazy"}, "store=lazy is not one of ['plain', 'streaming']"),
+            ({"width": 4, "vector": 2}, "parameters ['store'] are missing or unknown"),
+            (
+                {"width": 4, "vector": 2, "store": "plain", "unroll": 1},
+                "parameters ['unroll'] are missing or unknown",
+            ),
+            ({}, "parameters ['store', 'vector', 'width'] are missing or unknown"),
+        ],
+    )
+    def test_says_what_is_wrong(self, values: dict[str, Value], why: str | None) -> None:
+        assert self.SPACE.why_not(Config.of(values)) == why
+
+
+@pytest.mark.parametrize("rule", [lambda widht: widht < 8, lambda width, tile: width < tile])
+def test_a_rule_over_an_unknown_parameter_is_refused_at_once(rule: Callable[..., bool]) -> None:
+    with pytest.raises(ValueError, match=r"constraint 'fits' reads unknown parameters \['(widht|tile)'\]"):
+        Space(PARAMETERS, (Constraint("fits", rule),))
+
+
+class TestFingerprint:
+    BASE = Space(PARAMETERS, (DIVIDES,))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            Space((Parameter("width", (1, 2, 4), WIDTH.meaning), VECTOR, STORE), (DIVIDES,)),
+            Space((Parameter("width", (1, 2, 4, 16), WIDTH.meaning), VECTOR, STORE), (DIVIDES,)),
+            Space((*PARAMETERS, Parameter("unroll", (1,), "rows in a turn")), (DIVIDES,)),
+            Space(PARAMETERS, ()),
+            Space(PARAMETERS, (DIVIDES, STREAMS)),
+            Space(PARAMETERS, (Constraint("the vector divides 16", lambda vector: 16 % vector == 0),)),
+        ],
+        ids=["a value less", "another value", "a parameter more", "a rule less", "a rule more", "another rule"],
+    )
+    def test_changes_with_what_may_be_chosen(self, other: Space) -> None:
+        assert other.fingerprint != self.BASE.fingerprint
+
+    def test_is_the_same_for_the_same_space(self) -> None:
+        used = Space(PARAMETERS, (DIVIDES,))
+        before = used.fingerprint
+        list(used.configs())
+        used.why_not(Config.of({}))
+        assert used.fingerprint == before == self.BASE.fingerprint
+
+    def test_does_not_depend_on_the_process(self) -> None:
+        # A digest, not Python's hash(), which differs from run to run: studies are found again by it.
+        assert self.BASE.fingerprint == "d3e81446a50dfc06"
+
+
+class TestConfig:
+    def test_has_no_order(self) -> None:
+        one, other = Config.of({"width": 4, "store": "plain"}), Config.of({"store": "plain", "width": 4})
+        assert one == other
+        assert hash(one) == hash(other)
+        assert one.key() == other.key() == str(other) == "store=plain width=4"
+
+    def test_differs_where_a_value_does(self) -> None:
+        assert Config.of({"width": 4}) != Config.of({"width": 8})
+        assert Config.of({"width": 4}) != Config.of({"width": "4"})
+
+    def test_gives_back_its_values(self) -> None:
+        values: dict[str, Value] = {"width": 4, "store": "plain"}
+        assert Config.of(values).values() == values
+        assert Config.of(Config.of(values).values()) == Config.of(values)
+
+    def test_values_have_one_type(self) -> None:
+        config = Config.of({"width": 4, "store": "plain"})
+        assert (config.integer("width"), config.text("store")) == (4, "plain")
+        with pytest.raises(TypeError, match="parameter store is 'plain', not an integer"):
+            config.integer("store")
+        with pytest.raises(TypeError, match="parameter width is 4, not a word"):
+            config.text("width")
