@@ -11,5 +11,4 @@ export WARPSMITH_STORE="$folder/store.db"
 for size in 2x2 3x3 4x4 5x5 6x6 7x7; do
   warpsmith tune filter2d --device cuda:0 --image 9216x9216 --filter "$size" --trials "$trials"
 done
-warpsmith bench filter2d --device cuda:0 | tee "$folder/filter2d.md"
-warpsmith bench filter2d --device cuda:0 --json > "$folder/filter2d.json"
+warpsmith bench filter2d --device cuda:0 --save "$folder/filter2d.json" | tee "$folder/filter2d.md"

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import json as json_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
 from warpsmith.cli.output import print_json
-from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.errors import WarpsmithError
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Problem, member
-from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.problem import member
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match
 from warpsmith.store.location import open_for_reading
-from warpsmith.store.record import COPY, Baseline, Failure, Measurement, Timing
-from warpsmith.tuner.evaluate import Deadlines
-from warpsmith.tuner.jobs import Compiled
+from warpsmith.store.record import COPY
+from warpsmith.tuner.compare import Comparison, compare
 from warpsmith.tuner.progress import format_rate, format_share, format_time
-from warpsmith.tuner.workshop import Workshop
 
 PAPER_FILTERS = ("2x2", "3x3", "4x4", "5x5", "6x6", "7x7")
 """The sizes of Iandola et al. 2013, tables 3 and 4."""
 
+ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image.")]
+FiltersOption = Annotated[
+    list[str] | None, typer.Option("--filter", metavar="ROWSxCOLUMNS", help="Repeatable; default 2x2 to 7x7.")
+]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Row:
-    """One problem: our kernel and everything that ran beside it."""
-
+    problem: Filter2d
     match: Match
-    problem: Problem
-    max_error: float
-    ours: Timing
-    baselines: tuple[Baseline, ...]
+    comparison: Comparison
 
 
 def register(app: typer.Typer) -> None:
@@ -46,16 +45,15 @@ def register(app: typer.Typer) -> None:
 
 
 def _filter2d(
-    image: Annotated[
-        str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image.")
-    ] = "9216x9216",
-    filters: Annotated[
-        list[str] | None, typer.Option("--filter", metavar="ROWSxCOLUMNS", help="Repeatable; default 2x2 to 7x7.")
-    ] = None,
+    image: ImageOption = "9216x9216",
+    filters: FiltersOption = None,
     border: Annotated[str, typer.Option("--border", help=f"One of {', '.join(Border)}.")] = Border.VALID.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="Write the JSON document here too.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Image filters beside cuDNN and CuPy on a GPU, SciPy on the host; default is the paper's workload."""
@@ -65,30 +63,23 @@ def _filter2d(
     ]
     ref = DeviceRef.parse(device)
     rows = [_measure(problem, ref, store, seed) for problem in problems]
+    document = {"device": ref.device().spec(), "rows": [_row_document(row) for row in rows]}
+    if save is not None:
+        try:
+            save.write_text(json_module.dumps(document, indent=1) + "\n")
+        except OSError as error:
+            raise BadArgument(f"cannot write {save}: {error.strerror}") from None
     if json:
-        print_json({"device": ref.device().spec(), "rows": [_row_document(row) for row in rows]})
+        print_json(document)
     else:
         _print_table(rows, ref)
     return 0
 
 
-def _measure(problem: Problem, ref: DeviceRef, store: str | None, seed: int) -> _Row:
-    """Verifies the stored answer for `problem` on fresh data, then times it and its peers in turns."""
+def _measure(problem: Filter2d, ref: DeviceRef, store: str | None, seed: int) -> _Row:
     with open_for_reading(store) as stores:
         match = find(problem, ref.device(), stores)
-    opened = Workshop.open(problem, ref, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False)
-    with contextlib.ExitStack() as stack:
-        workshop = stack.enter_context(opened)
-        compiled = workshop.compile(match.program).result()
-        outcome: Measurement | Failure | Compiled = compiled
-        if isinstance(compiled, Compiled):
-            outcome = workshop.bench.evaluate(match.program, compiled)
-            if isinstance(outcome, Measurement):
-                beside = workshop.bench.side_by_side(match.program, compiled)
-                if not isinstance(beside, Failure):
-                    return _Row(match, problem, outcome.max_error, *beside)
-                outcome = beside
-    raise WarpsmithError(f"{problem.key()}: {outcome.message if isinstance(outcome, Failure) else outcome}")
+    return _Row(problem, match, compare(problem, match.program, ref, seed))
 
 
 def _row_document(row: _Row) -> dict[str, Any]:
@@ -98,32 +89,39 @@ def _row_document(row: _Row) -> dict[str, Any]:
         "match": str(row.match.kind),
         "family": row.match.program.family,
         "config": row.match.program.config.values(),
-        "max_error": row.max_error,
-        "timing": dataclasses.asdict(row.ours),
-        "baselines": [dataclasses.asdict(baseline) for baseline in row.baselines],
+        **dataclasses.asdict(row.comparison),
     }
 
 
 def _print_table(rows: list[_Row], ref: DeviceRef) -> None:
     """A Markdown table, ready for BENCHMARKS.md."""
-    peers = [baseline.name for baseline in rows[0].baselines if baseline.name != COPY]
-    header = ["problem", "found", "time", "GB/s", "copy", "% of copy", *(f"{name}" for name in peers), "fastest peer"]
-    print(f"{ref.device().name}; {rows[0].ours.policy}")
+    problem, comparison = rows[0].problem, rows[0].comparison
+    peers = list(dict.fromkeys(each.name for row in rows for each in row.comparison.baselines if each.name != COPY))
+    facts = ", ".join(f"{name} {value}" for name, value in comparison.environment.items())
+    print(f"{ref.device().name}, {facts}")
+    print(
+        f"image {problem.image[0]}x{problem.image[1]} {problem.dtype}, border {problem.border}; medians, taken in turns"
+    )
     print()
+    header = ["filter", "found", "time", "GB/s", "copy", "% of copy", *peers, "fastest peer", "largest error"]
     print(f"| {' | '.join(header)} |")
     print(f"|{'---|' * len(header)}")
     for row in rows:
-        times = {baseline.name: baseline.timing.median_ns for baseline in row.baselines}
-        ours, copy = row.ours.median_ns, times[COPY]
-        rivals = [times[name] for name in peers if name in times]
-        cells = [
-            row.problem.key(),
-            str(row.match.kind),
-            format_time(ours),
-            format_rate(row.problem.bytes, ours),
-            format_time(copy),
-            format_share(copy, ours),
-            *(format_time(times[name]) if name in times else "-" for name in peers),
-            f"{min(rivals) / ours:.2f}x our time" if rivals else "-",
-        ]
-        print(f"| {' | '.join(cells)} |")
+        print(f"| {' | '.join(_cells(row, peers))} |")
+
+
+def _cells(row: _Row, peers: list[str]) -> list[str]:
+    times = {baseline.name: baseline.timing.median_ns for baseline in row.comparison.baselines}
+    ours, copy = row.comparison.ours.median_ns, times[COPY]
+    rivals = [times[name] for name in peers if name in times]
+    return [
+        f"{row.problem.filter[0]}x{row.problem.filter[1]}",
+        str(row.match.kind),
+        format_time(ours),
+        format_rate(row.problem.bytes, ours).removesuffix(" GB/s"),
+        format_time(copy),
+        format_share(copy, ours),
+        *(format_time(times[name]) if name in times else "-" for name in peers),
+        f"{min(rivals) / ours:.2f}x our time" if rivals else "-",
+        f"{row.comparison.measurement.max_error:.1e}",
+    ]

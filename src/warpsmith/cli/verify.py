@@ -9,17 +9,12 @@ import typer
 from warpsmith.cli.operations import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json
-from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.errors import WarpsmithError
+from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.plans.lookup import find
 from warpsmith.store.location import open_for_reading
-from warpsmith.store.record import Failure, Measurement
-from warpsmith.tuner.evaluate import Deadlines
-from warpsmith.tuner.jobs import Compiled
+from warpsmith.tuner.compare import check
 from warpsmith.tuner.verify import ERROR_BOUND
-from warpsmith.tuner.workshop import Workshop
 
 
 def register(app: typer.Typer) -> None:
@@ -44,12 +39,7 @@ def _verify(
     ref = DeviceRef.parse(device)
     with open_for_reading(store) as stores:
         match = find(problem, ref.device(), stores)
-    with Workshop.open(problem, ref, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize) as workshop:
-        compiled = workshop.compile(match.program).result()
-        outcome: Measurement | Failure
-        outcome = workshop.bench.evaluate(match.program, compiled) if isinstance(compiled, Compiled) else compiled
-    if isinstance(outcome, Failure):
-        raise WarpsmithError(f"{outcome.kind}: {outcome.message} ({match.program.family} {match.program.config})")
+    outcome = check(problem, match.program, ref, seed, sanitize=sanitize)
     bound = ERROR_BOUND[problem.output.dtype]
     if json:
         print_json(
