@@ -16,7 +16,7 @@ from warpsmith.devices.host.toolchain import (
     first_error,
     probe,
     run_compiler,
-    sanitizer_libraries,
+    sanitizer_environment,
 )
 from warpsmith.devices.host.translation import translation_unit
 from warpsmith.errors import CompileError
@@ -95,12 +95,7 @@ class HostCompiler(Compiler):
         Raises:
             CompileError: the compiler or its sanitizer libraries are missing.
         """
-        address, undefined = SANITIZER_EXIT_CODES
-        return {
-            "LD_PRELOAD": ":".join(sanitizer_libraries(self._toolchain(), self.timeout_s)),
-            "ASAN_OPTIONS": f"exitcode={address}:detect_leaks=0:allocator_may_return_null=1",
-            "UBSAN_OPTIONS": f"exitcode={undefined}:print_stacktrace=1",
-        }
+        return sanitizer_environment(self._toolchain(), self.timeout_s)
 
     def _toolchain(self) -> Toolchain:
         return probe(self.executable or find_compiler(), self.timeout_s)

@@ -18,7 +18,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import ByValue, Launch
+from warpsmith.generator.program import Argument, ByValue, Launch
 
 _ALIGNMENT = 256
 
@@ -47,11 +47,12 @@ class HostModule(Module):
         self._is_sanitized = _SANITIZER_MARK in image
         # A file in memory: nothing is left behind by a process that is killed, and a sanitizer finds the names and
         # lines for its report. It stays open, since the loader takes a second library of the same path for the first.
+        # The path names this process, since clang's symbolizer is another.
         self._file = os.memfd_create("warpsmith")
         try:
             with os.fdopen(self._file, "wb", closefd=False) as file:
                 file.write(image)
-            self._library: ctypes.CDLL | None = ctypes.CDLL(f"/proc/self/fd/{self._file}")
+            self._library: ctypes.CDLL | None = ctypes.CDLL(f"/proc/{os.getpid()}/fd/{self._file}")
         except OSError:
             os.close(self._file)
             raise
@@ -63,10 +64,8 @@ class HostModule(Module):
         pointers = (ctypes.c_void_p * max(1, len(storage)))(*(ctypes.addressof(buffer) for buffer in storage))
         geometry = ((ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), launch.shared_bytes)
         if launch.shared_bytes > self._device.shared_per_block_bytes:
-            limit = self._device.shared_per_block_bytes
-            raise LaunchError(
-                f"kernel {launch.entry}: {launch.shared_bytes} B of shared memory, the limit is {limit} B"
-            )
+            asked, limit = launch.shared_bytes, self._device.shared_per_block_bytes
+            raise LaunchError(f"kernel {launch.entry}: {asked} B of shared memory, the limit is {limit} B")
         status = function(*geometry, None, self._workers)
         if status != 0:
             raise LaunchError(f"kernel {launch.entry}, grid {launch.grid}, block {launch.block}: {_REFUSALS[status]}")
@@ -95,16 +94,15 @@ class HostModule(Module):
         if not _exports(self._library, name):
             raise LaunchError(f"the library has no kernel {launch.entry}")
         function = self._library[name]
-        # An array of 3 where C has a pointer: ctypes passes its address.
-        geometry = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong]
-        function.argtypes = [*geometry, ctypes.c_void_p, ctypes.c_int]
+        address = ctypes.c_void_p  # also takes an array, by its address
+        function.argtypes = [address, address, ctypes.c_ulonglong, address, ctypes.c_int]
         function.restype = ctypes.c_int
         return function
 
     def _argument(
-        self, launch: Launch, argument: object, addresses: Mapping[str, int], values: Mapping[str, bytes]
+        self, launch: Launch, argument: Argument, addresses: Mapping[str, int], values: Mapping[str, bytes]
     ) -> ctypes.Array[ctypes.c_char]:
-        name = argument.operand if isinstance(argument, ByValue) else argument.buffer  # type: ignore[attr-defined]
+        name = argument.operand if isinstance(argument, ByValue) else argument.buffer
         try:
             data = values[name] if isinstance(argument, ByValue) else addresses[name].to_bytes(8, "little")
         except KeyError:

@@ -17,11 +17,18 @@ from warpsmith.errors import CompileError
 
 HOW_TO_INSTALL = "apt-get install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora, RHEL) or xcode-select --install"
 
+ADDRESS_EXIT_CODE = 86
+UNDEFINED_EXIT_CODE = 87
+
 SANITIZER_EXIT_CODES = {
-    86: "AddressSanitizer: a memory access outside a buffer",
-    87: "UndefinedBehaviorSanitizer: an operation that C++ leaves undefined",
+    ADDRESS_EXIT_CODE: "AddressSanitizer: a memory access outside a buffer",
+    UNDEFINED_EXIT_CODE: "UndefinedBehaviorSanitizer: an operation that C++ leaves undefined",
 }
-"""Exit codes of a process that a sanitizer ended, under `sanitizer_environment`."""
+"""Exit codes of a process that a sanitizer ended, under `HostCompiler.sanitizer_environment`.
+
+g++ links two run-time libraries, and each ends with its own code. Clang has both sanitizers in one, which knows one
+code: all of its reports end with that of AddressSanitizer.
+"""
 
 
 class CompilerTimeout(CompileError):
@@ -129,12 +136,27 @@ def first_error(errors: str) -> str:
     return (marked or lines or ["no message"])[0]
 
 
-def sanitizer_libraries(toolchain: Toolchain, timeout_s: float) -> tuple[str, ...]:
-    """Paths of the run-time libraries that must be loaded before anything else in a process that loads sanitized code.
+def sanitizer_environment(toolchain: Toolchain, timeout_s: float) -> dict[str, str]:
+    """The environment variables of a process that loads sanitized code.
 
     Raises:
-        CompileError: they are not installed.
+        CompileError: the sanitizers' run-time libraries are not installed.
     """
+    address = f"exitcode={ADDRESS_EXIT_CODE}:detect_leaks=0:allocator_may_return_null=1"
+    undefined = "print_stacktrace=1"
+    if not toolchain.is_clang:
+        undefined += f":exitcode={UNDEFINED_EXIT_CODE}"
+    elif addr2line := shutil.which("addr2line"):
+        # llvm-symbolizer, its own choice, inherits LD_PRELOAD and then waits for ever (seen with version 14).
+        address += f":allow_addr2line=1:external_symbolizer_path={addr2line}"
+    else:
+        address += ":symbolize=0"
+    libraries = _sanitizer_libraries(toolchain, timeout_s)
+    return {"LD_PRELOAD": ":".join(libraries), "ASAN_OPTIONS": address, "UBSAN_OPTIONS": undefined}
+
+
+def _sanitizer_libraries(toolchain: Toolchain, timeout_s: float) -> list[str]:
+    """Paths of the libraries that must be loaded before anything else."""
     # libstdc++ too: AddressSanitizer looks up what it intercepts there when it starts, before Python loads it.
     names = ["libasan.so", "libubsan.so", "libstdc++.so.6"]
     if toolchain.is_clang:
@@ -149,4 +171,4 @@ def sanitizer_libraries(toolchain: Toolchain, timeout_s: float) -> tuple[str, ..
                 "(dnf install libasan libubsan; apt-get install g++ has them)"
             )
         paths.append(str(path.resolve()))
-    return tuple(paths)
+    return paths

@@ -25,8 +25,9 @@ template <typename To, typename From> To reinterpreted(From value) {
 
 // To an integer of type T as the hardware converts: NaN is 0, values beyond the range are its ends.
 template <typename T> T saturated(float value) {
-    constexpr double lowest = static_cast<double>(static_cast<T>(std::is_signed_v<T> ? T(1) << (sizeof(T) * 8 - 1) : 0));
-    constexpr double highest = std::is_signed_v<T> ? -(lowest + 1) : 4294967295.0;
+    static_assert(sizeof(T) == 4);
+    constexpr double lowest = std::is_signed_v<T> ? -2147483648.0 : 0.0;
+    constexpr double highest = lowest + 4294967295.0;
     if (value != value) return 0;
     const double wide = value;
     return static_cast<T>(wide < lowest ? lowest : wide > highest ? highest : wide);

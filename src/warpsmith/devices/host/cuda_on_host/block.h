@@ -248,8 +248,9 @@ inline void Block::report_deadlock() {
     int used = snprintf(message, sizeof message, "deadlock in kernel %s, block (%u,%u,%u):", name_, here.block.x,
                         here.block.y, here.block.z);
     if (waiting != nullptr) {
-        used += snprintf(message + used, sizeof message - used, " %u threads wait at __syncthreads, thread (%u,%u,%u) first;",
-                         at_barrier_count_, waiting->thread.x, waiting->thread.y, waiting->thread.z);
+        used += snprintf(message + used, sizeof message - used,
+                         " %u threads wait at __syncthreads, thread (%u,%u,%u) first;", at_barrier_count_,
+                         waiting->thread.x, waiting->thread.y, waiting->thread.z);
     }
     if (in_warp != nullptr) {
         snprintf(message + used, sizeof message - used,

@@ -98,7 +98,8 @@ inline void run_on_cores(Work &work, int workers) {
     if (sanitized || workers < 1) workers = 1;
     if (workers > most) workers = most;
     if (static_cast<uint64_t>(workers) > work.blocks) workers = static_cast<int>(work.blocks);
-    work.chunk = work.blocks / (static_cast<uint64_t>(workers) * 32) + 1;  // small enough to even out, large enough to stream
+    // Small enough to even out, large enough to stream.
+    work.chunk = work.blocks / (static_cast<uint64_t>(workers) * 32) + 1;
     pthread_t helpers[most];
     int started = 0;
     while (started < workers - 1 && pthread_create(&helpers[started], nullptr, run_blocks, &work) == 0) ++started;

@@ -98,8 +98,10 @@ inline double filtered_channel(const Texture &texture, float x, float y, int cha
     const double fine_u = floor((u - 0.5) * 256.0 + 0.5), fine_v = floor((v - 0.5) * 256.0 + 0.5);
     const int64_t i = whole(fine_u / 256.0), j = whole(fine_v / 256.0);
     const double a = fine_u / 256.0 - static_cast<double>(i), b = fine_v / 256.0 - static_cast<double>(j);
-    return (1 - a) * (1 - b) * channel_at(texture, i, j, channel) + a * (1 - b) * channel_at(texture, i + 1, j, channel) +
-           (1 - a) * b * channel_at(texture, i, j + 1, channel) + a * b * channel_at(texture, i + 1, j + 1, channel);
+    const auto row = [&](int64_t y) {
+        return (1 - a) * channel_at(texture, i, y, channel) + a * channel_at(texture, i + 1, y, channel);
+    };
+    return (1 - b) * row(j) + b * row(j + 1);
 }
 
 template <typename T, typename Read> T gathered(Read read) {

@@ -38,7 +38,8 @@ template <typename T> T shuffle(Wait wait, unsigned mask, T value, int source) {
 
 // Lanes shuffle within segments of `width`; whoever would read beyond its segment keeps its own value.
 inline int segment_width(int width) {
-    if (width < 1 || width > warpSize || (width & (width - 1)) != 0) stop("a shuffle's width must be 1, 2, 4, 8, 16 or 32");
+    const bool possible = width >= 1 && width <= warpSize && (width & (width - 1)) == 0;
+    if (!possible) stop("a shuffle's width must be 1, 2, 4, 8, 16 or 32");
     return width;
 }
 inline int lane() { return static_cast<int>(running_block->lane()); }

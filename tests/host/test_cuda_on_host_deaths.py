@@ -1,0 +1,198 @@
+"""What ends a process: deadlocks, traps, and whatever the sanitizers catch. Each runs in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.errors import LaunchError
+from warpsmith.generator.program import Pointer
+
+ADDRESS, UNDEFINED = SANITIZER_EXIT_CODES
+
+# Buffers of 64 floats, filled with 1.0; every by-value argument is a 4-byte integer.
+CHILD = """
+import pickle, sys
+import numpy as np
+from warpsmith.devices.host.runtime import HostRuntime
+with open(sys.argv[1], "rb") as file:
+    binary, launch, pointers, values = pickle.load(file)
+runtime = HostRuntime(workers=2)
+module = runtime.load(binary)
+addresses = {}
+for name in pointers:
+    addresses[name] = runtime.allocate(256).address
+    runtime.upload(addresses[name], np.ones(64, np.float32))
+module.bind(launch, addresses, values)(None)
+module.close()
+print("ran to its end")
+"""
+
+
+@pytest.fixture
+def run_apart(make_program, tmp_path):
+    def run(source, arguments="p", *, value=0, sanitize=False, **geometry) -> subprocess.CompletedProcess[str]:
+        program = make_program(source, arguments, **geometry)
+        compiler = HostCompiler(sanitize=sanitize)
+        (launch,) = program.launches
+        pointers = [argument.buffer for argument in launch.arguments if isinstance(argument, Pointer)]
+        values = {f"a{i}": np.int32(value).tobytes() for i in range(len(arguments))}
+        job = tmp_path / "job"
+        job.write_bytes(pickle.dumps((compiler.compile(program), launch, pointers, values)))
+        environment = {**os.environ, **(compiler.sanitizer_environment() if sanitize else {})}
+        return subprocess.run(
+            [sys.executable, "-c", CHILD, str(job)], env=environment, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+def test_deadlock_at_a_warp_operation_is_reported(run_apart):
+    done = run_apart(
+        """
+        extern "C" __global__ void kernel(float* x) {
+            if (threadIdx.x < 16) x[threadIdx.x] = __shfl_down_sync(0xffffffffu, x[threadIdx.x], 1);
+            __syncthreads();
+        }
+        """,
+        block=(32, 1, 1),
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert "deadlock in kernel kernel, block (0,0,0): 16 threads wait at __syncthreads" in done.stderr
+    assert "16 threads wait at warp operations, thread (0,0,0) first, at __shfl_down_sync" in done.stderr
+    assert "for lanes 0xffffffff" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("__trap();", "warpsmith host device: __trap()"),
+        ("assert(x[0] == 2.0f);", "program.cu:2: "),
+        ("__ballot_sync(2u, 1);", "a mask that leaves the thread itself out"),
+        ("__shfl_sync(1u, 1, 0, 33);", "a shuffle's width must be 1, 2, 4, 8, 16 or 32"),
+        ("__pipeline_memcpy_async(x, x + 1, 8);", "an address is not aligned to the size of the copy"),
+    ],
+)
+def test_what_a_gpu_would_fault_on_aborts_with_a_message(run_apart, statement, message):
+    done = run_apart(f'extern "C" __global__ void kernel(float* x)\n{{ {statement} x[1] = 0; }}')
+    assert done.returncode == -signal.SIGABRT
+    assert message in done.stderr
+
+
+def test_stack_overflow_is_a_crash_of_that_process(run_apart):
+    done = run_apart(
+        """
+        __device__ __noinline__ float deep(volatile float* x, int n) {
+            volatile float mine[256];
+            mine[n % 256] = x[0];
+            return n == 0 ? x[0] : mine[n % 256] + deep(mine, n - 1);
+        }
+        extern "C" __global__ void kernel(float* x, int n) { __syncthreads(); x[threadIdx.x] = deep(x, n); }
+        """,
+        "pv",
+        value=1000,
+        block=(2, 1, 1),
+    )
+    assert done.returncode == -signal.SIGSEGV
+
+
+HEAP = 'extern "C" __global__ void kernel(float* x, float* y, int i) {{ {} }}'
+STATIC = """extern "C" __global__ void kernel(float* x, float* y, int i) {{
+    __shared__ float tile[64];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    {}
+}}"""
+DYNAMIC = STATIC.replace("__shared__ float tile[64]", "extern __shared__ float tile[]")
+# Volatile pointers: of an object that it can see, UndefinedBehaviorSanitizer checks the size first.
+LOCAL = """extern "C" __global__ void kernel(float* x, float* y, int i) {{
+    float mine[8] = {{1, 2, 3, 4, 5, 6, 7, 8}};
+    float* volatile p = mine;
+    __syncthreads();
+    {}
+}}"""
+
+BAD = {
+    "heap write past the end": (HEAP, "x[64 + i] = 1;", ADDRESS, "heap-buffer-overflow"),
+    "heap write before the start": (HEAP, "x[-1 - i] = 1;", ADDRESS, "heap-buffer-overflow"),
+    "heap read past the end": (HEAP, "y[0] = x[64 + i];", ADDRESS, "heap-buffer-overflow"),
+    "heap vector read half past the end": (
+        HEAP,
+        "const float2 v = __ldg(reinterpret_cast<const float2*>(x) + 32 + i); y[0] = v.x + v.y;",
+        ADDRESS,
+        "heap-buffer-overflow",
+    ),
+    "far outside": (HEAP, "x[(1ll << 44) + i] = 1;", ADDRESS, "SEGV"),
+    "static shared by index": (STATIC, "y[0] = tile[64 + i];", UNDEFINED, "index 64 out of bounds"),
+    "static shared by pointer": (
+        STATIC,
+        "float* volatile p = tile; y[0] = p[64 + i];",
+        ADDRESS,
+        "global-buffer-overflow",
+    ),
+    "dynamic shared read": (DYNAMIC, "y[0] = tile[64 + i];", ADDRESS, "use-after-poison"),
+    "dynamic shared write": (DYNAMIC, "tile[64 + i] = 1;", ADDRESS, "use-after-poison"),
+    "local array": (LOCAL, "y[0] = p[8 + i];", ADDRESS, "stack-buffer-overflow"),
+    "misaligned float4": (
+        HEAP,
+        "const float4 v = *reinterpret_cast<const float4*>(x + 1 + i); y[0] = v.x + v.w;",
+        UNDEFINED,
+        "misaligned address",
+    ),
+    "misaligned float4 store": (
+        HEAP,
+        "__stcs(reinterpret_cast<float4*>(y + 2 + i), make_float4(1, 2, 3, 4));",
+        UNDEFINED,
+        "misaligned address",
+    ),
+    "signed overflow": (HEAP, "y[0] = float(2147483647 + (i + 1));", UNDEFINED, "signed integer overflow"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_sanitizers_end_a_wrong_kernel(run_apart, name):
+    template, statement, exit_code, message = BAD[name]
+    clang = HostCompiler().name.startswith("clang")
+    if clang and name.startswith("misaligned"):
+        pytest.skip("clang checks the alignment of members, not of a whole vector that is copied")
+    launch = {"block": (64, 1, 1), "shared_bytes": 256 if template is DYNAMIC else 0}
+    done = run_apart(template.format(statement), "ppv", sanitize=True, **launch)
+    assert message in done.stderr
+    if clang:  # one library for both sanitizers, and with it one exit code; its copies hide the caller
+        assert done.returncode == ADDRESS, done.stderr
+    else:
+        assert done.returncode == exit_code, done.stderr
+        assert "program.cu:" in done.stderr, "the report names the line"
+        assert "in kernel" in done.stderr
+
+
+def test_right_kernels_run_clean_under_the_sanitizers():
+    # The tests of results, once more: the fixtures build for the sanitizers in a process that has them.
+    names = ("blocks", "values", "warps", "textures")
+    files = [str(Path(__file__).with_name(f"test_cuda_on_host_{name}.py")) for name in names]
+    # Python's fault handler and AddressSanitizer's would get in each other's way.
+    options = ["-q", "-x", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *files],
+        env={**os.environ, **HostCompiler().sanitizer_environment()},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout
+
+
+def test_sanitized_library_in_a_plain_process_is_refused(make_program):
+    binary = HostCompiler(sanitize=True).compile(make_program('extern "C" __global__ void kernel() {}'))
+    with pytest.raises(LaunchError, match="sanitizer_environment"):
+        HostRuntime().load(binary)

@@ -1,0 +1,187 @@
+"""The host runtime: memory, launches that are refused, the machine as a device."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpsmith.devices.base import Allocation, Binary, BinaryKind
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.machine import host_device
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.program import ByValue, Launch, Pointer, Program
+from warpsmith.generator.space import Config
+
+SOURCE = 'extern "C" __global__ void kernel(float* x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }'
+
+
+@pytest.fixture(scope="module")
+def binary():
+    launch = Launch("kernel", (1, 1, 1), (1, 1, 1), ())
+    return HostCompiler().compile(Program("test", Config.of({}), SOURCE, (launch,)))
+
+
+@pytest.fixture
+def module(host, binary):
+    loaded = host.load(binary)
+    yield loaded
+    loaded.close()
+
+
+def launch_of(grid=(1, 1, 1), block=(1, 1, 1), **changes) -> Launch:
+    fields = {"entry": "kernel", "arguments": (Pointer("x"), ByValue("n")), **changes}
+    return Launch(grid=grid, block=block, **fields)
+
+
+def bind(module, launch, address=0):
+    return module.bind(launch, {"x": address}, {"n": np.int32(7).tobytes()})
+
+
+def test_the_machine_as_a_device():
+    device = host_device()
+    assert device.kind is DeviceKind.HOST
+    assert device.arch == "host"
+    assert device.multiprocessors == len(os.sched_getaffinity(0))
+    assert device.l2_bytes >= 2**16
+    assert device.memory_bytes > 2**28
+    assert Device.from_spec(device.spec()) == device
+
+
+def test_environment_names_the_machine(host):
+    facts = host.environment()
+    assert facts["cpu"] == host.device.name
+    assert facts["compiler"] == HostCompiler().name
+    assert all(isinstance(value, str) and value for value in facts.values())
+
+
+def test_memory_goes_round(host):
+    first, second = host.allocate(1000), host.allocate(1000)
+    assert first.address % 256 == second.address % 256 == 0
+    data = np.random.default_rng(3).random(125)
+    host.upload(first.address, data)
+    host.copy(second.address, first.address, 1000)
+    host.fill(first.address + 8, 0xFF, 16)
+    back, filled = np.empty(125), np.empty(125)
+    host.download(back, second.address)
+    host.download(filled, first.address)
+    np.testing.assert_array_equal(back, data)
+    assert np.isnan(filled[1:3]).all()
+    np.testing.assert_array_equal(filled[3:], data[3:])
+    host.free(first)
+    host.free(second)
+    with pytest.raises(DeviceError, match="freed twice"):
+        host.free(first)
+
+
+def test_arrays_must_be_contiguous(host):
+    allocation = host.allocate(64)
+    with pytest.raises(ValueError, match="C-contiguous"):
+        host.upload(allocation.address, np.zeros((4, 4), np.float32)[:, ::2])
+    with pytest.raises(ValueError, match="C-contiguous"):
+        host.download(np.zeros((4, 4), np.float32)[:, ::2], allocation.address)
+    host.free(allocation)
+
+
+def test_more_memory_than_there_is(host):
+    for nbytes in (host.device.memory_bytes, 2**62):
+        with pytest.raises(OutOfMemory, match="choose a smaller problem"):
+            host.allocate(nbytes)
+
+
+def test_close_gives_everything_back():
+    runtime = HostRuntime()
+    allocation = runtime.allocate(10)
+    runtime.close()
+    with pytest.raises(DeviceError):
+        runtime.free(allocation)
+
+
+def test_elapsed_time_is_that_of_the_work(host, module):
+    buffer = host.allocate(4 * 1024 * 256)
+    run = bind(module, launch_of((1024, 1, 1), (256, 1, 1)), buffer.address)
+    once = min(host.elapsed_ns(lambda: run(None)) for _ in range(5))
+    many = min(host.elapsed_ns(lambda: [run(None) for _ in range(20)]) for _ in range(5))
+    assert 0 < once < many
+    host.synchronize()
+    result = np.zeros(1024 * 256, np.float32)
+    host.download(result, buffer.address)
+    assert set(result) == {7.0}
+    host.free(buffer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block": (1025, 1, 1)}, "at most 1024 threads"),
+        ({"block": (32, 33, 1)}, "at most 1024 threads"),
+        ({"block": (1, 1, 65)}, "at most 1024 threads"),
+        ({"block": (0, 1, 1)}, "empty"),
+        ({"grid": (1, 0, 1)}, "empty"),
+        ({"grid": (2**31, 1, 1)}, "at most 2147483647"),
+        ({"grid": (1, 65536, 1)}, "at most 2147483647"),
+        ({"shared_bytes": 4}, "more dynamic shared memory than the program was compiled for"),
+        ({"shared_bytes": 2**20}, "1048576 B of shared memory, the limit is 232448 B"),
+        ({"entry": "absent"}, "no kernel absent"),
+        ({"arguments": (Pointer("x"),)}, r"takes arguments of \[8, 4\] bytes; the launch gives \[8\]"),
+        ({"arguments": (Pointer("x"), Pointer("x"))}, r"gives \[8, 8\]"),
+        ({"arguments": (Pointer("y"), ByValue("n"))}, "needs 'y'"),
+        ({"arguments": (Pointer("x"), ByValue("m"))}, "needs 'm'"),
+    ],
+)
+def test_refused_launches(module, changes, message):
+    with pytest.raises(LaunchError, match=message):
+        bind(module, launch_of(**changes))
+
+
+def test_closed_module_launches_nothing(host, binary):
+    buffer = host.allocate(4)
+    module = host.load(binary)
+    run = bind(module, launch_of(), buffer.address)
+    module.close()
+    module.close()
+    with pytest.raises(LaunchError, match="closed"):
+        run(None)
+    with pytest.raises(LaunchError, match="closed"):
+        bind(module, launch_of(), buffer.address)
+    host.free(buffer)
+
+
+def test_modules_leave_nothing_open(host, binary):
+    def held() -> tuple[int, int]:
+        process = Path("/proc/self")
+        return len(list((process / "fd").iterdir())), (process / "maps").read_text().count("memfd:warpsmith")
+
+    before = held()
+    for _ in range(20):
+        host.load(binary).close()
+    assert held() == before
+
+
+@pytest.mark.parametrize("image", [b"", b"not a library", b"\x7fELF" + bytes(100)])
+def test_foreign_libraries_are_refused(host, image):
+    with pytest.raises(LaunchError, match="cannot load the library"):
+        host.load(Binary(BinaryKind.LIBRARY, image, "host", "none"))
+
+
+def test_cubins_are_refused(host):
+    with pytest.raises(LaunchError, match="not a cubin"):
+        host.load(Binary(BinaryKind.CUBIN, b"", "sm_90", "nvrtc"))
+
+
+def test_two_modules_keep_their_own_code(host, make_program):
+    sources = [SOURCE.replace("= n", f"= n + {i}") for i in range(2)]
+    binaries = [HostCompiler().compile(make_program(source)) for source in sources]
+    modules = [host.load(binary) for binary in binaries]
+    buffer: Allocation = host.allocate(4)
+    results = np.zeros(1, np.float32)
+    for i, module in enumerate(modules):
+        bind(module, launch_of(), buffer.address)(None)
+        host.download(results, buffer.address)
+        assert results[0] == 7 + i
+        module.close()
+    host.free(buffer)
