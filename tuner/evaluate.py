@@ -155,7 +155,7 @@ def _cause_of(death: WorkerDied) -> Failure:
         return Failure(FailureKind.CRASH, str(death))
     report = next((line for line in death.last_words.splitlines() if "Sanitizer" in line or "error:" in line), "")
     address, _undefined = SANITIZER_EXIT_CODES
-    kind = FailureKind.OUT_OF_BOUNDS if death.status == address else FailureKind.WRONG
+    kind = FailureKind.OUT_OF_BOUNDS if death.status == address else FailureKind.UNDEFINED
     return Failure(kind, f"{sanitizer}: {report}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -10,17 +11,21 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.base import Binary
 from warpsmith.devices.select import CompilerChoice, cuda_compiler
-from warpsmith.errors import BundleError, CompileError
+from warpsmith.errors import BundleError, CompileError, NothingStored
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import family_named
 from warpsmith.plans.bundle import FORMAT, MANIFEST, VERSION, binary_spec
 from warpsmith.store.record import Record
+
+KERNELS = "kernels"
+"""The folder, in a bundle, of its CUDA text and machine code."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,38 +42,112 @@ class ExportReport:
 def export(records: Iterable[Record], folder: Path, archs: tuple[str, ...] = ()) -> ExportReport:
     """Writes a bundle of `records` into `folder`, which is made where it is missing.
 
+    The manifest is written last and names files by their content: an export that fails leaves an earlier bundle as it
+    was, and nothing of its own.
+
     Args:
         records: winners, as stored.
         folder: an empty or missing folder, or an earlier bundle, which is then replaced.
         archs: architectures to compile cubins for, such as `sm_90`; without any, those of the records' own GPUs.
 
-    Raises BundleError where the folder cannot be written or holds something else.
+    Raises:
+        BadArgument: no such architecture.
+        BundleError: the folder cannot be written or holds something else.
+        NothingStored: this version would generate another kernel for every one of `records`.
     """
-    skipped: list[str] = []
-    kernels: list[dict[str, Any]] = []
-    cubins = 0
+    for arch in archs:
+        cuda_compiler(arch)  # refuses an unknown one, also where there is nothing to compile
     try:
-        (folder / "kernels").mkdir(parents=True, exist_ok=True)
-        if not (folder / MANIFEST).exists() and any(each.name != "kernels" for each in folder.iterdir()):
-            raise BundleError(f"{folder} holds other files; export to an empty folder")
-        for record in records:
-            program = _program_of(record)
-            if program is None:
-                skipped.append(f"{record.problem.key()}: this version generates another kernel; tune again")
-                continue
-            binaries = list(_cubins(record, program, archs, skipped))
-            cubins += len(binaries)
-            kernels.append(_write_kernel(folder, record, program, binaries))
-        manifest = {
-            "format": FORMAT,
-            "version": VERSION,
-            "warpsmith": importlib.metadata.version("warpsmith"),
-            "kernels": kernels,
-        }
-        _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+        earlier = _earlier_files(folder)
+        kernels, skipped = _kernels(records, archs)
+        if not kernels:
+            raise NothingStored(f"there is nothing to export: {'; '.join(skipped) or 'no winner was given'}")
+        _write_bundle(folder, kernels, earlier)
     except OSError as error:
-        raise BundleError(f"cannot write the bundle {folder}: {error.strerror}; choose another folder") from None
-    return ExportReport(folder, len(kernels), cubins, tuple(skipped))
+        reason = error.strerror or error
+        raise BundleError(f"cannot write the bundle {folder}: {reason}; choose another folder") from None
+    return ExportReport(folder, len(kernels), sum(len(kernel.cubins) for kernel in kernels), tuple(skipped))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Kernel:
+    """One winner with everything that is written of it."""
+
+    record: Record
+    program: Program
+    cubins: tuple[Binary, ...]
+
+    def files(self) -> dict[str, bytes]:
+        """What to write, by path in the bundle; the manifest's entry names the same paths."""
+        cubins = {self._cubin_path(cubin): cubin.image for cubin in self.cubins}
+        return {self._source_path: self.program.source.encode()} | cubins
+
+    def entry(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+        return self.record.spec() | {
+            "program": self.program.spec(),
+            "source": _file_spec(self._source_path, self.program.source.encode()),
+            "binaries": [_file_spec(self._cubin_path(each), each.image) | binary_spec(each) for each in self.cubins],
+        }
+
+    @property
+    def _stem(self) -> str:
+        words = re.sub(r"[^a-z0-9]+", "_", self.record.problem.key().lower()).strip("_")
+        return f"{KERNELS}/{words[:80]}_{self.program.fingerprint[:8]}"
+
+    @property
+    def _source_path(self) -> str:
+        return f"{self._stem}.cu"
+
+    def _cubin_path(self, cubin: Binary) -> str:
+        # Another compiler's code for the same text is another file, so that the earlier manifest stays true.
+        return f"{self._stem}.{cubin.arch}.{hashlib.sha256(cubin.image).hexdigest()[:8]}.cubin"
+
+
+def _file_spec(path: str, content: bytes) -> dict[str, Any]:
+    return {"path": path, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _earlier_files(folder: Path) -> frozenset[str]:
+    """The files of the bundle that `folder` holds; none where it is empty or missing.
+
+    Raises BundleError where it holds something else.
+    """
+    if not folder.exists():
+        return frozenset()
+    names = {each.name for each in folder.iterdir()}
+    if MANIFEST not in names:
+        # Kernels alone are what an export that was killed leaves.
+        if names <= {KERNELS}:
+            return frozenset()
+    elif (listed := _listed_files(folder / MANIFEST)) is not None:
+        return listed
+    raise BundleError(f"{folder} holds other files; export to an empty folder")
+
+
+def _listed_files(manifest: Path) -> frozenset[str] | None:
+    """The kernel files that a bundle's manifest names; None where it is another program's, or damaged."""
+    try:
+        content = json.loads(manifest.read_bytes())
+        if content["format"] != FORMAT:
+            return None
+        files = [file["path"] for entry in content["kernels"] for file in (entry["source"], *entry["binaries"])]
+        # Files of an older bundle are removed: a path that leads elsewhere must not be believed.
+        return frozenset(path for path in files if re.fullmatch(rf"{KERNELS}/[^/]+", path))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _kernels(records: Iterable[Record], archs: tuple[str, ...]) -> tuple[list[_Kernel], list[str]]:
+    """What can be exported, and a line for each record or cubin that cannot."""
+    skipped: list[str] = []
+    kernels = []
+    for record in records:
+        if program := _program_of(record):
+            kernels.append(_Kernel(record, program, tuple(_cubins(record, program, archs, skipped))))
+        else:
+            skipped.append(f"{record.problem.key()}: this version generates another kernel; tune again")
+    return kernels, skipped
 
 
 def _program_of(record: Record) -> Program | None:
@@ -96,31 +175,44 @@ def _cubins(record: Record, program: Program, archs: tuple[str, ...], skipped: l
             skipped.append(f"{record.problem.key()}: no cubin for {arch}: {errors[-1]}")
 
 
-def _write_kernel(folder: Path, record: Record, program: Program, binaries: list[Binary]) -> dict[str, Any]:
-    words = re.sub(r"[^a-z0-9]+", "_", record.problem.key().lower()).strip("_")
-    stem = f"{words[:80]}_{program.fingerprint[:8]}"
-    source = _write_file(folder, f"kernels/{stem}.cu", program.source.encode())
-    files = [
-        _write_file(folder, f"kernels/{stem}.{binary.arch}.cubin", binary.image) | binary_spec(binary)
-        for binary in binaries
-        if binary.kind is BinaryKind.CUBIN
-    ]
-    return record.spec() | {"program": program.spec(), "source": source, "binaries": files}
+def _write_bundle(folder: Path, kernels: list[_Kernel], earlier: frozenset[str]) -> None:
+    """Kernels first, the manifest last, then the earlier bundle's files go; where one cannot be written, ours go."""
+    files = {path: content for kernel in kernels for path, content in kernel.files().items()}
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "warpsmith": importlib.metadata.version("warpsmith"),
+        "kernels": [kernel.entry() for kernel in kernels],
+    }
+    made = [each for each in (folder / KERNELS, folder, *folder.parents) if not each.exists()]
+    try:
+        (folder / KERNELS).mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            write_whole(folder / path, content)
+        write_whole(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+    except BaseException:
+        _remove(folder, files.keys() - earlier)
+        with contextlib.suppress(OSError):
+            for each in made:
+                each.rmdir()
+        raise
+    _remove(folder, earlier - files.keys())
 
 
-def _write_file(folder: Path, name: str, content: bytes) -> dict[str, Any]:
-    _write(folder / name, content)
-    return {"path": name, "sha256": hashlib.sha256(content).hexdigest()}
+def _remove(folder: Path, paths: AbstractSet[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):  # a file too many does no harm
+            (folder / path).unlink()
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Writes a whole file or none: an interrupted export leaves the earlier bundle's files as they were."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as target:
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a whole file or none: what was there stays where the disk is full. Raises OSError."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as target:
         try:
             target.write(content)
             target.flush()
-        except OSError:
-            Path(target.name).unlink()
+            Path(target.name).chmod(0o644)
+            os.replace(target.name, path)  # noqa: PTH105 - os.replace says what it does: atomic on one file system
+        except BaseException:
+            Path(target.name).unlink(missing_ok=True)
             raise
-    Path(target.name).chmod(0o644)
-    os.replace(target.name, path)  # noqa: PTH105 - os.replace says what it does: atomic on one file system

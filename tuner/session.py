@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future, wait
 
 from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.registry import FAMILIES, families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial
 from warpsmith.store.store import Store
@@ -24,6 +25,9 @@ from warpsmith.tuner.jobs import Compiled
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
 from warpsmith.tuner.search import FamilySearch, Search
 from warpsmith.tuner.workshop import Workshop
+
+LARGEST_SEED = 2**32 - 1
+"""Optuna's samplers take 32 bits."""
 
 
 class Effort(enum.StrEnum):
@@ -53,6 +57,14 @@ class TuneOptions:
     """Run candidates under AddressSanitizer and UndefinedBehaviorSanitizer (host device); stores no winner."""
     deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
 
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise BadArgument(f"trials must be 1 or more; got {self.trials}")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise BadArgument(f"a time limit must be above 0 seconds; got {self.time_limit_s}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise BadArgument(f"a seed must be from 0 to {LARGEST_SEED}; got {self.seed}")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TuneReport:
@@ -68,6 +80,16 @@ class TuneReport:
     space_size: int
     elapsed_s: float
     interrupted: bool
+
+
+def tune_into(
+    location: str, problem: Problem, device: DeviceRef, options: TuneOptions, progress: Progress
+) -> TuneReport:
+    """`tune` with the store at `location`, which is made only once nothing stands in the way of the search."""
+    families_for(problem, device.device())
+    _ = device.compiler(options.compiler, options.sanitize).identity
+    with Store.open(location, write=True) as store:
+        return tune(problem, device, store, options, progress)
 
 
 def tune(

@@ -38,20 +38,17 @@ def tune(
         store: a file or URL to keep results in; None is the user's own store.
 
     Raises:
-        BadArgument: no such device, or no family solves the problem.
+        BadArgument: no such device, no family solves the problem, or an option out of its range.
         CompileError, DeviceError, StoreError: as their names say.
         TuningFailed: no candidate was right.
     """
     from warpsmith.devices.select import DeviceRef
     from warpsmith.store.location import write_location
-    from warpsmith.store.store import Store
     from warpsmith.tuner.progress import SilentProgress
-    from warpsmith.tuner.session import TuneOptions
-    from warpsmith.tuner.session import tune as run
+    from warpsmith.tuner.session import TuneOptions, tune_into
 
     options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed)
-    with Store.open(write_location(store), write=True) as opened:
-        return run(problem, DeviceRef.parse(device), opened, options, SilentProgress())
+    return tune_into(write_location(store), problem, DeviceRef.parse(device), options, SilentProgress())
 
 
 def plan(problem: Problem, device: str = "auto", *, store: str | None = None) -> Plan:

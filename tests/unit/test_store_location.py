@@ -118,3 +118,12 @@ def test_the_shipped_store_is_sound_and_stays_as_it_is() -> None:
             store.records()
     assert path.read_bytes() == before
     assert set(folder.glob("cache.db*")) == beside
+
+
+def test_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, f"Permission denied: {path}")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(StoreError, match=r"Permission denied.*name another with --store"):
+        location.open_for_reading(None)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import os
 import sys
+from typing import Annotated
 
 import typer
 
-from warpsmith.cli.output import print_json
+from warpsmith.cli.output import print_error, print_json
 from warpsmith.errors import WarpsmithError
 
 COMMANDS = ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor")
@@ -15,6 +18,9 @@ COMMANDS = ("tune", "query", "export", "bench", "verify", "explain", "report", "
 
 INTERRUPTED = 1
 """Exit code where Ctrl-C left nothing to keep; a tuning run that has a winner stores it and ends with 0."""
+
+NO_COMMAND = "name one of the commands above"
+"""The error where a group was named alone: its help text, printed already, is all that typer says."""
 
 
 def build(arguments: list[str]) -> typer.Typer:
@@ -28,36 +34,57 @@ def build(arguments: list[str]) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_no_options)
+    app.callback()(_options)
     known = [name for name in arguments[:1] if name in COMMANDS]
     for name in known or COMMANDS:
         importlib.import_module(f"warpsmith.cli.{name}").register(app)
     return app
 
 
-def _no_options() -> None:
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"warpsmith {importlib.metadata.version('warpsmith')}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
     """Generates, tunes and serves specialised CUDA kernels for convolutions, filters and small FFTs."""
 
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code."""
     try:
-        code = typer.main.get_command(build(arguments))(arguments, prog_name="warpsmith", standalone_mode=False)
+        code = _invoke(arguments)
+        sys.stdout.flush()
+    except typer.Exit as done:
+        return done.exit_code
     except typer.TyperException as error:
-        return _fail(error.format_message(), error.exit_code, arguments)
+        return _fail(error.format_message() or NO_COMMAND, error.exit_code, arguments)
     except WarpsmithError as error:
         return _fail(str(error), error.exit_code, arguments)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED, arguments)
-    except BrokenPipeError:  # the reader of our output has seen enough
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader of our output has seen enough; Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    return code if isinstance(code, int) else 0
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Not by calling the command: that turns Ctrl-C and a closed pipe into exit codes without a word."""
+    command = typer.main.get_command(build(arguments))
+    with command.make_context("warpsmith", list(arguments)) as context:
+        code: int = command.invoke(context)
+    return code
 
 
 def _fail(message: str, code: int, arguments: list[str]) -> int:
     line = " ".join(message.split())
-    print(f"warpsmith: error: {line}", file=sys.stderr)
+    print_error(line)
     if "--json" in arguments:
         print_json({"error": line, "exit_code": code})
     return code

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.cli import files
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
 from warpsmith.cli.output import print_json
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import member
 from warpsmith.plans.lookup import find
@@ -61,14 +61,13 @@ def _filter2d(
         Filter2d(extent(image, "--image"), extent(size, "--filter"), border=member(Border, border, "border"))
         for size in filters or PAPER_FILTERS
     ]
+    if save is not None:
+        files.check_writable(save)  # before minutes of measuring
     ref = DeviceRef.parse(device)
     rows = [_measure(problem, ref, store, seed) for problem in problems]
     document = {"device": ref.device().spec(), "rows": [_row_document(row) for row in rows]}
     if save is not None:
-        try:
-            save.write_text(json_module.dumps(document, indent=1) + "\n")
-        except OSError as error:
-            raise BadArgument(f"cannot write {save}: {error.strerror}") from None
+        files.save(save, json_module.dumps(document, indent=1) + "\n")
     if json:
         print_json(document)
     else:

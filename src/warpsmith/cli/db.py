@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.cli import files
 from warpsmith.cli.options import JsonOption, StoreOption
-from warpsmith.cli.output import print_facts, print_json, record_facts
-from warpsmith.errors import BadArgument, NothingStored, StoreError
+from warpsmith.cli.output import print_error, print_facts, print_json, record_facts
+from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.location import open_for_reading, write_location
 from warpsmith.store.store import MergeReport, Store
@@ -80,9 +81,13 @@ def _import(
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadArgument(f"cannot read {file}: {error}") from None
-    with Store.open(write_location(store), write=True) as own:
-        report = import_lines(own, lines, source=str(file))
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise BadArgument(f"cannot read {file}: {reason}") from None
+    # Into memory first: a bad line then leaves no new, empty store behind.
+    with Store.open(":memory:", write=True) as whole:
+        import_lines(whole, lines, source=str(file))
+        with Store.open(write_location(store), write=True) as own:
+            report = own.merge(whole)
     return _tell(report, json)
 
 
@@ -94,10 +99,9 @@ def _export(
     """Write the store that `tune` would write to as JSON lines."""
     with Store.open(write_location(store), write=False) as own:
         lines = list(export_lines(own))
-    try:
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise BadArgument(f"cannot write {file}: {error.strerror}") from None
+    if files.same(file, own.location):
+        raise BadArgument(f"{file} is the store itself; name another file")
+    files.save(file, "".join(f"{line}\n" for line in lines))
     if json:
         print_json({"file": str(file), "lines": len(lines)})
     else:
@@ -115,7 +119,8 @@ def _check(store: StoreOption = None, json: JsonOption = False) -> int:
         for location, problems in found.items():
             print_facts([(("damaged" if problems else "good"), location), *(("", problem) for problem in problems)])
     if damaged := [location for location, problems in found.items() if problems]:
-        raise StoreError(f"{', '.join(damaged)}: damaged; see the lines above")
+        print_error(f"{', '.join(damaged)}: damaged; see what was found on standard output")
+        return 1
     return 0
 
 

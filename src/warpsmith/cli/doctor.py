@@ -10,7 +10,7 @@ from collections.abc import Callable
 import typer
 
 from warpsmith.cli.options import JsonOption, StoreOption
-from warpsmith.cli.output import print_json
+from warpsmith.cli.output import print_error, print_json
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.store.location import open_for_reading, write_location
@@ -49,6 +49,8 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
     else:
         for finding in findings:
             print(f"{'ok' if finding.good else '--':<3}{finding.name:<14} {finding.told}")
+    if not usable:
+        print_error("no device can be used here, or a store cannot be read; the findings on standard output say why")
     return 0 if usable else 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,14 +30,15 @@ def filter2d(
     ] = None,
 ) -> Problem:
     """An image filter: correlation with a small window, as scipy.ndimage.correlate."""
+    taps = extent(filter_size, "--filter")
     return Filter2d(
         image=extent(image, "--image"),
-        filter=extent(filter_size, "--filter"),
+        filter=taps,
         planes=planes,
         dtype=member(DType, dtype, "dtype"),
         border=member(Border, border, "border"),
         cval=cval,
-        weights=None if weights is None else _weights(weights),
+        weights=None if weights is None else _weights(weights, taps),
     )
 
 
@@ -49,13 +51,25 @@ def add_commands(group: typer.Typer, verb: Callable[..., Any]) -> None:
         group.command(name)(join(operation, verb))
 
 
-def _weights(path: Path) -> tuple[float, ...]:
-    import numpy as np
+def _weights(path: Path, taps: tuple[int, int]) -> tuple[float, ...]:
+    from numpy.lib.format import MAGIC_PREFIX, read_array
 
     try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise BadArgument(f"cannot read the weights {path}: {error}") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
-        raise BadArgument(f"{path} must hold one array of real numbers, as numpy.save writes it")
+        with path.open("rb") as file:
+            # numpy.load takes a file of another kind for a pickle, and says so.
+            if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+                raise BadArgument(f"{path} is no .npy file; write the weights with numpy.save")
+            file.seek(0)
+            array = read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise BadArgument(f"cannot read the weights {path}: {error.strerror}") from None
+    except BadArgument:
+        raise
+    except Exception as error:  # a damaged header gives rise to whatever NumPy's parser stumbles over
+        raise BadArgument(f"cannot read the weights {path}: {error}; write them with numpy.save") from None
+    if array.dtype.kind not in "fiub":
+        raise BadArgument(f"{path} must hold real numbers; it holds {array.dtype}")
+    if array.shape not in (taps, (math.prod(taps),)):
+        rows, columns = taps
+        raise BadArgument(f"{path} holds an array of shape {array.shape}; a filter of {rows}x{columns} needs {taps}")
     return tuple(float(value) for value in array.ravel())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,11 @@ from warpsmith.store.record import COPY, Measurement, Record, Timing
 def print_json(document: dict[str, Any]) -> None:
     """Prints one JSON document on standard output."""
     print(json.dumps(document, indent=2))
+
+
+def print_error(line: str) -> None:
+    """Prints the one line that a failed command writes on standard error."""
+    print(f"warpsmith: error: {line}", file=sys.stderr)
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:

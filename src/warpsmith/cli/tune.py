@@ -13,11 +13,8 @@ from warpsmith.cli.output import print_facts, print_json, record_facts
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
-from warpsmith.store.store import Store
 from warpsmith.tuner.progress import format_duration, format_failures, progress_for
-from warpsmith.tuner.search import Effort
-from warpsmith.tuner.session import TuneOptions, TuneReport
-from warpsmith.tuner.session import tune as search
+from warpsmith.tuner.session import Effort, TuneOptions, TuneReport, tune_into
 
 
 def register(app: typer.Typer) -> None:
@@ -52,16 +49,16 @@ def _tune(
     ] = False,
     json: JsonOption = False,
 ) -> int:
+    usual = member(Effort, effort, "effort").trials
     options = TuneOptions(
-        trials=trials or member(Effort, effort, "effort").trials,
+        trials=usual if trials is None else trials,
         time_limit_s=None if time_limit is None else seconds(time_limit),
         seed=seed,
         compiler=member(CompilerChoice, compiler, "compiler"),
         sanitize=sanitize,
     )
-    location = write_location(store)
-    with Store.open(location, write=True) as opened:
-        report = search(problem, DeviceRef.parse(device), opened, options, progress_for(sys.stderr, quiet=False))
+    ref, location = DeviceRef.parse(device), write_location(store)
+    report = tune_into(location, problem, ref, options, progress_for(sys.stderr, quiet=False))
     if json:
         print_json(_document(report, location))
     else:

@@ -17,6 +17,7 @@ from warpsmith.generator.program import Program
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.store.record import Record
+from warpsmith.store.rows import checked_record
 
 FORMAT = "warpsmith-bundle"
 VERSION = 1
@@ -33,11 +34,12 @@ def binary_spec(binary: Binary) -> dict[str, Any]:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kernel:
     record: Record
-    entry: dict[str, Any]
+    program: Program
+    binaries: tuple[Binary, ...]
 
 
 class Bundle:
-    """An exported folder, open for reading. `plan` makes its kernels callable."""
+    """An exported folder, read and checked. `plan` makes its kernels callable."""
 
     def __init__(self, folder: Path, kernels: tuple[_Kernel, ...]) -> None:
         self.folder = folder
@@ -54,18 +56,18 @@ class Bundle:
         The machine code of the bundle is used where it fits the device, else its CUDA text is compiled.
 
         Raises:
+            BadArgument: no device is called that.
+            BundleError: the bundle's machine code does not fit, and no compiler is there.
+            DeviceError: the device is not there.
             NothingStored: the bundle has no kernel for this problem on this kind of device.
-            BundleError: a file of the bundle is missing or was altered.
         """
         ref = DeviceRef.parse(device)
         target = ref.device()
         kernel = self._best(problem, target)
-        source = self._read(kernel.entry["source"]).decode()
-        program = Program.from_spec(kernel.entry["program"], source)
         exact = kernel.record.device.key() == target.key()
         reasons = () if exact else (f"exact: exported for {kernel.record.device.key()}, this is {target.key()}",)
-        match = Match(MatchKind.EXACT if exact else MatchKind.DEVICE, program, kernel.record, reasons)
-        return Plan(problem, match, self._binary(kernel, program, ref, target), open_runtime(ref))
+        match = Match(MatchKind.EXACT if exact else MatchKind.DEVICE, kernel.program, kernel.record, reasons)
+        return Plan(problem, match, self._binary(kernel, ref, target), open_runtime(ref))
 
     def _best(self, problem: Problem, device: Device) -> _Kernel:
         fitting = [
@@ -80,51 +82,73 @@ class Bundle:
             key=lambda kernel: (kernel.record.device.key() == device.key(), kernel.record.device.arch == device.arch),
         )
 
-    def _binary(self, kernel: _Kernel, program: Program, ref: DeviceRef, device: Device) -> Binary:
-        for spec in kernel.entry["binaries"]:
-            if spec["arch"] == device.arch:
-                fields = {name: value for name, value in spec.items() if name not in ("path", "sha256")}
-                return Binary(**fields | {"kind": BinaryKind(spec["kind"]), "image": self._read(spec)})
+    def _binary(self, kernel: _Kernel, ref: DeviceRef, device: Device) -> Binary:
+        for binary in kernel.binaries:
+            if binary.arch == device.arch:
+                return binary
         try:
-            return ref.compiler(CompilerChoice.AUTO).compile(program)
+            return ref.compiler(CompilerChoice.AUTO).compile(kernel.program)
         except CompileError as error:
             lacks = f"the bundle {self.folder} has no {device.arch} code"
             raise BundleError(f"{lacks}, and none can be made: {error}") from None
-
-    def _read(self, file: dict[str, Any]) -> bytes:
-        path = self.folder / file["path"]
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise BundleError(f"cannot read {path}: {error.strerror}; export the bundle again") from None
-        if hashlib.sha256(content).hexdigest() != file["sha256"]:
-            raise BundleError(f"{path} was altered since its export; export the bundle again")
-        return content
 
 
 def load_bundle(folder: str | Path) -> Bundle:
     """Opens an exported folder and checks every file in it against its checksum.
 
-    Raises BundleError where it is no bundle, of a newer format, incomplete or altered.
+    Raises BundleError where it is no bundle, of another format version, incomplete or altered.
     """
     path = Path(folder)
+    entries = _entries(path)
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        return Bundle(path, tuple(_kernel(path, entry) for entry in entries))
+    except BundleError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, WarpsmithError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise BundleError(f"{path / MANIFEST} is damaged ({told}); export the bundle again") from None
+
+
+def _entries(folder: Path) -> list[Any]:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise BundleError(f"{path} is not a bundle: it has no {MANIFEST}") from None
-    except (OSError, ValueError) as error:
-        raise BundleError(f"cannot read {path / MANIFEST}: {error}") from None
+        raise BundleError(f"{folder} is not a bundle: it has no {MANIFEST}") from None
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{path} is damaged ({error}); export the bundle again") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise BundleError(f"{path / MANIFEST} is not of a warpsmith bundle")
-    if manifest.get("version") != VERSION:
-        told = manifest.get("version")
-        raise BundleError(f"{path} has bundle format {told}; this version reads {VERSION}: upgrade warpsmith")
+        raise BundleError(f"{path} is not of a warpsmith bundle")
+    if (told := manifest.get("version")) != VERSION:
+        raise BundleError(f"{folder} has bundle format {told}; this version reads {VERSION}: upgrade warpsmith")
+    if not isinstance(entries := manifest.get("kernels"), list):
+        raise BundleError(f"{path} is damaged (it lists no kernels); export the bundle again")
+    return entries
+
+
+def _kernel(folder: Path, entry: dict[str, Any]) -> _Kernel:
+    """One kernel with its files. Raises BundleError, or anything that a value of a wrong kind gives rise to."""
+    record = checked_record(entry)
+    program = Program.from_spec(entry["program"], _read(folder, entry["source"]).decode())
+    # The launches are in no file with a checksum: with a wrong grid a right kernel writes out of bounds.
+    if program.fingerprint != record.trial.fingerprint:
+        raise ValueError(f"the launches of {record.problem.key()} are not those that were tuned")
+    return _Kernel(record, program, tuple(_load_binary(folder, spec) for spec in entry["binaries"]))
+
+
+def _load_binary(folder: Path, spec: dict[str, Any]) -> Binary:
+    fields = {name: value for name, value in spec.items() if name not in ("path", "sha256")}
+    return Binary(**{**fields, "kind": BinaryKind(fields["kind"])}, image=_read(folder, spec))
+
+
+def _read(folder: Path, file: dict[str, Any]) -> bytes:
+    path: Path = folder / file["path"]
     try:
-        kernels = tuple(_Kernel(Record.from_spec(entry), entry) for entry in manifest["kernels"])
-        files = [file for entry in manifest["kernels"] for file in (entry["source"], *entry["binaries"])]
-    except (KeyError, TypeError, ValueError, WarpsmithError) as error:
-        raise BundleError(f"{path / MANIFEST} is damaged: {error}") from None
-    bundle = Bundle(path, kernels)
-    for file in files:
-        bundle._read(file)
-    return bundle
+        content = path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror}; export the bundle again") from None
+    if hashlib.sha256(content).hexdigest() != file["sha256"]:
+        raise BundleError(f"{path} was altered since its export; export the bundle again")
+    return content

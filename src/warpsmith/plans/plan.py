@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -67,6 +67,7 @@ class Plan:
             if each.name in self._pointed_to
         }
         views[problem.output.name] = self._view(target, problem.output, requested, writable=True)
+        self._check_apart(views)
         addresses = {name: view.address for name, view in views.items()} | self._workspaces
         chosen = self._stream(requested, views.values())
         for launch in self.match.program.launches:
@@ -77,6 +78,15 @@ class Plan:
         if self._on_host:
             return host_view(array, operand, writable)
         return device_view(array, operand, writable, stream)
+
+    def _check_apart(self, views: Mapping[str, ArrayView]) -> None:
+        """Raises BadArgument where the result would overwrite an input that is still being read."""
+        output = self.problem.output
+        start = views[output.name].address
+        for operand in self.problem.inputs:
+            view = views.get(operand.name)
+            if view and view.address < start + output.nbytes and start < view.address + operand.nbytes:
+                raise BadArgument(f"out: shares memory with {operand.name}; give it memory of its own")
 
     def _stream(self, requested: int | None, views: Iterable[ArrayView]) -> int | None:
         if self._on_host:

@@ -11,6 +11,7 @@ from typing import Self
 
 import platformdirs
 
+from warpsmith.errors import StoreError
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 
@@ -89,8 +90,18 @@ def _stores(explicit: str | None) -> Iterator[Store]:
     own, shipped = own_store(), shipped_store()
     if named is not None:
         yield Store.open(named, write=False)
-    if own.exists() and own.stat().st_size > 0:
+    if _has_content(own):
         yield Store.open(str(own), write=False)
-    if shipped.exists():
+    if _has_content(shipped):
         # Where we cannot write, an installation nobody else writes either: no locks needed.
         yield Store.open(str(shipped), write=False, immutable=not os.access(shipped, os.W_OK))
+
+
+def _has_content(path: Path) -> bool:
+    """Whether a file is there and not empty. Raises StoreError where its folder may not be looked into."""
+    try:
+        return path.stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(f"cannot look for the store {path}: {error.strerror}; name another with --store") from None

@@ -27,6 +27,8 @@ class FailureKind(enum.StrEnum):
     """Its result differs from the float64 reference by more than the bound, or has elements never written."""
     OUT_OF_BOUNDS = "out-of-bounds"
     """It wrote outside its result, or a sanitizer caught it reading or writing outside a buffer."""
+    UNDEFINED = "undefined-behaviour"
+    """A sanitizer caught an operation that C++ leaves undefined, an index past a static array among them."""
     TIMEOUT = "timeout"
     """It did not end before its deadline."""
     CRASH = "crash"

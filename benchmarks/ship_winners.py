@@ -1,0 +1,25 @@
+"""Puts the winners of a store into the cache.db that ships with the package; trials stay behind.
+
+python benchmarks/ship_winners.py RESULTS/store.db
+"""
+
+import sys
+from pathlib import Path
+
+from warpsmith.generator.device import DeviceKind
+from warpsmith.store.store import Store
+
+SHIPPED = Path(__file__).parent.parent / "cache.db"
+
+
+def main(source: str) -> None:
+    with Store.open(source, write=False) as measured, Store.open(str(SHIPPED), write=True) as shipped:
+        for record in measured.records():
+            # A host's times hold for one machine alone.
+            if record.device.kind is DeviceKind.CUDA:
+                shipped.put_winner(record)
+                print(f"{record.problem.key()} on {record.device.name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,47 @@
+"""Files that commands write where the user says: whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from warpsmith.errors import WarpsmithError
+from warpsmith.tuner.export import write_whole
+
+
+def check_writable(file: Path) -> None:
+    """Looks whether `file` can be written, before work that would be lost. Raises WarpsmithError."""
+    try:
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not file.exists() and not stat.S_ISDIR(file.parent.stat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _refusal(file, error) from None
+
+
+def same(file: Path, other: str) -> bool:
+    """Whether both name one file that is there."""
+    try:
+        return file.samefile(other)
+    except OSError:
+        return False
+
+
+def save(file: Path, text: str) -> None:
+    """Writes `text` to `file`; an earlier file stays where the disk is full. Raises WarpsmithError."""
+    try:
+        if file.exists() and not file.is_file() and not file.is_dir():  # such as /dev/stdout
+            file.write_text(text, encoding="utf-8")
+        else:
+            write_whole(file.resolve(), text.encode())
+    except OSError as error:
+        raise _refusal(file, error) from None
+
+
+def _refusal(file: Path, error: OSError) -> WarpsmithError:
+    return WarpsmithError(f"cannot write {file}: {error.strerror}; name another file")

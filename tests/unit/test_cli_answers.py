@@ -1,0 +1,302 @@
+"""What query, explain, verify, bench, report and doctor answer, also where nothing is stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warpsmith import api
+from warpsmith.cli.app import run
+from warpsmith.devices.cuda.available import cuda_device_count
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.registry import families_for
+from warpsmith.store import location
+from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+
+without_gpu = pytest.mark.skipif(cuda_device_count() > 0, reason="a GPU is here")
+SMALL = Filter2d(image=(64, 64), filter=(3, 3))
+ON_HOST = ("--image", "64x64", "--filter", "3x3", "--device", "host")
+HOST = DeviceRef.parse("host").device()
+
+
+def winner(problem: Filter2d = SMALL) -> Record:
+    """A record of the plain family's default, as if it took 2 us, twice as long as a copy and half as long as SciPy."""
+    family = families_for(problem, HOST)[-1]
+    config = family.default(problem, HOST)
+    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
+    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
+    beside = (
+        Baseline("scipy ndimage.correlate", dataclasses.replace(outcome.timing, median_ns=4000.0)),
+        Baseline(COPY, dataclasses.replace(outcome.timing, median_ns=1000.0)),
+    )
+    return Record(problem, HOST, trial, beside, Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with `one.db`, a store of one winner and a failure. No store is shipped."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    won = winner()
+    with Store.open("one.db", write=True) as store:
+        store.put_winner(won)
+        store.add_trial(SMALL, HOST, won.trial)
+        wrong = Failure(FailureKind.WRONG, "7 of 3844 differ")
+        store.add_trial(SMALL, HOST, dataclasses.replace(won.trial, fingerprint="another", outcome=wrong))
+    return tmp_path
+
+
+@pytest.fixture
+def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """What a command that ends well prints with --json."""
+
+    def call(*arguments: str) -> Any:
+        assert run([*arguments, "--json"]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return json.loads(shown.out)
+
+    return call
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command that ends well prints."""
+
+    def call(*arguments: str) -> str:
+        assert run(list(arguments)) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return shown.out
+
+    return call
+
+
+class TestQuery:
+    def test_exact(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
+        answer = document("query", "filter2d", *ON_HOST, "--store", "one.db")
+        won = winner()
+        assert answer == {
+            "problem": SMALL.spec(),
+            "problem_key": SMALL.key(),
+            "match": "exact",
+            "reasons": [],
+            "family": won.trial.family,
+            "config": won.trial.config.values(),
+            "fingerprint": won.trial.fingerprint,
+            "record": won.spec(),
+        }
+        text = printed("query", "filter2d", *ON_HOST, "--store", "one.db")
+        assert text.startswith(f"match     exact\nproblem   {SMALL.key()}\n")
+        assert "2.00 us (1.90 us to 2.50 us, n=30)  (a CPU's time: it says nothing of a GPU)" in text
+        assert "50.0% of copy speed" in text
+        assert "scipy ndimage.correlate: 4.00 us (1.90 us to 2.50 us, n=30), 2.00x our time" in text
+
+    def test_near(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
+        asked = ("query", "filter2d", "--image", "80x64", "--filter", "3x3", "--device", "host", "--store", "one.db")
+        answer = document(*asked)
+        assert answer["match"] == "near"
+        assert answer["problem"]["image"] == [80, 64]
+        assert answer["record"] == winner().spec()
+        assert answer["fingerprint"] != winner().trial.fingerprint
+        (reason,) = answer["reasons"]
+        assert reason.startswith("exact: filter2d image=80x64 filter=3x3")
+        assert printed(*asked).splitlines()[:3] == ["match     near", f"          {reason}", f"problem   {SMALL.key()}"]
+
+    def test_other_device(self, document: Callable[..., Any]) -> None:
+        other = dataclasses.replace(HOST, name="Another CPU")
+        with Store.open("other.db", write=True) as store:
+            store.put_winner(dataclasses.replace(winner(), device=other))
+        answer = document("query", "filter2d", *ON_HOST, "--store", "other.db")
+        assert answer["match"] == "device"
+        assert [reason.partition(":")[0] for reason in answer["reasons"]] == ["exact", "near"]
+
+    def test_older_text_of_the_kernel_is_no_exact_match(self, document: Callable[..., Any]) -> None:
+        old = winner()
+        with Store.open("old.db", write=True) as store:
+            store.put_winner(dataclasses.replace(old, trial=dataclasses.replace(old.trial, fingerprint="older")))
+        answer = document("query", "filter2d", *ON_HOST, "--store", "old.db")
+        assert answer["match"] == "near"
+        assert answer["reasons"] == [
+            "exact: the stored time is of an older text of this kernel; tune again to renew it"
+        ]
+
+    @pytest.mark.parametrize("asked", [("--border", "wrap"), ("--planes", "2", "--border", "mirror")])
+    def test_nothing_stored(self, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...]) -> None:
+        assert run(["query", "filter2d", *ON_HOST, *asked, "--store", "one.db", "--json"]) == 3
+        shown = capsys.readouterr()
+        error = json.loads(shown.out)
+        assert error["exit_code"] == 3
+        assert error["error"].endswith("; run `warpsmith tune filter2d` first")
+        assert shown.err == f"warpsmith: error: {error['error']}\n"
+
+    def test_makes_no_store(self) -> None:
+        assert run(["query", "filter2d", *ON_HOST]) == 3
+        assert not location.own_store().parent.exists()
+
+    def test_asks_the_store_of_the_environment(
+        self, document: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "one.db")
+        assert document("query", "filter2d", *ON_HOST)["match"] == "exact"
+
+    def test_asks_the_named_store_before_that_of_the_environment(
+        self, document: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "typo.db")
+        assert document("query", "filter2d", *ON_HOST, "--store", "one.db")["match"] == "exact"
+
+    def test_takes_weights_for_another_problem(self, document: Callable[..., Any]) -> None:
+        np.save("w.npy", np.arange(9.0).reshape(3, 3))
+        known = dataclasses.replace(SMALL, weights=tuple(map(float, range(9))))
+        with Store.open("one.db", write=True) as store:
+            store.put_winner(winner(known))
+        answer = document("query", "filter2d", *ON_HOST, "--weights", "w.npy", "--store", "one.db")
+        assert answer["problem"]["weights"] == list(range(9))
+        assert answer["match"] == "exact"
+
+    def test_ctrl_c_is_told(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupt(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(api, "query", interrupt)
+        assert run(["query", "filter2d", *ON_HOST, "--json"]) == 1
+        shown = capsys.readouterr()
+        assert shown.err == "warpsmith: error: interrupted\n"
+        assert json.loads(shown.out) == {"error": "interrupted", "exit_code": 1}
+
+
+class TestExplain:
+    def test_shows_families_and_trials(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
+        asked = ("explain", "filter2d", *ON_HOST, "--store", "one.db")
+        text = printed(*asked)
+        assert "trials    2 stored" in text
+        assert "failed    wrong: 7 of 3844 differ" in text
+        answer = document(*asked)
+        assert answer["device_key"] == HOST.key()
+        assert len(answer["trials"]) == 2
+        assert answer["families"] == {"filter2d_window": None, "filter2d_plain": None}
+        assert printed(*asked, "--source") == answer["source"]
+        assert printed(*asked, "--source").count("__global__") == 1
+        assert "2.00 us  filter2d_plain" not in printed(*asked, "--top", "0")
+
+    def test_of_a_default_needs_no_store(self, document: Callable[..., Any]) -> None:
+        answer = document("explain", "filter2d", *ON_HOST)
+        assert answer["match"] == "default"
+        assert answer["record"] is None
+        assert [reason.partition(":")[0] for reason in answer["reasons"]] == ["exact", "near", "device"]
+
+
+class TestVerify:
+    def test_right(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
+        answer = document("verify", "filter2d", *ON_HOST, "--store", "one.db")
+        assert answer["right"] is True
+        assert answer["match"] == "exact"
+        assert 0 <= answer["max_error"] <= answer["bound"] == 1e-6
+        assert re.search(r"^right     largest error \S+ of the sum", printed("verify", "filter2d", *ON_HOST), re.M)
+
+    def test_wrong_is_a_failure(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        wrong = Failure(FailureKind.WRONG, "7 of 3844 differ")
+        monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", lambda *_: wrong)
+        assert run(["verify", "filter2d", *ON_HOST, "--store", "one.db", "--json"]) == 1
+        shown = capsys.readouterr()
+        assert shown.err.startswith("warpsmith: error: wrong: 7 of 3844 differ (filter2d_plain ")
+        assert json.loads(shown.out)["exit_code"] == 1
+
+
+def test_bench_times_the_stored_answer_beside_others(document: Callable[..., Any], printed: Callable[..., str]) -> None:
+    asked = ("bench", "filter2d", *ON_HOST, "--store", "one.db")
+    answer = document(*asked)
+    assert answer["device"] == HOST.spec()
+    (row,) = answer["rows"]
+    assert row["problem"] == SMALL.spec()
+    assert row["match"] == "exact"
+    assert row["ours"]["median_ns"] > 0
+    assert COPY in [baseline["name"] for baseline in row["baselines"]]
+    text = printed(*asked, "--save", "bench.json")
+    assert text.startswith(HOST.name)
+    header, rule, line = text.splitlines()[-3:]
+    assert header.count("|") == rule.count("|") == line.count("|")
+    assert json.loads(Path("bench.json").read_text()).keys() == answer.keys()
+
+
+@pytest.mark.parametrize("name", [".", "none/bench.json", "one.db/bench.json"])
+def test_bench_measures_nothing_where_it_cannot_save(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("warpsmith.cli.bench.compare", lambda *_: pytest.fail("it measured"))
+    assert run(["bench", "filter2d", *ON_HOST, "--save", name]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warpsmith: error: cannot write {name}: ")
+
+
+class TestReport:
+    def test_lists_every_winner(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
+        assert document("report", "--store", "one.db") == {"records": [winner().spec()]}
+        *_, row = printed("report", "--store", "one.db").splitlines()
+        assert row == (
+            f"| {SMALL.key()} | {HOST.name} | filter2d_plain | 2.00 us | 50.0% "
+            "| scipy ndimage.correlate: 2.00x our time |"
+        )
+
+    def test_of_a_winner_without_baselines(self, printed: Callable[..., str]) -> None:
+        with Store.open("bare.db", write=True) as store:
+            store.put_winner(dataclasses.replace(winner(), device=H200, baselines=()))
+        *_, row = printed("report", "--store", "bare.db").splitlines()
+        assert row.endswith("| 2.00 us | - | - |")
+
+    def test_of_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["report"]) == 3
+        assert capsys.readouterr() == ("", "warpsmith: error: nothing is stored yet; run `warpsmith tune` first\n")
+
+
+class TestDoctor:
+    def test_is_content_with_a_host(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
+        answer = document("doctor", "--store", "one.db")
+        findings = {finding["name"]: finding for finding in answer["findings"]}
+        assert answer["usable"] is True
+        assert findings["stores"]["told"] == "one.db (1 winners)"
+        assert findings["writes to"]["told"] == "one.db"
+        assert findings["host"]["told"] == HOST.name
+        assert [line[:2] for line in printed("doctor").splitlines()].count("ok") >= 5
+
+    @without_gpu
+    def test_names_what_to_install(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setenv("PATH", "/none")
+        assert run(["doctor"]) == 1
+        shown = capsys.readouterr()
+        assert re.search(r"^-- host compiler .*apt-get install g\+\+", shown.out, re.M)
+        assert re.search(r"^-- gpu .*, or use the device host$", shown.out, re.M)
+        assert shown.err.startswith("warpsmith: error: no device can be used here")
+        assert len(shown.err.splitlines()) == 1
+
+
+def test_tune_then_ask_in_every_way(document: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ("filter2d", "--image", "40x48", "--filter", "2x3", "--border", Border.WRAP.value)
+    problem = (*shape, "--device", "host")
+    store = ("--store", "new/tuned.db")
+    assert run(["tune", *problem, *store, "--trials", "3", "--seed", str(2**32 - 1), "--json"]) == 0
+    shown = capsys.readouterr()
+    tuned = json.loads(shown.out)
+    assert "[3/3]" in shown.err
+    assert (tuned["trials"], tuned["reused"], tuned["interrupted"]) == (3, 0, False)
+    assert tuned["store"] == "new/tuned.db"
+    asked = document("query", *problem, *store)
+    assert asked["match"] == "exact"
+    assert asked["record"] == tuned["record"]
+    assert document("verify", *problem, *store)["right"] is True
+    assert document("export", *shape, *store, "--out", "bundle")["kernels"] == 1
+    assert len(document("explain", *problem, *store)["trials"]) == 3
+    assert run(["tune", *problem, *store, "--trials", "3"]) == 0
+    assert "0 now, 3 of earlier runs" in capsys.readouterr().out

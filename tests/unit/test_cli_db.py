@@ -1,0 +1,241 @@
+"""`warpsmith db`: what stores hold, and how it is carried from one to another."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsmith.cli.app import run
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import families_for
+from warpsmith.store import location
+from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+
+SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
+FAMILY = families_for(SMALL, H200)[-1]
+
+
+def winner(problem: Filter2d, median_ns: float) -> Record:
+    config = FAMILY.default(problem, H200)
+    timing = Timing(median_ns, median_ns, median_ns, 9, "median of 9")
+    outcome = Measurement(timing, 1e-7, registers=20, spill_bytes=0, shared_bytes=0, clock_mhz=1980)
+    trial = Trial(FAMILY.name, config, FAMILY.program(problem, config).fingerprint, outcome, "nvrtc 13.0")
+    return Record(problem, H200, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+def failure() -> Trial:
+    won = winner(SMALL, 1.0).trial
+    return Trial(won.family, won.config, "another text", Failure(FailureKind.WRONG, "7 differ"), won.compiler)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with `a.db`: two winners and two trials. No store is shipped."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    with Store.open("a.db", write=True) as store:
+        store.add_trial(SMALL, H200, failure())
+        for record in (winner(SMALL, 5.0), winner(LARGE, 50.0)):
+            store.add_trial(record.problem, record.device, record.trial)
+            store.put_winner(record)
+    return tmp_path
+
+
+@pytest.fixture
+def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """What a command that ends well prints with --json."""
+
+    def call(*arguments: str) -> Any:
+        assert run([*arguments, "--json"]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return json.loads(shown.out)
+
+    return call
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """What a command that ends well prints."""
+
+    def call(*arguments: str) -> list[str]:
+        assert run(list(arguments)) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return shown.out.splitlines()
+
+    return call
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line of a command that is refused."""
+
+    def call(code: int, *arguments: str) -> str:
+        assert run(list(arguments)) == code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        (line,) = shown.err.splitlines()
+        return line.removeprefix("warpsmith: error: ")
+
+    return call
+
+
+def test_ls_names_every_winner_and_its_store(
+    document: Callable[..., Any], lines: Callable[..., list[str]], folder: Path
+) -> None:
+    with Store.open(str(location.own_store()), write=True) as own:
+        own.put_winner(winner(SMALL, 6.0))
+    rows = document("db", "ls", "--store", "a.db")["winners"]
+    expected = [("a.db", LARGE), ("a.db", SMALL), (str(location.own_store()), SMALL)]
+    assert [(row["store"], row["problem_key"]) for row in rows] == [(store, each.key()) for store, each in expected]
+    assert {row["device_key"] for row in rows} == {H200.key()}
+    assert lines("db", "ls", "--store", "a.db")[0] == f"{LARGE.key()}  {H200.key()}  a.db"
+    assert set(folder.iterdir()) == {folder / "a.db"}
+
+
+def test_ls_of_nothing_is_nothing(document: Callable[..., Any], lines: Callable[..., list[str]]) -> None:
+    assert document("db", "ls") == {"winners": []}
+    assert lines("db", "ls") == []
+
+
+def test_show_chooses_by_words(
+    document: Callable[..., Any], lines: Callable[..., list[str]], refusal: Callable[..., str]
+) -> None:
+    assert len(document("db", "show", "--store", "a.db")["records"]) == 2
+    (record,) = document("db", "show", "filter=3x3", "filter2d", "--store", "a.db")["records"]
+    assert record == winner(SMALL, 5.0).spec()
+    assert lines("db", "show", "filter=5x5", "--store", "a.db")[0] == f"problem   {LARGE.key()}"
+    assert "db ls" in refusal(3, "db", "show", "filter=3x3", "filter=5x5", "--store", "a.db")
+    assert "db ls" in refusal(3, "db", "show")
+
+
+def test_store_of_the_environment_is_asked(document: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "a.db")
+    assert len(document("db", "ls")["winners"]) == 2
+
+
+def test_check_of_sound_stores(document: Callable[..., Any], lines: Callable[..., list[str]]) -> None:
+    assert document("db", "check", "--store", "a.db") == {"stores": {"a.db": []}}
+    assert lines("db", "check", "--store", "a.db") == ["good      a.db"]
+
+
+class TestMerge:
+    def test_takes_over_what_is_new_or_faster(self, document: Callable[..., Any]) -> None:
+        with Store.open("b.db", write=True) as other:
+            other.put_winner(winner(SMALL, 4.0))
+            other.put_winner(winner(LARGE, 60.0))
+        report = document("db", "merge", "b.db", "--store", "a.db")
+        assert report == {"trials_added": 0, "winners_added": 0, "winners_replaced": 1, "winners_kept": 1}
+        with Store.open("a.db", write=False) as merged:
+            assert merged.records() == (winner(LARGE, 50.0), winner(SMALL, 4.0))
+
+    def test_makes_the_store_that_is_missing(self, document: Callable[..., Any]) -> None:
+        assert document("db", "merge", "a.db", "--store", "new/b.db")["winners_added"] == 2
+        with Store.open("new/b.db", write=False) as merged, Store.open("a.db", write=False) as given:
+            assert merged.contents() == given.contents()
+
+
+class TestExportAndImport:
+    @pytest.fixture
+    def exported(self, lines: Callable[..., list[str]]) -> list[str]:
+        """The lines of `a.db`."""
+        lines("db", "export", "a.jsonl", "--store", "a.db")
+        return Path("a.jsonl").read_text().splitlines()
+
+    def test_carry_a_store(self, document: Callable[..., Any], lines: Callable[..., list[str]]) -> None:
+        assert document("db", "export", "a.jsonl", "--store", "a.db") == {"file": "a.jsonl", "lines": 6}
+        assert lines("db", "import", "a.jsonl", "--store", "b.db")[0] == "trials added 3"
+        with Store.open("a.db", write=False) as given, Store.open("b.db", write=False) as taken:
+            assert taken.contents() == given.contents()
+        again = document("db", "import", "a.jsonl", "--store", "b.db")
+        assert again == {"trials_added": 0, "winners_added": 0, "winners_replaced": 0, "winners_kept": 2}
+
+    @pytest.mark.parametrize("number", range(6))
+    def test_bad_line_imports_nothing(
+        self, refusal: Callable[..., str], exported: list[str], folder: Path, number: int
+    ) -> None:
+        exported[number] = exported[number][:-1]
+        Path("a.jsonl").write_text("\n".join(exported))
+        with Store.open("b.db", write=True) as target:
+            target.put_winner(winner(SMALL, 9.0))
+        before = Path("b.db").read_bytes()
+        line = self._import_refused(refusal, "b.db")
+        assert line.startswith(f"a.jsonl, line {number + 1}: ")
+        assert line.endswith("nothing was imported")
+        assert Path("b.db").read_bytes() == before
+        assert self._import_refused(refusal, "new.db") == line
+        assert not (folder / "new.db").exists()
+
+    def _import_refused(self, refusal: Callable[..., str], store: str) -> str:
+        return refusal(1, "db", "import", "a.jsonl", "--store", store)
+
+    def test_lines_that_are_missing_import_nothing(
+        self, refusal: Callable[..., str], exported: list[str], folder: Path
+    ) -> None:
+        Path("a.jsonl").write_text("\n".join(exported[:-1]))
+        assert "holds 1 of the 2 winners" in self._import_refused(refusal, "new.db")
+        assert not (folder / "new.db").exists()
+
+    @pytest.mark.parametrize(
+        ("content", "code", "why"),
+        [
+            (b"\x89PNG\r\n\x1a\n\xff", 2, "not text in UTF-8"),
+            (b"", 1, "is empty"),
+            (b"[]\n", 1, "line 1: it is no JSON object"),
+            (None, 2, "No such file"),
+        ],
+    )
+    def test_file_of_another_kind(
+        self, refusal: Callable[..., str], folder: Path, content: bytes | None, code: int, why: str
+    ) -> None:
+        if content is not None:
+            Path("x").write_bytes(content)
+        assert why in refusal(code, "db", "import", "x", "--store", "new.db")
+        assert not (folder / "new.db").exists()
+
+    @pytest.mark.parametrize("name", ["a.db/x", "/proc/none/x", "."])
+    def test_place_that_cannot_be_written(self, refusal: Callable[..., str], name: str) -> None:
+        line = refusal(1, "db", "export", name, "--store", "a.db")
+        assert line.startswith(f"cannot write {name}: ")
+
+    @pytest.mark.parametrize("name", ["a.db", "./a.db", "link.db"])
+    @pytest.mark.parametrize("store", ["a.db", "sqlite:///a.db"])
+    def test_store_is_not_overwritten_by_its_own_lines(
+        self, refusal: Callable[..., str], name: str, store: str
+    ) -> None:
+        Path("link.db").symlink_to("a.db")
+        before = Path("a.db").read_bytes()
+        assert "is the store itself" in refusal(2, "db", "export", name, "--store", store)
+        assert Path("a.db").read_bytes() == before
+
+    def test_full_disk_keeps_the_earlier_file(
+        self, refusal: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Path("a.jsonl").write_text("earlier")
+        before = set(folder.iterdir())
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "replace", full)
+        line = refusal(1, "db", "export", "a.jsonl", "--store", "a.db")
+        assert line.startswith("cannot write a.jsonl: No space left on device")
+        assert Path("a.jsonl").read_text() == "earlier"
+        assert set(folder.iterdir()) == before
+
+    def test_pipe_is_written_to_not_replaced(self, lines: Callable[..., list[str]]) -> None:
+        os.mkfifo("pipe")
+        reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+        assert lines("db", "export", "pipe", "--store", "a.db") == ["written   pipe, 6 lines"]
+        with os.fdopen(reader) as pipe:
+            assert json.loads(pipe.readline())["format"] == "warpsmith-store"
+        assert Path("pipe").is_fifo()

@@ -1,0 +1,104 @@
+"""The command line as a process: real exit codes, help, version, closed pipes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warpsmith.cli.app import run
+
+SHAPE = ("filter2d", "--image", "64x64", "--filter", "3x3")
+PROBLEM = ("--image", "--filter", "--planes", "--dtype", "--border", "--cval", "--weights")
+LOOK = ("--device", "--store", "--json")
+VERSION = f"warpsmith {importlib.metadata.version('warpsmith')}\n"
+
+
+def warpsmith(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m warpsmith` in `folder`."""
+    command = [sys.executable, "-m", "warpsmith", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("db", "ls"), 0),
+        (("query", *SHAPE, "--store", "typo.db"), 1),
+        (("query", *SHAPE, "--border", "torus"), 2),
+        (("query", *SHAPE, "--device", "host", "--cval", "7", "--border", "constant"), 3),
+    ],
+)
+def test_exit_codes(tmp_path: Path, arguments: tuple[str, ...], code: int) -> None:
+    ran = warpsmith(tmp_path, *arguments, "--json")
+    assert ran.returncode == code
+    assert json.loads(ran.stdout).get("exit_code", 0) == code
+    assert len(ran.stderr.splitlines()) == (code > 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = warpsmith(tmp_path, "--version")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, VERSION, "")
+    assert run(["--version", "tune"]) == 0
+    assert capsys.readouterr().out == VERSION
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor", "--version")),
+        ("tune", ("filter2d",)),
+        (
+            "tune filter2d",
+            (*PROBLEM, *LOOK, "--trials", "--time-limit", "--effort", "--seed", "--compiler", "--sanitize"),
+        ),
+        ("query filter2d", (*PROBLEM, *LOOK)),
+        ("export", ("filter2d", "--all", "--out", "--arch", "--store", "--json")),
+        ("export filter2d", (*PROBLEM, "--out", "--arch", "--store", "--json")),
+        ("bench filter2d", ("--image", "--filter", "--border", "--seed", *LOOK)),
+        ("verify filter2d", (*PROBLEM, *LOOK, "--seed", "--sanitize")),
+        ("explain filter2d", (*PROBLEM, *LOOK, "--top", "--source")),
+        ("report", ("--store", "--json")),
+        ("db", ("ls", "show", "merge", "import", "export", "check")),
+        ("db ls", ("--store", "--json")),
+        ("db show", ("WORDS", "--store", "--json")),
+        ("db merge", ("STORE", "--store", "--json")),
+        ("db import", ("FILE", "--store", "--json")),
+        ("db export", ("FILE", "--store", "--json")),
+        ("db check", ("--store", "--json")),
+        ("doctor", ("--store", "--json")),
+    ],
+)
+def test_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out)  # colours, which some environments force
+    assert f"Usage: warpsmith {command}".rstrip() in text
+    assert set(words) <= set(re.findall(r"[\w-]+", text))
+
+
+@pytest.mark.parametrize("arguments", [("db", "ls", "--json"), ("explain", *SHAPE, "--device", "host", "--json")])
+def test_reader_that_has_seen_enough_is_no_failure(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "warpsmith", *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == ""
+    assert process.wait() == 0

@@ -1,0 +1,37 @@
+"""The winners that ship: each is the exact answer for its problem, for the generator as it is today."""
+
+from __future__ import annotations
+
+import warpsmith as ws
+from warpsmith.generator.device import H200
+from warpsmith.plans.lookup import find
+from warpsmith.plans.match import MatchKind
+from warpsmith.store.location import open_for_reading, shipped_store
+from warpsmith.store.record import COPY, Measurement
+from warpsmith.store.store import Store
+
+PAPER = [ws.Filter2d(image=(9216, 9216), filter=(size, size)) for size in range(2, 8)]
+
+
+def test_every_shipped_winner_is_an_exact_answer() -> None:
+    """Fails where a template or family changed: tune again on the GPU, and ship what that gives."""
+    with Store.open(str(shipped_store()), write=False) as store:
+        records = store.records()
+    with open_for_reading(None) as stores:
+        matches = [find(record.problem, record.device, stores) for record in records]
+    assert [match.kind for match in matches] == [MatchKind.EXACT] * len(records)
+    assert [match.record for match in matches] == list(records)
+
+
+def test_the_papers_filters_are_shipped_for_an_h200() -> None:
+    with Store.open(str(shipped_store()), write=False) as store:
+        shipped = {record.problem: record for record in store.records("filter2d")}
+    for problem in PAPER:
+        record = shipped[problem]
+        assert record.device.name == H200.name
+        assert isinstance(record.trial.outcome, Measurement)
+        assert record.trial.outcome.max_error <= 1e-6
+        peers = {baseline.name.split()[0]: baseline.timing.median_ns for baseline in record.baselines}
+        assert {COPY, "cudnn", "cupy", "filter2d_plain"} <= peers.keys()
+        assert record.trial.median_ns is not None
+        assert record.trial.median_ns < min(time for name, time in peers.items() if name != COPY)
