@@ -20,8 +20,8 @@ from warpsmith.devices.select import CompilerChoice, cuda_compiler
 from warpsmith.errors import BundleError, CompileError, NothingStored
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import family_named
 from warpsmith.plans.bundle import FORMAT, MANIFEST, VERSION, binary_spec
+from warpsmith.plans.lookup import regenerate
 from warpsmith.store.record import Record
 
 KERNELS = "kernels"
@@ -143,22 +143,11 @@ def _kernels(records: Iterable[Record], archs: tuple[str, ...]) -> tuple[list[_K
     skipped: list[str] = []
     kernels = []
     for record in records:
-        if program := _program_of(record):
+        if program := regenerate(record):
             kernels.append(_Kernel(record, program, tuple(_cubins(record, program, archs, skipped))))
         else:
             skipped.append(f"{record.problem.key()}: this version generates another kernel; tune again")
     return kernels, skipped
-
-
-def _program_of(record: Record) -> Program | None:
-    """The program whose time the record holds; None where this version would generate another text."""
-    family = family_named(record.trial.family)
-    if family is None or family.why_not(record.problem, record.device):
-        return None
-    if not family.space(record.problem, record.device).contains(record.trial.config):
-        return None
-    program = family.program(record.problem, record.trial.config)
-    return program if program.fingerprint == record.trial.fingerprint else None
 
 
 def _cubins(record: Record, program: Program, archs: tuple[str, ...], skipped: list[str]) -> Iterable[Binary]:

@@ -30,20 +30,27 @@ def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
     return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
 
 
+def regenerate(record: Record) -> Program | None:
+    """The program whose time the record holds; None where this version would generate another, or none at all."""
+    program = _program(record.problem, record.device, record)
+    return program if program is not None and program.fingerprint == record.trial.fingerprint else None
+
+
 def _exact(problem: Problem, device: Device, stores: StoreChain, reasons: list[str]) -> Match | None:
     """The first store's winner that this version would generate to the letter."""
     winners = [store.winner(problem.key(), device.key()) for store in stores.stores]
     found = [record for record in winners if record is not None]
+    for record in found:
+        if program := regenerate(record):
+            return Match(MatchKind.EXACT, program, record, ())
+        legal = _program(problem, device, record) is not None
+        reasons.append(
+            "exact: the stored time is of an older text of this kernel; tune again to renew it"
+            if legal
+            else f"exact: the stored config of {record.trial.family} is not legal in this version"
+        )
     if not found:
         reasons.append(f"exact: {problem.key()} is not stored for {device.key()}")
-    for record in found:
-        program = _program(problem, device, record)
-        if program is None:
-            reasons.append(f"exact: the stored config of {record.trial.family} is not legal in this version")
-        elif program.fingerprint == record.trial.fingerprint:
-            return Match(MatchKind.EXACT, program, record, ())
-        else:
-            reasons.append("exact: the stored time is of an older text of this kernel; tune again to renew it")
     return None
 
 
