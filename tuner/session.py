@@ -21,6 +21,7 @@ from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Tr
 from warpsmith.store.store import Store
 from warpsmith.tuner.choose import choose, fastest_first
 from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.jobs import Compiled
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
 from warpsmith.tuner.search import FamilySearch, Search
@@ -155,7 +156,8 @@ class _Session:
         self._progress.start(title, self._options.trials, problem.bytes, opened.copy.median_ns)
         interrupted = False
         try:
-            self._search_until_done()
+            with watching_for_interrupt() as interrupt:
+                self._search_until_done(interrupt)
         except KeyboardInterrupt:
             interrupted = True
             self._workshop.bench.abandon()
@@ -176,9 +178,10 @@ class _Session:
         self._store.put_winner(record)
         return record
 
-    def _search_until_done(self) -> None:
+    def _search_until_done(self, interrupt: Interrupt) -> None:
         pending: collections.deque[_Candidate] = collections.deque()
         while True:
+            interrupt.check()
             self._fill(pending)
             if not pending or self._out_of_time():
                 return

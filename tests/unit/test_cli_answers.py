@@ -94,6 +94,8 @@ class TestQuery:
             "family": won.trial.family,
             "config": won.trial.config.values(),
             "fingerprint": won.trial.fingerprint,
+            "time_ns": won.trial.median_ns,
+            "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in won.baselines},
             "record": won.spec(),
         }
         text = printed("query", "filter2d", *ON_HOST, "--store", "one.db")

@@ -265,7 +265,7 @@ class TestDeaths:
         assert eventually(lambda: not worker.alive, SETTLE_S)
         assert call(worker, jobs, os.getpid) != pid
 
-    @pytest.mark.parametrize(("job", "word"), [("stumble", "KeyError: 'no such key'"), ("unpicklable", "pickle")])
+    @pytest.mark.parametrize(("job", "word"), [("stumble", "KeyError: 'no such key'"), ("unpicklable", "local object")])
     def test_an_unexpected_error_ends_the_process_with_its_traceback(
         self, worker: Worker, jobs: ModuleType, job: str, word: str
     ) -> None:

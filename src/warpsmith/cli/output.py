@@ -71,5 +71,16 @@ def match_document(match: Match) -> dict[str, Any]:
         "family": match.program.family,
         "config": match.program.config.values(),
         "fingerprint": match.program.fingerprint,
-        "record": match.record.spec() if match.record is not None else None,
+        **winner_document(match.record),
+    }
+
+
+def winner_document(record: Record | None) -> dict[str, Any]:
+    """The times that people look for first, in ns, and the whole record behind them."""
+    if record is None:
+        return {"time_ns": None, "baselines_ns": {}, "record": None}
+    return {
+        "time_ns": record.trial.median_ns,
+        "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in record.baselines},
+        "record": record.spec(),
     }

@@ -9,7 +9,7 @@ import typer
 
 from warpsmith.cli.operations import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, TrialsOption, seconds
-from warpsmith.cli.output import print_facts, print_json, record_facts
+from warpsmith.cli.output import print_facts, print_json, record_facts, winner_document
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
@@ -79,7 +79,7 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
 
 def _document(report: TuneReport, location: str) -> dict[str, Any]:
     return {
-        "record": report.record.spec() if report.record is not None else None,
+        **winner_document(report.record),
         "trials": report.tried,
         "reused": report.reused,
         "failures": {str(kind): count for kind, count in report.failures.items()},
