@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,3 +79,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def planted() -> type[PlantedFamily]:
     """A family of kernels with faults: `planted("none", "wrong")`; `planted.faults` names them all."""
     return PlantedFamily
+
+
+@pytest.fixture
+def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """What a command that ends well prints with --json."""
+
+    def call(*arguments: str) -> Any:
+        from warpsmith.cli.app import run
+
+        assert run([*arguments, "--json"]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return json.loads(shown.out)
+
+    return call

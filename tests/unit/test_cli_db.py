@@ -50,19 +50,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """What a command that ends well prints with --json."""
-
-    def call(*arguments: str) -> Any:
-        assert run([*arguments, "--json"]) == 0
-        shown = capsys.readouterr()
-        assert shown.err == ""
-        return json.loads(shown.out)
-
-    return call
-
-
-@pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     """What a command that ends well prints."""
 

@@ -44,19 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """What a command that ends well prints with --json."""
-
-    def call(*arguments: str) -> Any:
-        assert run([*arguments, "--json"]) == 0
-        shown = capsys.readouterr()
-        assert shown.err == ""
-        return json.loads(shown.out)
-
-    return call
-
-
 def files(folder: Path) -> dict[str, bytes | None]:
     """Everything below a folder: contents of files, None for folders."""
     found = sorted(folder.rglob("*"))
