@@ -69,9 +69,13 @@ class CompilePool:
     def close(self) -> None:
         """Drops what has not begun and ends the processes."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._kill()
+        self._threads.shutdown(wait=True)
+        self._kill()  # a thread may have started another one in between
+
+    def _kill(self) -> None:
         for worker in self._workers:
             worker.kill()
-        self._threads.shutdown(wait=True)
 
 
 class Bench:
