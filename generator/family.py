@@ -35,3 +35,9 @@ class Family(abc.ABC):
     @abc.abstractmethod
     def program(self, problem: Problem, config: Config) -> Program:
         """The CUDA source and launches of one config. Pure: the same arguments give the same bytes."""
+
+    def legal_program(self, problem: Problem, device: Device, config: Config) -> Program | None:
+        """The program of a config from elsewhere, such as a store; None where it is not legal for `problem` here."""
+        if self.why_not(problem, device) is not None or not self.space(problem, device).contains(config):
+            return None
+        return self.program(problem, config)

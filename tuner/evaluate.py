@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import queue
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 from warpsmith.devices.base import Compiler
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
+from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
@@ -165,5 +165,4 @@ def _cause_of(death: WorkerDied) -> Failure:
 
 def compile_processes(kind: DeviceKind) -> int:
     """How many compilers to run at once: on a GPU one core is left to the device's worker."""
-    cores = len(os.sched_getaffinity(0))
-    return cores if kind is DeviceKind.HOST else max(1, cores - 1)
+    return cores() if kind is DeviceKind.HOST else max(1, cores() - 1)

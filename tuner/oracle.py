@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.devices.host.machine import cores
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Problem
 
@@ -41,7 +41,7 @@ def for_each_strip(rows: int, row_bytes: int, work: Callable[[slice], None]) -> 
     """Calls `work` on slices that cover `rows` rows, on all cores: NumPy lets go of the interpreter in its loops."""
     step = max(1, _STRIP_BYTES // max(1, row_bytes))
     slices = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         for _ in pool.map(work, slices):
             pass
 

@@ -75,6 +75,5 @@ class Workshop:
         family = self.families.get(trial.family)
         if family is None or trial.compiler != self.compiler_identity:
             return False
-        if not family.space(self.problem, self.device).contains(trial.config):
-            return False
-        return family.program(self.problem, trial.config).fingerprint == trial.fingerprint
+        program = family.legal_program(self.problem, self.device, trial.config)
+        return program is not None and program.fingerprint == trial.fingerprint

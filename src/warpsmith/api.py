@@ -71,11 +71,9 @@ def plan(problem: Problem, device: str = "auto", *, store: str | None = None) ->
 def query(problem: Problem, device: str = "auto", *, store: str | None = None) -> Match:
     """How `plan` would find its answer, without compiling anything; arguments and errors as there."""
     from warpsmith.devices.select import DeviceRef
-    from warpsmith.plans.lookup import find
-    from warpsmith.store.location import open_for_reading
+    from warpsmith.plans.lookup import look_up
 
-    with open_for_reading(store) as stores:
-        return find(problem, DeviceRef.parse(device).device(), stores)
+    return look_up(problem, DeviceRef.parse(device).device(), store)
 
 
 def export(

@@ -11,13 +11,12 @@ import typer
 
 from warpsmith.cli import files
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
-from warpsmith.cli.output import print_json
+from warpsmith.cli.output import print_json, print_table
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import member
-from warpsmith.plans.lookup import find
+from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
-from warpsmith.store.location import open_for_reading
 from warpsmith.store.record import COPY
 from warpsmith.tuner.compare import Comparison, compare
 from warpsmith.tuner.progress import format_rate, format_share, format_time
@@ -76,8 +75,7 @@ def _filter2d(
 
 
 def _measure(problem: Filter2d, ref: DeviceRef, store: str | None, seed: int) -> _Row:
-    with open_for_reading(store) as stores:
-        match = find(problem, ref.device(), stores)
+    match = look_up(problem, ref.device(), store)
     return _Row(problem, match, compare(problem, match.program, ref, seed))
 
 
@@ -103,10 +101,7 @@ def _print_table(rows: list[_Row], ref: DeviceRef) -> None:
     )
     print()
     header = ["filter", "found", "time", "GB/s", "copy", "% of copy", *peers, "fastest peer", "largest error"]
-    print(f"| {' | '.join(header)} |")
-    print(f"|{'---|' * len(header)}")
-    for row in rows:
-        print(f"| {' | '.join(_cells(row, peers))} |")
+    print_table(header, (_cells(row, peers) for row in rows))
 
 
 def _cells(row: _Row, peers: list[str]) -> list[str]:

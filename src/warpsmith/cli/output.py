@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from warpsmith.generator.device import DeviceKind
@@ -26,6 +26,14 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     """Prints `name  value` lines, the values in one column."""
     for name, value in facts:
         print(f"{name:<9} {value}".rstrip())
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a Markdown table."""
+    print(f"| {' | '.join(header)} |")
+    print(f"|{'---|' * len(header)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
 
 
 def format_timing(timing: Timing) -> str:

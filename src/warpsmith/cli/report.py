@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from warpsmith.cli.options import JsonOption, StoreOption
-from warpsmith.cli.output import print_json
+from warpsmith.cli.output import print_json, print_table
 from warpsmith.errors import NothingStored
 from warpsmith.store.location import open_for_reading
 from warpsmith.store.record import COPY, Record
@@ -26,10 +26,7 @@ def _report(store: StoreOption = None, json: JsonOption = False) -> int:
         print_json({"records": [record.spec() for record in records]})
         return 0
     header = ("problem", "device", "family", "time", "% of copy", "fastest peer")
-    print(f"| {' | '.join(header)} |")
-    print(f"|{'---|' * len(header)}")
-    for record in records:
-        print(f"| {' | '.join(_cells(record))} |")
+    print_table(header, map(_cells, records))
     return 0
 
 

@@ -11,8 +11,7 @@ from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOpt
 from warpsmith.cli.output import print_facts, print_json
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.problem import Problem
-from warpsmith.plans.lookup import find
-from warpsmith.store.location import open_for_reading
+from warpsmith.plans.lookup import look_up
 from warpsmith.tuner.compare import check
 from warpsmith.tuner.verify import ERROR_BOUND
 
@@ -37,8 +36,7 @@ def _verify(
     json: JsonOption = False,
 ) -> int:
     ref = DeviceRef.parse(device)
-    with open_for_reading(store) as stores:
-        match = find(problem, ref.device(), stores)
+    match = look_up(problem, ref.device(), store)
     outcome = check(problem, match.program, ref, seed, sanitize=sanitize)
     bound = ERROR_BOUND[problem.output.dtype]
     if json:

@@ -9,8 +9,14 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for, family_named
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.location import StoreChain
+from warpsmith.store.location import StoreChain, open_for_reading
 from warpsmith.store.record import Record
+
+
+def look_up(problem: Problem, device: Device, store: str | None) -> Match:
+    """`find` in the stores that are asked where the user names `store`. Raises StoreError beside its errors."""
+    with open_for_reading(store) as stores:
+        return find(problem, device, stores)
 
 
 def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
@@ -19,9 +25,9 @@ def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
     Raises BadArgument where no family solves the problem.
     """
     reasons: list[str] = []
-    records = stores.records(problem.operation)
     if match := _exact(problem, device, stores, reasons):
         return match
+    records = stores.records(problem.operation)
     if match := _first_legal(problem, device, _near(problem, device, records), MatchKind.NEAR, reasons):
         return match
     if match := _first_legal(problem, device, _elsewhere(problem, device, records), MatchKind.DEVICE, reasons):
@@ -38,28 +44,23 @@ def regenerate(record: Record) -> Program | None:
 
 def _exact(problem: Problem, device: Device, stores: StoreChain, reasons: list[str]) -> Match | None:
     """The first store's winner that this version would generate to the letter."""
-    winners = [store.winner(problem.key(), device.key()) for store in stores.stores]
-    found = [record for record in winners if record is not None]
-    for record in found:
-        if program := regenerate(record):
+    for record in stores.winners(problem.key(), device.key()):
+        program = _program(problem, device, record)
+        if program is None:
+            reasons.append(f"exact: the stored config of {record.trial.family} is not legal in this version")
+        elif program.fingerprint == record.trial.fingerprint:
             return Match(MatchKind.EXACT, program, record, ())
-        legal = _program(problem, device, record) is not None
-        reasons.append(
-            "exact: the stored time is of an older text of this kernel; tune again to renew it"
-            if legal
-            else f"exact: the stored config of {record.trial.family} is not legal in this version"
-        )
-    if not found:
+        else:
+            reasons.append("exact: the stored time is of an older text of this kernel; tune again to renew it")
+    if not reasons:
         reasons.append(f"exact: {problem.key()} is not stored for {device.key()}")
     return None
 
 
 def _program(problem: Problem, device: Device, record: Record) -> Program | None:
     """The record's config as a program for `problem`; None where it is not legal there."""
-    family, config = family_named(record.trial.family), record.trial.config
-    if family is None or family.why_not(problem, device) or not family.space(problem, device).contains(config):
-        return None
-    return family.program(problem, config)
+    family = family_named(record.trial.family)
+    return None if family is None else family.legal_program(problem, device, record.trial.config)
 
 
 def _near(problem: Problem, device: Device, records: Iterable[Record]) -> list[Record]:

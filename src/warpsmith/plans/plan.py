@@ -36,6 +36,7 @@ class Plan:
         self._runtime = runtime
         self._module = runtime.load(binary)
         self._workspaces = {each.name: runtime.allocate(each.nbytes).address for each in match.program.workspaces}
+        self._by_value = match.program.by_value
         self._pointed_to = match.program.pointed_to
         self._on_host = runtime.device.kind is DeviceKind.HOST
 
@@ -59,8 +60,9 @@ class Plan:
         arrays = self._paired(inputs)
         problem, requested = self.problem, stream_handle(stream)
         target = empty_like_caller(inputs[0], problem.output, self._runtime) if out is None else out
-        by_value = self.match.program.by_value
-        values = {each.name: weights_bytes(arrays[each.name], each) for each in problem.inputs if each.name in by_value}
+        values = {
+            each.name: weights_bytes(arrays[each.name], each) for each in problem.inputs if each.name in self._by_value
+        }
         views = {
             each.name: self._view(arrays[each.name], each, requested)
             for each in problem.inputs

@@ -44,10 +44,10 @@ class StoreChain:
     def __init__(self, stores: tuple[Store, ...]) -> None:
         self.stores = stores
 
-    def winner(self, problem_key: str, device_key: str) -> Record | None:
-        """The first store's winner of `Problem.key()` on `Device.key()`; None where no store has one."""
+    def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
+        """Each store's winner of `Problem.key()` on `Device.key()`, store by store; a store is asked when it is due."""
         answers = (store.winner(problem_key, device_key) for store in self.stores)
-        return next((record for record in answers if record is not None), None)
+        return (record for record in answers if record is not None)
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, store by store; of one problem and device only the first store's."""
