@@ -56,7 +56,7 @@ def choose(workshop: Workshop, trials: list[Trial], seed: int, keep: Callable[[T
         provenance=Provenance(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             warpsmith=importlib.metadata.version("warpsmith"),
-            environment=workshop.bench.opened.environment,
+            environment=workshop.bench.environment,
         ),
     )
 

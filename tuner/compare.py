@@ -49,7 +49,7 @@ def compare(problem: Problem, program: Program, device: DeviceRef, seed: int) ->
         beside = compiled if isinstance(compiled, Failure) else workshop.bench.side_by_side(program, compiled)
         if isinstance(beside, Failure):
             raise _wrong(program, beside)
-        return Comparison(measurement, *beside, workshop.bench.opened.environment)
+        return Comparison(measurement, *beside, workshop.bench.environment)
 
 
 def _verified(workshop: Workshop, program: Program) -> Measurement:

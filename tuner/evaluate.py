@@ -17,7 +17,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Timing
-from warpsmith.tuner.jobs import Compile, Compiled, Evaluate, Job, Open, Opened, Renew, SideBySide
+from warpsmith.tuner.jobs import Compile, Compiled, Evaluate, Job, Open, Renew, SideBySide, TimeCopy
 from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied
 from warpsmith.tuner.timing import TimingPolicy
 
@@ -89,9 +89,10 @@ class Bench:
         self._deadlines = deadlines
         self._worker = Worker(HostCompiler(sanitize=True).sanitizer_environment() if sanitize else None)
         self._fastest_s: float | None = None
-        self.opened: Opened = self._reopen()
+        self.environment = self._reopen()
+        """Soft facts about the machine, for a record's provenance."""
 
-    def _reopen(self) -> Opened:
+    def _reopen(self) -> dict[str, str]:
         try:
             return self._worker.call(self._open, self._deadlines.setup_s)
         except (DeadlinePassed, WorkerDied) as error:
@@ -121,6 +122,10 @@ class Bench:
         self._open = dataclasses.replace(self._open, seed=seed)
         if self._worker.alive:
             self._worker.call(Renew(seed), self._deadlines.setup_s)
+
+    def copy_timing(self) -> Timing | Failure:
+        """How long the device takes to copy as many bytes as the problem must move."""
+        return self._call(TimeCopy(self._open.policy), self._deadlines.setup_s)
 
     def side_by_side(self, program: Program, compiled: Compiled) -> tuple[Timing, tuple[Baseline, ...]] | Failure:
         """Times a verified candidate beside the device's copy and the other libraries installed here."""

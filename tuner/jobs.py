@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 from warpsmith.devices.base import Binary, Compiler, Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import CompileError
-from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Timing
@@ -82,18 +81,8 @@ class Compile(Job[Compiled | Failure]):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Opened:
-    """The device that a worker opened."""
-
-    device: Device
-    environment: dict[str, str]
-    copy: Timing
-    """The device's own copy of as many bytes as the problem must move."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Open(Job[Opened]):
-    """Open the device and lay out a problem, with inputs drawn from `seed`."""
+class Open(Job[dict[str, str]]):
+    """Open the device and lay out a problem, with inputs drawn from `seed`; answers with `Runtime.environment`."""
 
     device: DeviceRef
     problem: Problem
@@ -102,9 +91,18 @@ class Open(Job[Opened]):
     guarded: bool
     """False under a sanitizer: it watches the ends of the buffers itself, and guards would hide them from it."""
 
-    def run(self, state: WorkerState) -> Opened:
-        runtime = state.open(self.device, self.problem, self.seed, self.policy, self.guarded)
-        return Opened(runtime.device, runtime.environment(), state.testbed.copy_timing(self.policy))
+    def run(self, state: WorkerState) -> dict[str, str]:
+        return state.open(self.device, self.problem, self.seed, self.policy, self.guarded).environment()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TimeCopy(Job[Timing]):
+    """Time the device's own copy of as many bytes as the open problem must move."""
+
+    policy: TimingPolicy
+
+    def run(self, state: WorkerState) -> Timing:
+        return state.testbed.copy_timing(self.policy)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

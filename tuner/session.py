@@ -151,9 +151,10 @@ class _Session:
         return Search(searches, self._options.seed)
 
     def run(self) -> TuneReport:
-        problem, opened = self._workshop.problem, self._workshop.bench.opened
+        problem, copy = self._workshop.problem, self._workshop.bench.copy_timing()
         title = f"{problem.key()} on {self._workshop.device.name}"
-        self._progress.start(title, self._options.trials, problem.bytes, opened.copy.median_ns)
+        copy_ns = None if isinstance(copy, Failure) else copy.median_ns
+        self._progress.start(title, self._options.trials, problem.bytes, copy_ns)
         interrupted = False
         try:
             with watching_for_interrupt() as interrupt:

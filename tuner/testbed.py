@@ -108,7 +108,7 @@ class Testbed:
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
-        with self._copying() as run:
+        with self._copying(self._rotation.sets) as run:
             return measure(self._runtime, run, self._rotation, policy)
 
     def side_by_side(
@@ -126,7 +126,7 @@ class Testbed:
                 peer.run()
                 if verify(peer.result(), self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
                     contenders[peer.name] = _on_any_set(peer.run)
-        with self._copying() as copy, self._loaded(program, binary) as ours:
+        with self._copying(1) as copy, self._loaded(program, binary) as ours:
             contenders |= {COPY: copy, program.family: ours}
             timings = measure_in_turns(self._runtime, contenders, policy)
         return timings.pop(program.family), tuple(Baseline(name, timing) for name, timing in timings.items())
@@ -161,13 +161,13 @@ class Testbed:
         return run
 
     @contextlib.contextmanager
-    def _copying(self) -> Iterator[Callable[[int], None]]:
-        """Gives what copies as many bytes as the problem moves, between the buffers of pair i."""
+    def _copying(self, sets: int) -> Iterator[Callable[[int], None]]:
+        """Gives what copies as many bytes as the problem moves, between the buffers of pair i, of `sets`."""
         nbytes = self._problem.bytes // 2
         noise = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
         pairs: list[tuple[Allocation, Allocation]] = []
         try:
-            for _ in range(self._rotation.sets):
+            for _ in range(sets):
                 pairs.append((self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)))
                 self._runtime.upload(pairs[-1][0].address, noise)
 
