@@ -8,6 +8,7 @@ import hashlib
 import math
 import operator
 import struct
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
@@ -128,6 +129,10 @@ class Filter2d(Problem):
         """The weights, where they are known, as R rows of S values; empty where they come at each call."""
         flat, columns = self.weights or (), self.filter[1]
         return tuple(flat[start : start + columns] for start in range(0, len(flat), columns))
+
+    @property
+    def known(self) -> Mapping[str, tuple[tuple[float, ...], ...]]:
+        return {} if self.weights is None else {"weights": self.weight_rows}
 
     @property
     def output_shape(self) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import enum
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from warpsmith.errors import BadArgument
@@ -111,6 +112,11 @@ class Problem(abc.ABC):
     def inputs(self) -> tuple[Operand, ...]:
         """The operands that are read."""
         return tuple(operand for operand in self.operands if operand.role is Role.INPUT)
+
+    @property
+    def known(self) -> Mapping[str, tuple[tuple[float, ...], ...]]:
+        """Values, as rows, of the inputs that are known before any call; a plan does not ask for them."""
+        return {}
 
     @property
     def output(self) -> Operand:

@@ -47,15 +47,14 @@ def for_each_strip(rows: int, row_bytes: int, work: Callable[[slice], None]) -> 
 
 
 def random_operands(problem: Problem, seed: int) -> Operands:
-    """Inputs for `problem`: normal deviates, never zeros, the filter's own values where the problem knows them."""
+    """Inputs for `problem`: normal deviates, never zeros, the values that the problem knows where it does."""
     generator = np.random.default_rng(seed)
-    operands: dict[str, NDArray[Any]] = {
-        operand.name: generator.standard_normal(operand.shape, dtype=np.float32).astype(str(operand.dtype))
+    return {
+        operand.name: np.array(problem.known[operand.name], dtype=str(operand.dtype))
+        if operand.name in problem.known
+        else generator.standard_normal(operand.shape, dtype=np.float32).astype(str(operand.dtype))
         for operand in problem.inputs
     }
-    if isinstance(problem, Filter2d) and problem.weights is not None:
-        operands["weights"] = np.array(problem.weights, dtype=str(problem.dtype)).reshape(problem.filter)
-    return operands
 
 
 def reference(problem: Problem, operands: Operands) -> Reference:

@@ -11,7 +11,6 @@ from warpsmith.devices.base import Binary, Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Operand, Problem
 from warpsmith.plans.match import Match
 
@@ -98,13 +97,13 @@ class Plan:
         return launch_stream(requested, [view.stream for view in views])
 
     def _paired(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        """The inputs by operand name, with the filter's own weights where the problem knows them."""
-        operands = self.problem.inputs
-        if isinstance(self.problem, Filter2d) and self.problem.weights is not None:
-            if len(inputs) != 1:
-                raise BadArgument("this plan was made for known weights: call it with the image alone")
-            return {"image": inputs[0], "weights": self.problem.weight_rows}
-        if len(inputs) != len(operands):
-            names = ", ".join(operand.name for operand in operands)
-            raise BadArgument(f"a plan of {self.problem.operation} takes {names}; got {len(inputs)} arrays")
-        return {operand.name: array for operand, array in zip(operands, inputs, strict=True)}
+        """The inputs by operand name, with the values that the problem knows by itself."""
+        known = self.problem.known
+        asked = [operand.name for operand in self.problem.inputs if operand.name not in known]
+        if len(inputs) == len(asked):
+            return {**dict(zip(asked, inputs, strict=True)), **known}
+        if known:
+            raise BadArgument(
+                f"this plan was made for known {', '.join(known)}: call it with the {', '.join(asked)} alone"
+            )
+        raise BadArgument(f"a plan of {self.problem.operation} takes {', '.join(asked)}; got {len(inputs)} arrays")
