@@ -7,9 +7,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 from warpsmith.devices.base import Binary
 from warpsmith.devices.select import CompilerChoice, cuda_compiler
 from warpsmith.errors import BundleError, CompileError, NothingStored
+from warpsmith.files import write_whole
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.plans.bundle import FORMAT, MANIFEST, VERSION, binary_spec
@@ -192,16 +191,3 @@ def _remove(folder: Path, paths: AbstractSet[str]) -> None:
     for path in paths:
         with contextlib.suppress(OSError):  # a file too many does no harm
             (folder / path).unlink()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a whole file or none: what was there stays where the disk is full. Raises OSError."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as target:
-        try:
-            target.write(content)
-            target.flush()
-            Path(target.name).chmod(0o644)
-            os.replace(target.name, path)  # noqa: PTH105 - os.replace says what it does: atomic on one file system
-        except BaseException:
-            Path(target.name).unlink(missing_ok=True)
-            raise

@@ -146,7 +146,7 @@ def test_a_write_that_fails_leaves_no_file_behind(
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     cached.compile(program("a"))
     assert list(cached.folder.iterdir()) == []
     assert compiler.compilations == 1

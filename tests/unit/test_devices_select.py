@@ -144,7 +144,7 @@ def test_references_and_compilers_cross_process_borders() -> None:
 
 def test_the_host_needs_no_gpu_library() -> None:
     code = (
-        "import sys; from warpsmith.devices import DeviceRef; import warpsmith.devices.arrays\n"
+        "import sys; from warpsmith.devices.select import DeviceRef; import warpsmith.devices.arrays\n"
         "DeviceRef.parse('host').compiler(); DeviceRef.parse('host').open().close(); DeviceRef.parse('cuda:0')\n"
         "print([name for name in ('pycuda', 'cuda', 'cupy', 'torch') if name in sys.modules])"
     )

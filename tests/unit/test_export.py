@@ -15,13 +15,14 @@ import pytest
 
 from warpsmith.devices.base import Binary, BinaryKind
 from warpsmith.errors import BadArgument, BundleError, CompileError, NothingStored
+from warpsmith.files import write_whole
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.plans.bundle import MANIFEST, load_bundle
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
-from warpsmith.tuner.export import export, write_whole
+from warpsmith.tuner.export import export
 
 SMALL, WIDE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(64, 80), filter=(3, 3))
 

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from warpsmith.errors import WarpsmithError
-from warpsmith.tuner.export import write_whole
+from warpsmith.files import write_whole
 
 
 def check_writable(file: Path) -> None:

@@ -7,10 +7,10 @@ import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from warpsmith.files import write_whole
 from warpsmith.generator.program import Program
 
 _FORMAT = 1
@@ -76,14 +76,7 @@ def _write(path: Path, binary: Binary) -> None:
     image = fields.pop("image")
     header = json.dumps({**fields, "sha256": _checksum(fields, image)})
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(header.encode() + b"\n" + image)
-            file.flush()
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    write_whole(path, header.encode() + b"\n" + image, mode=0o600)
 
 
 def _checksum(fields: dict[str, object], image: bytes) -> str:

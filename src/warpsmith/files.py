@@ -1,0 +1,28 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Writes a whole file or none: no reader sees a part, and what was there stays where the disk is full.
+
+    Args:
+        path: in a folder that is there.
+        content: all of it.
+        mode: the rights of the file.
+
+    Raises OSError.
+    """
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as target:
+        try:
+            target.write(content)
+            target.flush()
+            Path(target.name).chmod(mode)
+            os.replace(target.name, path)  # noqa: PTH105 - os.replace says what it does: atomic on one file system
+        except BaseException:
+            Path(target.name).unlink(missing_ok=True)
+            raise
