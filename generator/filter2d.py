@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
 import math
 import operator
-import struct
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
-MAX_WEIGHTS_BYTES = 32764
-"""Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters)."""
+MAX_WEIGHTS_BYTES = 32764 - 2 * 8
+"""Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
+less the pointers to image and result."""
 
 
 class Border(enum.StrEnum):
@@ -34,49 +34,58 @@ class Border(enum.StrEnum):
     WRAP = "wrap"
     """b c d | a b c d | a b c."""
 
-
-def _float32(value: float, name: str) -> float:
-    """`value` rounded to float32 and without a sign on zero, so that equal problems have equal keys."""
-    try:
-        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:  # past the largest float32
-        rounded = math.inf
-    if not math.isfinite(rounded):
-        raise BadArgument(f"{name} must be finite as float32; got {value}")
-    return rounded + 0.0
+    @classmethod
+    def of(cls, name: str) -> Border:
+        """The border of that name: SciPy's or OpenCV's. Raises BadArgument."""
+        plain = str(name).lower().removeprefix("border_")
+        return member(cls, BORDER_ALIASES.get(plain, plain), "border")
 
 
-def _extent(value: Any, name: str) -> tuple[int, int]:
-    try:
-        rows, columns = (operator.index(n) for n in value)  # NumPy's integers too
-        # From 2^30 on, a column and the width of a thread could overflow the kernels' int.
-        if not (0 < rows < 2**30 and 0 < columns < 2**30):
-            raise ValueError
-    except (TypeError, ValueError):
-        told = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
-        raise BadArgument(f"{name} must be two positive sizes below 2^30, ROWSxCOLUMNS; got {told}") from None
-    return rows, columns
+BORDER_ALIASES = {
+    "replicate": Border.NEAREST,
+    "reflect101": Border.MIRROR,
+    "reflect_101": Border.MIRROR,
+    "default": Border.MIRROR,
+    "grid-constant": Border.CONSTANT,
+    "grid-mirror": Border.REFLECT,
+    "grid-wrap": Border.WRAP,
+}
+"""OpenCV's names of `BorderTypes`, without their prefix, where SciPy has another (OpenCV's `reflect` is SciPy's), and
+SciPy's second names of its modes, of which `grid-mirror` is not `mirror`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Filter2d(Problem):
-    """Correlation of an image with a small filter, as `scipy.ndimage.correlate` computes it.
+    """Correlation of an image with small filters, as `scipy.ndimage.correlate` computes it.
 
-    result[y, x] = sum over r, s of weights[r, s] * image[y + r - R//2, x + s - S//2], for each plane alike;
-    with border `valid` the sum is over image[y + r, x + s].
+    result[y, x] = sum over r, s of weights[r, s] * image[y + r - anchor row, x + s - anchor column], for each plane,
+    filter and channel alike, summed in float32; with border `valid` the sum is over image[y + r, x + s].
+
+    Shapes, without the dimensions that are 1: image (planes, rows, columns, channels), weights (filters, R, S),
+    float32, result (planes, filters, rows, columns, channels).
 
     Args:
         image: rows and columns of one plane, in pixels.
         filter: rows R and columns S of the filter.
-        planes: independent planes, filtered by the same weights; the slowest dimension where above 1.
-        dtype: element type of image, weights and result.
-        border: how pixels outside the image are made.
+        planes: independent images, filtered by the same weights.
+        dtype: element type of the image.
+        border: how pixels outside the image are made; OpenCV's names mean what they mean there.
         cval: the value outside the image, for border `constant`.
-        weights: R*S values in row order, or R rows of S, where they are known at tune time; None to pass them
+        weights: the filters' values in row order, or as rows, where they are known at tune time; None to pass them
             at each call.
+        channels: interleaved channels of a pixel, 1 to 4, each filtered by the same weights.
+        filters: filters that are applied to the image in one pass.
+        result_dtype: element type of the result; None for the image's. uint8 is rounded to nearest, half to even,
+            and saturated.
+        convolve: turn the filter by 180 degrees about its anchor, as `scipy.ndimage.convolve` does.
+        anchor: row and column of the tap that lies on the output pixel; None for (R//2, S//2). SciPy's `origin` is
+            the distance of the anchor from there.
+        pitch: bytes from one row of the image to the next; None where rows follow each other without a gap. Planes
+            follow each other without one.
+        result_pitch: the same of the result.
 
     Raises:
-        BadArgument: a size of 0, a filter larger than the image, an unknown border or dtype.
+        BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.
 
     Source: the workload of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
     """
@@ -90,49 +99,94 @@ class Filter2d(Problem):
     border: Border = Border.VALID
     cval: float = 0.0
     weights: tuple[float, ...] | None = None
+    channels: int = 1
+    filters: int = 1
+    result_dtype: DType | None = None
+    convolve: bool = False
+    anchor: tuple[int, int] | None = None
+    pitch: int | None = None
+    result_pitch: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
-        set_field(self, "image", _extent(self.image, "image"))
-        set_field(self, "filter", _extent(self.filter, "filter"))
+        set_field(self, "image", extent(self.image, "image"))
+        set_field(self, "filter", extent(self.filter, "filter"))
         set_field(self, "dtype", member(DType, self.dtype, "dtype"))
-        set_field(self, "border", member(Border, self.border, "border"))
+        result_dtype = self.dtype if self.result_dtype is None else member(DType, self.result_dtype, "result dtype")
+        # One problem has one key: whatever says what is the case anyway is None.
+        set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
+        set_field(self, "border", Border.of(self.border))
+        for name, most in (("planes", None), ("filters", None), ("channels", 4)):
+            set_field(self, name, count(getattr(self, name), name, most))
         self._check_sizes()
+        set_field(self, "convolve", bool(self.convolve))
+        set_field(self, "anchor", self._canonical_anchor())
+        set_field(self, "pitch", row_pitch(self.pitch, self.image[1] * self.channels, self.dtype, "pitch"))
+        columns = self.output_shape[1] * self.channels
+        set_field(self, "result_pitch", row_pitch(self.result_pitch, columns, result_dtype, "result pitch"))
+        self._check_offsets()
         # Only border `constant` reads cval: with any other, two values of it are one problem.
-        set_field(self, "cval", _float32(self.cval, "cval") if self.border is Border.CONSTANT else 0.0)
+        set_field(self, "cval", as_float32(self.cval, "cval") if self.border is Border.CONSTANT else 0.0)
         if self.weights is not None:
             set_field(self, "weights", self._canonical_weights(self.weights))
 
     def _check_sizes(self) -> None:
-        if not isinstance(self.planes, int) or self.planes < 1:
-            raise BadArgument(f"planes must be 1 or more; got {self.planes}")
         (rows, columns), (r, s) = self.image, self.filter
-        if r > rows or s > columns:
-            raise BadArgument(f"the filter ({r}x{s}) is larger than the image ({rows}x{columns})")
-        if r * s * self.dtype.itemsize > MAX_WEIGHTS_BYTES:
-            raise BadArgument(f"a filter of {r}x{s} is too large for a kernel parameter ({MAX_WEIGHTS_BYTES} bytes)")
-        if self.planes * rows * columns >= 2**31:
-            raise BadArgument(f"{self.planes} planes of {rows}x{columns} are 2^31 pixels or more; split the batch")
+        if self.border is Border.VALID and (r > rows or s > columns):
+            raise BadArgument(
+                f"the filter ({r}x{s}) is larger than the image ({rows}x{columns}); choose a border other than valid"
+            )
+        if self.filters * r * s * DType.FLOAT32.itemsize > MAX_WEIGHTS_BYTES:
+            what = f"{self.filters} filters of {r}x{s} are" if self.filters > 1 else f"a filter of {r}x{s} is"
+            raise BadArgument(f"{what} too large for a kernel parameter ({MAX_WEIGHTS_BYTES} bytes)")
+
+    def _check_offsets(self) -> None:
+        """Kernels count elements in int."""
+        for operand in (self.operands[0], self.output):
+            if operand.shape[0] * operand.strides[0] // operand.dtype.itemsize >= 2**31:
+                raise BadArgument(f"the {operand.name} spans 2^31 elements or more; split the batch")
+
+    def _canonical_anchor(self) -> tuple[int, int] | None:
+        if self.anchor is None:
+            return None
+        if self.border is Border.VALID:
+            raise BadArgument("an anchor has no meaning with border valid: every window lies inside the image")
+        try:
+            row, column = (int(operator.index(n)) for n in self.anchor)
+            if not (0 <= row < self.filter[0] and 0 <= column < self.filter[1]):
+                raise ValueError
+        except (TypeError, ValueError):
+            r, s = self.filter
+            raise BadArgument(
+                f"the anchor must be a row and a column of the {r}x{s} filter; got {self.anchor}"
+            ) from None
+        return None if (row, column) == (self.filter[0] // 2, self.filter[1] // 2) else (row, column)
 
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
-        rows = [tuple(row) if hasattr(row, "__iter__") else (row,) for row in weights]
-        flat = [value for row in rows for value in row]
+        flat, shape = flattened(weights)
         r, s = self.filter
-        if len(flat) != r * s:
-            raise BadArgument(f"weights hold {len(flat)} values; a filter of {r}x{s} needs {r * s}")
-        if [len(row) for row in rows] not in ([1] * (r * s), [s] * r):
-            raise BadArgument(f"weights must be flat, or {r} rows of {s} values")
-        return tuple(_float32(float(value), "weights") for value in flat)
+        values = self.filters * r * s
+        if len(flat) != values:
+            needed = f"{self.filters} filters of {r}x{s} need" if self.filters > 1 else f"a filter of {r}x{s} needs"
+            raise BadArgument(f"weights hold {len(flat)} values; {needed} {values}")
+        if shape not in ((values,), (self.filters * r, s), (self.filters, r, s)):
+            raise BadArgument(f"weights must be flat, or {r} rows of {s} values for each filter")
+        return tuple(as_float32(value, "weights") for value in flat)
 
     @property
-    def weight_rows(self) -> tuple[tuple[float, ...], ...]:
-        """The weights, where they are known, as R rows of S values; empty where they come at each call."""
-        flat, columns = self.weights or (), self.filter[1]
-        return tuple(flat[start : start + columns] for start in range(0, len(flat), columns))
+    def taps(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """The weights, where they are known, as filters of rows, turned as they are applied to the image: element
+        [f][r][s] meets the pixel r rows below and s columns right of the window's first. Empty where they come at
+        each call.
+        """
+        flat, (r, s) = self.weights or (), self.filter
+        filters = [flat[start : start + r * s] for start in range(0, len(flat), r * s)]
+        turned = [each[::-1] if self.convolve else each for each in filters]
+        return tuple(tuple(each[start : start + s] for start in range(0, r * s, s)) for each in turned)
 
     @property
-    def known(self) -> Mapping[str, tuple[tuple[float, ...], ...]]:
-        return {} if self.weights is None else {"weights": self.weight_rows}
+    def known(self) -> Mapping[str, tuple[float, ...]]:
+        return {} if self.weights is None else {"weights": self.weights}
 
     @property
     def output_shape(self) -> tuple[int, int]:
@@ -141,18 +195,37 @@ class Filter2d(Problem):
         return (rows - r + 1, columns - s + 1) if self.border is Border.VALID else self.image
 
     @property
-    def anchor(self) -> tuple[int, int]:
-        """Row and column of the filter that lie on the output pixel (scipy.ndimage, origin 0)."""
-        r, s = self.filter
-        return (0, 0) if self.border is Border.VALID else (r // 2, s // 2)
+    def before(self) -> tuple[int, int]:
+        """Rows above and columns left of an output pixel that its window covers."""
+        if self.border is Border.VALID:
+            return (0, 0)
+        (r, s), (row, column) = self.filter, self.anchor or (self.filter[0] // 2, self.filter[1] // 2)
+        return (r - 1 - row, s - 1 - column) if self.convolve else (row, column)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        planes = (self.planes,) if self.planes > 1 else ()
-        image = Operand("image", Role.INPUT, planes + self.image, self.dtype)
-        weights = Operand("weights", Role.INPUT, self.filter, self.dtype)
-        result = Operand("result", Role.OUTPUT, planes + self.output_shape, self.dtype)
-        return (image, weights, result)
+        planes, filters, channels = ((n,) if n > 1 else () for n in (self.planes, self.filters, self.channels))
+        (rows, columns), (output_rows, output_columns) = self.image, self.output_shape
+        result_dtype = self.result_dtype or self.dtype
+        pitches = (self.pitch, self.dtype, columns), (self.result_pitch, result_dtype, output_columns)
+        pitch, result_pitch = (given or kind.itemsize * self.channels * width for given, kind, width in pitches)
+        image = Operand(
+            "image",
+            Role.INPUT,
+            (*planes, rows, columns, *channels),
+            self.dtype,
+            (*((rows * pitch,) if planes else ()), pitch, *_inside_a_row(self.dtype, self.channels)),
+        )
+        step = output_rows * result_pitch
+        outer = (*((self.filters * step,) if planes else ()), *((step,) if filters else ()))
+        result = Operand(
+            "result",
+            Role.OUTPUT,
+            (*planes, *filters, output_rows, output_columns, *channels),
+            result_dtype,
+            (*outer, result_pitch, *_inside_a_row(result_dtype, self.channels)),
+        )
+        return (image, Operand("weights", Role.INPUT, (*filters, *self.filter), DType.FLOAT32), result)
 
     @property
     def flops(self) -> int:
@@ -160,27 +233,34 @@ class Filter2d(Problem):
         return 2 * r * s * self.operands[-1].size
 
     def distance(self, other: Problem) -> float | None:
-        """Images of another size or plane count are near, measured in octaves; any other difference is a miss."""
-        if not isinstance(other, Filter2d) or other.filter != self.filter:
+        """Images of another size, plane count or gap between rows are near, measured in octaves; any other difference
+        is a miss.
+        """
+        if not isinstance(other, Filter2d) or other.border is not self.border:
             return None
-        if dataclasses.replace(other, image=self.image, planes=self.planes) != self:
+        alike = ("filter", "dtype", "cval", "weights", "channels", "filters", "result_dtype", "convolve", "anchor")
+        if any(getattr(self, name) != getattr(other, name) for name in alike):
             return None
+        gaps, other_gaps = (
+            [operand.span_bytes / operand.nbytes for operand in problem.operands] for problem in (self, other)
+        )
         ratios = (
             self.image[0] / other.image[0],
             self.image[1] / other.image[1],
             self.planes / other.planes,
+            *(gap / other_gap for gap, other_gap in zip(gaps, other_gaps, strict=True)),
         )
         return sum(abs(math.log2(ratio)) for ratio in ratios)
 
     def spec(self) -> dict[str, Any]:
+        words = {name: str(value) for name in ("dtype", "border", "result_dtype") if (value := getattr(self, name))}
         return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            **words,
             "image": list(self.image),
             "filter": list(self.filter),
-            "planes": self.planes,
-            "dtype": str(self.dtype),
-            "border": str(self.border),
-            "cval": self.cval,
             "weights": list(self.weights) if self.weights is not None else None,
+            "anchor": list(self.anchor) if self.anchor is not None else None,
         }
 
     @classmethod
@@ -188,16 +268,26 @@ class Filter2d(Problem):
         return cls(**spec)
 
     def key(self) -> str:
-        parts = [
-            f"image={self.image[0]}x{self.image[1]}",
-            f"filter={self.filter[0]}x{self.filter[1]}",
-            f"planes={self.planes}",
-            f"dtype={self.dtype}",
-            f"border={self.border}",
-        ]
-        if self.border is Border.CONSTANT:
-            parts.append(f"cval={self.cval!r}")
-        if self.weights is not None:
-            packed = struct.pack(f"<{len(self.weights)}f", *self.weights)
-            parts.append(f"weights=sha256:{hashlib.sha256(packed).hexdigest()[:16]}")
-        return f"{self.operation} {' '.join(parts)}"
+        parts = {
+            "image": f"{self.image[0]}x{self.image[1]}",
+            "filter": f"{self.filter[0]}x{self.filter[1]}",
+            "planes": self.planes,
+            "dtype": self.dtype,
+            "border": self.border,
+            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            "cval": repr(self.cval) if self.border is Border.CONSTANT else None,
+            "channels": self.channels if self.channels > 1 else None,
+            "filters": self.filters if self.filters > 1 else None,
+            "result_dtype": self.result_dtype,
+            "convolve": "yes" if self.convolve else None,
+            "anchor": f"{self.anchor[0]},{self.anchor[1]}" if self.anchor else None,
+            "pitch": self.pitch,
+            "result_pitch": self.result_pitch,
+            "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
+        }
+        return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
+
+
+def _inside_a_row(dtype: DType, channels: int) -> tuple[int, ...]:
+    """The strides of the columns, and of the channels where there are several."""
+    return (channels * dtype.itemsize, dtype.itemsize) if channels > 1 else (dtype.itemsize,)

@@ -26,16 +26,13 @@ class DType(enum.StrEnum):
     """Element types, by NumPy's names."""
 
     FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    UINT8 = "uint8"
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return {DType.FLOAT32: 4}[self]
-
-    @property
-    def cuda(self) -> str:
-        """The type's name in CUDA C++."""
-        return {DType.FLOAT32: "float"}[self]
+        return {DType.FLOAT32: 4, DType.FLOAT16: 2, DType.UINT8: 1}[self]
 
 
 class Role(enum.StrEnum):
@@ -47,12 +44,19 @@ class Role(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operand:
-    """One array of a problem: C-contiguous, `shape` in elements, slowest dimension first."""
+    """One array of a problem: `shape` in elements and `strides` in bytes, slowest dimension first."""
 
     name: str
     role: Role
     shape: tuple[int, ...]
     dtype: DType
+    strides: tuple[int, ...] = ()
+    """Bytes from one index to the next of each dimension; those of C order where none are given."""
+
+    def __post_init__(self) -> None:
+        if not self.strides:
+            steps = [math.prod(self.shape[depth + 1 :]) * self.dtype.itemsize for depth in range(len(self.shape))]
+            object.__setattr__(self, "strides", tuple(steps))
 
     @property
     def size(self) -> int:
@@ -61,8 +65,14 @@ class Operand:
 
     @property
     def nbytes(self) -> int:
-        """Bytes."""
+        """Bytes of its elements, without what lies between rows."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes from its first element to the end of its last one, with what lies between rows."""
+        steps = zip(self.shape, self.strides, strict=True)
+        return sum((extent - 1) * stride for extent, stride in steps) + self.dtype.itemsize
 
 
 class Problem(abc.ABC):
@@ -114,8 +124,8 @@ class Problem(abc.ABC):
         return tuple(operand for operand in self.operands if operand.role is Role.INPUT)
 
     @property
-    def known(self) -> Mapping[str, tuple[tuple[float, ...], ...]]:
-        """Values, as rows, of the inputs that are known before any call; a plan does not ask for them."""
+    def known(self) -> Mapping[str, tuple[float, ...]]:
+        """Values, in C order, of the inputs that are known before any call; a plan does not ask for them."""
         return {}
 
     @property

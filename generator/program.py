@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 
 
@@ -25,7 +26,31 @@ class ByValue:
     operand: str
 
 
-Argument = Pointer | ByValue
+@dataclasses.dataclass(frozen=True, slots=True)
+class Texture:
+    """A kernel argument: the 64-bit handle of a texture object over an operand's memory.
+
+    One channel of `dtype` a texel, float16 read as float and the others as they are; no filtering, coordinates in
+    texels, clamped. `width` in texels, `pitch` in bytes from row to row. `height` rows for `tex2D`; 0 for one line of
+    `width` texels for `tex1Dfetch`.
+    """
+
+    buffer: str
+    dtype: DType
+    width: int
+    height: int = 0
+    pitch: int = 0
+
+
+Argument = Pointer | ByValue | Texture
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """A `__constant__` variable: an input operand's bytes are copied into it, in stream order, before the launch."""
+
+    symbol: str
+    operand: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +62,7 @@ class Launch:
     block: tuple[int, int, int]
     arguments: tuple[Argument, ...]
     shared_bytes: int = 0
+    constants: tuple[Constant, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,13 +95,15 @@ class Program:
 
     @property
     def by_value(self) -> frozenset[str]:
-        """The operands that some launch takes by value."""
-        return frozenset(argument.operand for argument in self._arguments() if isinstance(argument, ByValue))
+        """The operands whose bytes some launch takes, as an argument or in constant memory."""
+        constants = (constant.operand for launch in self.launches for constant in launch.constants)
+        arguments = (argument.operand for argument in self._arguments() if isinstance(argument, ByValue))
+        return frozenset((*arguments, *constants))
 
     @property
     def pointed_to(self) -> frozenset[str]:
-        """The operands and workspaces that some launch takes the address of."""
-        return frozenset(argument.buffer for argument in self._arguments() if isinstance(argument, Pointer))
+        """The operands and workspaces that some launch takes the address of, or reads through a texture."""
+        return frozenset(argument.buffer for argument in self._arguments() if isinstance(argument, Pointer | Texture))
 
     def _arguments(self) -> Iterator[Argument]:
         return (argument for launch in self.launches for argument in launch.arguments)
@@ -104,18 +132,27 @@ class Program:
 
 
 def launch_spec(launch: Launch) -> dict[str, Any]:
-    """A launch as JSON values."""
-    arguments = [
-        {"pointer": argument.buffer} if isinstance(argument, Pointer) else {"by_value": argument.operand}
-        for argument in launch.arguments
-    ]
-    return {
+    """A launch as JSON values. What most launches lack is left out, so that their fingerprints stay what they were."""
+    spec: dict[str, Any] = {
         "entry": launch.entry,
         "grid": list(launch.grid),
         "block": list(launch.block),
         "shared_bytes": launch.shared_bytes,
-        "arguments": arguments,
+        "arguments": [_argument_spec(argument) for argument in launch.arguments],
     }
+    if launch.constants:
+        spec["constants"] = [dataclasses.asdict(constant) for constant in launch.constants]
+    return spec
+
+
+def _argument_spec(argument: Argument) -> dict[str, Any]:
+    match argument:
+        case Pointer(buffer):
+            return {"pointer": buffer}
+        case ByValue(operand):
+            return {"by_value": operand}
+        case Texture(dtype=dtype):
+            return {"texture": {**dataclasses.asdict(argument), "dtype": str(dtype)}}
 
 
 def _launch_of(spec: dict[str, Any]) -> Launch:
@@ -127,8 +164,15 @@ def _launch_of(spec: dict[str, Any]) -> Launch:
         block=(block_x, block_y, block_z),
         arguments=tuple(_argument_of(argument) for argument in spec["arguments"]),
         shared_bytes=spec["shared_bytes"],
+        constants=tuple(Constant(**constant) for constant in spec.get("constants", ())),
     )
 
 
-def _argument_of(spec: dict[str, str]) -> Argument:
-    return Pointer(spec["pointer"]) if "pointer" in spec else ByValue(spec["by_value"])
+def _argument_of(spec: dict[str, Any]) -> Argument:
+    match spec:
+        case {"pointer": buffer}:
+            return Pointer(buffer)
+        case {"texture": fields}:
+            return Texture(**{**fields, "dtype": DType(fields["dtype"])})
+        case _:
+            return ByValue(spec["by_value"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
+import itertools
 import json
+import random
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
@@ -125,6 +127,21 @@ class Space:
             chosen.pop(order[depth], None)
 
         return extend(0, {})
+
+    def listed(self, most: int) -> tuple[Config, ...] | None:
+        """Every legal config, in a fixed order; None where they are more than `most`."""
+        listing = tuple(itertools.islice(self.configs(), most + 1))
+        return listing if len(listing) <= most else None
+
+    def drawn(self, rng: random.Random) -> Config | None:
+        """A legal config at random, not all equally likely, found without going through the space; None where it is
+        empty.
+        """
+        shuffled = (
+            dataclasses.replace(each, values=tuple(rng.sample(each.values, len(each.values))))
+            for each in self.parameters
+        )
+        return next(Space(tuple(shuffled), self.constraints).configs(), None)
 
     @cached_property
     def fingerprint(self) -> str:

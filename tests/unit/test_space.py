@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
 
 import pytest
@@ -55,6 +56,10 @@ class TestPoints:
         half_read = space.configs()
         next(half_read, None)
         assert list(space.configs()) == list(space.configs())
+
+    def test_every_config_is_drawn_sooner_or_later_and_no_other(self, space: Space) -> None:
+        rng = random.Random(0)
+        assert {space.drawn(rng) for _ in range(1000)} == (set(space.configs()) or {None})
 
     def test_by_hand(self) -> None:
         found = {(c.integer("width"), c.integer("vector"), c.text("store")) for c in SPACES["one rule"].configs()}

@@ -1,0 +1,82 @@
+"""Arguments of problems in canonical form, so that equal problems have equal keys."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+import struct
+from typing import Any
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import DType
+
+
+def as_float32(value: float, name: str) -> float:
+    """`value` rounded to float32 and without a sign on zero, so that equal problems have equal keys."""
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", float(value)))[0]
+    except OverflowError:  # past the largest float32
+        rounded = math.inf
+    except (TypeError, ValueError):
+        raise BadArgument(f"{name} must be numeric; got {value!r}") from None
+    if not math.isfinite(rounded):
+        raise BadArgument(f"{name} must be finite as float32; got {value}")
+    return rounded + 0.0
+
+
+def extent(value: Any, name: str) -> tuple[int, int]:
+    """Rows and columns. Raises BadArgument."""
+    try:
+        rows, columns = (int(operator.index(n)) for n in value)  # NumPy's integers too, and True is 1
+        # From 2^30 on, a column and the width of a thread could overflow the kernels' int.
+        if not (0 < rows < 2**30 and 0 < columns < 2**30):
+            raise ValueError
+    except (TypeError, ValueError):
+        told = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
+        raise BadArgument(f"{name} must be two positive sizes below 2^30, ROWSxCOLUMNS; got {told}") from None
+    return rows, columns
+
+
+def count(value: Any, name: str, most: int | None = None) -> int:
+    """A number of things, from 1 on, NumPy's integers too. Raises BadArgument."""
+    try:
+        number = int(operator.index(value))
+        if number < 1 or (most is not None and number > most):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise BadArgument(f"{name} must be 1 {f'to {most}' if most else 'or more'}; got {value}") from None
+    return number
+
+
+def row_pitch(pitch: Any, elements: int, dtype: DType, name: str) -> int | None:
+    """A canonical row pitch in bytes: None where the rows, of `elements` each, have no gap between them."""
+    if pitch is None:
+        return None
+    dense, step = elements * dtype.itemsize, dtype.itemsize
+    try:
+        nbytes = int(operator.index(pitch))
+        # Kernels count elements in int, those of a single row too.
+        if not dense <= nbytes < 2**31 * step or nbytes % step:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise BadArgument(f"{name} must be {dense} bytes or more, in steps of {step}; got {pitch}") from None
+    return None if nbytes == dense else nbytes
+
+
+def flattened(values: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """The numbers of a list, of rows, or of filters of rows, in order; with the shape, empty where it is ragged."""
+    if isinstance(values, str | bytes):  # a letter is a string of letters
+        return [values], ()
+    try:
+        inner = [flattened(value) for value in list(values)]
+    except TypeError:  # a number; or an array without dimensions, which has __iter__ and cannot iterate
+        return [values], ()
+    shapes = {shape for _, shape in inner}
+    shape = (len(inner), *shapes.pop()) if len(shapes) == 1 else ()
+    return [value for flat, _ in inner for value in flat], shape
+
+
+def digest(weights: tuple[float, ...]) -> str:
+    """Sixteen letters that stand for these values."""
+    return hashlib.sha256(struct.pack(f"<{len(weights)}f", *weights)).hexdigest()[:16]
