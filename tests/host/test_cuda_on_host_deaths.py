@@ -80,6 +80,8 @@ def test_deadlock_at_a_warp_operation_is_reported(run_apart):
         ("__ballot_sync(2u, 1);", "a mask that leaves the thread itself out"),
         ("__shfl_sync(1u, 1, 0, 33);", "a shuffle's width must be 1, 2, 4, 8, 16 or 32"),
         ("__pipeline_memcpy_async(x, x + 1, 8);", "an address is not aligned to the size of the copy"),
+        ("copy_async<8>(x, x + 1);", "copy_async: an address is not aligned to the size of the copy"),
+        ("copy_async<16>(x + 2, x);", "copy_async: an address is not aligned to the size of the copy"),
     ],
 )
 def test_what_a_gpu_would_fault_on_aborts_with_a_message(run_apart, statement, message):
@@ -177,7 +179,7 @@ def test_sanitizers_end_a_wrong_kernel(run_apart, name):
 
 def test_right_kernels_run_clean_under_the_sanitizers():
     # The tests of results, once more: the fixtures build for the sanitizers in a process that has them.
-    names = ("blocks", "values", "warps", "textures")
+    names = ("blocks", "values", "warps", "textures", "ptx", "programs")
     files = [str(Path(__file__).with_name(f"test_cuda_on_host_{name}.py")) for name in names]
     # Python's fault handler and AddressSanitizer's would get in each other's way.
     options = ["-q", "-x", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]

@@ -16,6 +16,8 @@ from warpsmith.generator.problem import DType, Operand, Role
 
 IMAGE = Operand("image", Role.INPUT, (4, 6), DType.FLOAT32)
 WEIGHTS = Operand("weights", Role.INPUT, (2, 3), DType.FLOAT32)
+PITCHED = Operand("image", Role.INPUT, (2, 4, 6), DType.FLOAT32, (128, 32, 4))
+"""Two planes of four rows, 32 bytes apart with 24 of them used."""
 
 
 def image(**changes: Any) -> np.ndarray[Any, Any]:
@@ -51,6 +53,13 @@ def misaligned() -> np.ndarray[Any, Any]:
     flat = np.zeros(40, np.float32)
     start = (-flat.ctypes.data // 4) % 4 + 1
     return flat[start : start + 24].reshape(4, 6)
+
+
+def pitched(operand: Operand = PITCHED, pitch: int = 32) -> np.ndarray[Any, Any]:
+    """An array of the operand's shape whose rows lie `pitch` bytes apart."""
+    *outer, rows, columns = operand.shape
+    memory = np.zeros((*outer, rows, pitch // operand.dtype.itemsize), str(operand.dtype))
+    return memory[..., :columns]
 
 
 def read_only() -> np.ndarray[Any, Any]:
@@ -120,6 +129,70 @@ def test_strides_of_dimensions_of_one_element_do_not_matter() -> None:
     assert device_view(OnGpu(shape=(1, 6), strides=(4096, 4)), row).address
 
 
+@pytest.mark.parametrize("dtype", DType)
+def test_a_pitched_array_is_viewed_where_it_lies(dtype: DType) -> None:
+    operand = Operand("image", Role.INPUT, (2, 4, 6), dtype, (128, 32, dtype.itemsize))
+    array = pitched(operand)
+    assert host_view(array, operand, writable=True).address == array.ctypes.data
+    assert host_view(OverDlpack(array), operand).address == array.ctypes.data
+    described = {"shape": (2, 4, 6), "typestr": array.dtype.str, "strides": array.strides}
+    assert device_view(OnGpu(**described), operand).address == 0x7F0000000100
+
+
+def test_channels_of_a_pitched_array_lie_together() -> None:
+    operand = Operand("image", Role.INPUT, (4, 5, 3), DType.UINT8, (16, 3, 1))
+    memory = np.zeros((4, 16), np.uint8)
+    assert host_view(memory[:, :15].reshape(4, 5, 3), operand).address == memory.ctypes.data
+
+
+APART = "image: its rows must start 32 bytes apart; they start"
+
+
+@pytest.mark.parametrize(
+    ("strides", "message"),
+    [
+        (None, f"{APART} 24 bytes apart"),
+        ((96, 24, 4), f"{APART} 24 bytes apart"),
+        ((256, 64, 4), f"{APART} 64 bytes apart"),
+        ((256, 32, 4), r"image: its strides must be \(128, 32, 4\) bytes; they are \(256, 32, 4\)"),
+        ((4, 32, 8), r"image: its strides must be \(128, 32, 4\) bytes; they are \(4, 32, 8\)"),
+    ],
+)
+def test_other_rows_than_a_plan_was_made_for(strides: tuple[int, ...] | None, message: str) -> None:
+    with pytest.raises(BadArgument, match=message):
+        device_view(OnGpu(shape=(2, 4, 6), strides=strides), PITCHED)
+
+
+def test_a_pitched_array_where_rows_have_no_gap() -> None:
+    dense = Operand("image", Role.INPUT, (2, 4, 6), DType.FLOAT32)
+    with pytest.raises(BadArgument, match="image: must be C-contiguous; copy it first"):
+        host_view(pitched(), dense)
+
+
+def test_the_pitch_of_a_single_row_does_not_matter() -> None:
+    row = Operand("row", Role.INPUT, (1, 6), DType.FLOAT32, (64, 4))
+    assert device_view(OnGpu(shape=(1, 6)), row).address
+    assert host_view(np.zeros((1, 6), np.float32), row).address
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_tensors_of_torch_are_viewed_with_their_strides(dtype: DType) -> None:
+    torch = pytest.importorskip("torch")
+    operand = Operand("image", Role.INPUT, (2, 4, 6), dtype, (128, 32, dtype.itemsize))
+    tensor = torch.zeros((2, 4, 32 // dtype.itemsize), dtype=getattr(torch, str(dtype)))[..., :6]
+    assert host_view(tensor, operand, writable=True).address == tensor.data_ptr()
+    with pytest.raises(BadArgument, match=APART):
+        host_view(tensor.contiguous(), operand)
+    runtime = HostRuntime()
+    try:
+        made = empty_like_caller(tensor, operand, runtime)
+    finally:
+        runtime.close()
+    assert isinstance(made, torch.Tensor)
+    assert host_view(made, operand, writable=True).address == made.data_ptr()
+    assert made.untyped_storage().nbytes() == 256
+
+
 @pytest.mark.parametrize(
     ("array", "message"),
     [
@@ -152,6 +225,19 @@ def test_an_output_of_the_host_is_a_numpy_array() -> None:
     assert host_view(made, WEIGHTS, writable=True).address == made.ctypes.data
 
 
+@pytest.mark.parametrize("dtype", DType)
+def test_an_output_has_the_operands_strides_up_to_the_end_of_its_last_row(dtype: DType) -> None:
+    operand = Operand("result", Role.OUTPUT, (2, 4, 6), dtype, (128, 32, dtype.itemsize))
+    runtime = HostRuntime()
+    try:
+        made = empty_like_caller(pitched(operand), operand, runtime)
+    finally:
+        runtime.close()
+    assert (made.shape, made.dtype, made.strides) == (operand.shape, str(dtype), operand.strides)
+    assert host_view(made, operand, writable=True).address == made.ctypes.data
+    assert made.base.nbytes == 256
+
+
 EXPECTED = np.array([[1, 2, 3], [4, 5, 6]], np.float32).tobytes()
 
 
@@ -170,6 +256,15 @@ EXPECTED = np.array([[1, 2, 3], [4, 5, 6]], np.float32).tobytes()
 )
 def test_weights_of_any_kind_become_bytes(weights: Any) -> None:
     assert weights_bytes(weights, WEIGHTS) == EXPECTED
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 3), (12,)])
+def test_a_bank_of_filters_becomes_bytes(shape: tuple[int, ...]) -> None:
+    bank = Operand("weights", Role.INPUT, (2, 2, 3), DType.FLOAT32)
+    values = np.arange(12, dtype=np.float16)
+    assert weights_bytes(values.reshape(shape), bank) == values.astype(np.float32).tobytes()
+    with pytest.raises(BadArgument, match=r"weights: expected shape \(2, 2, 3\); got \(4, 3\)"):
+        weights_bytes(values.reshape(4, 3), bank)
 
 
 def test_weights_are_rounded_to_the_operands_type() -> None:

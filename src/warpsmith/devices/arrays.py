@@ -41,7 +41,8 @@ class _Array:
     address: int
     shape: tuple[int, ...]
     dtype: str
-    contiguous: bool
+    strides: tuple[int, ...] | None
+    """In bytes; None where elements lie in row order without gaps."""
     readonly: bool
     keepalive: object
     stream: int | None = None
@@ -52,7 +53,7 @@ def device_view(x: Any, operand: Operand, writable: bool = False, stream: int | 
 
     Args:
         x: anything with `__cuda_array_interface__` or `__dlpack__` on a GPU.
-        operand: what it must be: shape, dtype, C-contiguous, its start aligned to 16 bytes.
+        operand: what it must be: shape, dtype and strides; its start aligned to 16 bytes.
         writable: whether the array is written to.
         stream: handle of the stream that will use it; None for the default stream. `__dlpack__` asks for it, to order
             its owner's work before; for the other protocols the view names the owner's stream.
@@ -82,7 +83,7 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
 
     Args:
         x: a NumPy array, or anything with `__array_interface__` or `__dlpack__` on the CPU.
-        operand: what it must be: shape, dtype, C-contiguous, its start aligned to 16 bytes.
+        operand: what it must be: shape, dtype and strides; its start aligned to 16 bytes.
         writable: whether the array is written to.
 
     Raises:
@@ -105,20 +106,23 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
 
 
 def empty_like_caller(x: object, operand: Operand, runtime: Runtime) -> Any:
-    """An uninitialised array of the operand's shape and dtype, of `x`'s library and on its device.
+    """An uninitialised array of the operand's shape, dtype and strides, of `x`'s library and on its device.
 
     Where the library is not known that is a NumPy array on the host and a PyCUDA GPUArray on a GPU.
     """
-    dtype = np.dtype(operand.dtype.value)
+    shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
+    # Up to the end of the last row, so that a library can copy the rows with what lies between.
+    nbytes = max(extent * stride for extent, stride in zip(shape, strides, strict=True))
     torch, cupy = _loaded("torch"), _loaded("cupy")
     if torch is not None and isinstance(x, torch.Tensor):
-        return torch.empty(operand.shape, dtype=getattr(torch, dtype.name), device=x.device)
+        flat = torch.empty(nbytes // dtype.itemsize, dtype=getattr(torch, dtype.name), device=x.device)
+        return torch.as_strided(flat, shape, [stride // dtype.itemsize for stride in strides])
     if cupy is not None and isinstance(x, cupy.ndarray):
         with x.device:
-            return cupy.empty(operand.shape, dtype)
+            return cupy.ndarray(shape, dtype, memptr=cupy.cuda.alloc(nbytes), strides=strides)
     if isinstance(runtime, CudaRuntime):
-        return runtime.empty_array(operand.shape, dtype)
-    return np.empty(operand.shape, dtype)
+        return runtime.empty_array(shape, dtype, strides, nbytes)
+    return np.ndarray(shape, dtype, np.empty(nbytes, np.uint8), strides=strides)
 
 
 def weights_bytes(w: object, operand: Operand) -> bytes:
@@ -180,13 +184,36 @@ def _checked(array: _Array, operand: Operand, writable: bool) -> ArrayView:
     if (array.dtype, array.shape) != (operand.dtype.value, operand.shape):
         expected = f"{operand.dtype} of shape {operand.shape}"
         raise BadArgument(f"{name}: expected {expected}; got {array.dtype} of shape {array.shape}")
-    if not array.contiguous:
-        raise BadArgument(f"{name}: must be C-contiguous; copy it first, as numpy.ascontiguousarray does")
+    _check_strides(array, operand)
     if array.address % ALIGNMENT:
         raise BadArgument(f"{name}: must start at a multiple of {ALIGNMENT} bytes; copy it first")
     if writable and array.readonly:
         raise BadArgument(f"{name}: is read-only")
     return ArrayView(array.address, array.keepalive, array.stream)
+
+
+def _check_strides(array: _Array, operand: Operand) -> None:
+    """Raises BadArgument unless the array lies in memory as the operand does, whose shape it has."""
+    if array.strides == operand.strides:
+        return
+    expected, dense = operand.strides, _row_order(operand)
+    given = array.strides or dense
+    matters = [depth for depth, extent in enumerate(operand.shape) if extent > 1]  # one element has no stride
+    if all(given[depth] == expected[depth] for depth in matters):
+        return
+    gaps = [depth for depth, stride in enumerate(expected) if stride != dense[depth]]
+    if not gaps:
+        raise BadArgument(f"{operand.name}: must be C-contiguous; copy it first, as numpy.ascontiguousarray does")
+    rows = gaps[-1]
+    told = f"its rows must start {expected[rows]} bytes apart; they start {given[rows]} bytes apart"
+    if given[rows] == expected[rows]:
+        told = f"its strides must be {expected} bytes; they are {given}"
+    raise BadArgument(f"{operand.name}: {told}")
+
+
+def _row_order(operand: Operand) -> tuple[int, ...]:
+    """The strides in bytes of an array without gaps."""
+    return dataclasses.replace(operand, strides=()).strides
 
 
 def _of_torch(torch: Any, x: Any) -> _Array:
@@ -195,7 +222,7 @@ def _of_torch(torch: Any, x: Any) -> _Array:
         address=x.data_ptr(),
         shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."),
-        contiguous=x.is_contiguous(),
+        strides=tuple(stride * x.element_size() for stride in x.stride()),
         readonly=False,
         keepalive=x,
         stream=torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None,
@@ -204,14 +231,12 @@ def _of_torch(torch: Any, x: Any) -> _Array:
 
 def _of_cuda_interface(x: object, interface: dict[str, Any]) -> _Array:
     address, readonly = interface["data"]
-    dtype = np.dtype(interface["typestr"])
-    shape = tuple(interface["shape"])
-    stream = interface.get("stream")
+    strides, stream = interface.get("strides"), interface.get("stream")
     return _Array(
         address=address,
-        shape=shape,
-        dtype=str(dtype),
-        contiguous=_is_contiguous(shape, interface.get("strides"), dtype.itemsize),
+        shape=tuple(interface["shape"]),
+        dtype=str(np.dtype(interface["typestr"])),
+        strides=None if strides is None else tuple(strides),
         readonly=readonly,
         keepalive=x,
         stream=0 if stream == _LEGACY_DEFAULT_STREAM else stream,
@@ -222,12 +247,12 @@ def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:
     from cuda.core.utils import StridedMemoryView
 
     view = StridedMemoryView.from_dlpack(x, stream_ptr=stream or _LEGACY_DEFAULT_STREAM)
-    shape = tuple(view.shape)
+    strides = None if view.strides is None else tuple(stride * view.dtype.itemsize for stride in view.strides)
     return _Array(
         address=view.ptr,
-        shape=shape,
+        shape=tuple(view.shape),
         dtype=str(view.dtype),
-        contiguous=_is_contiguous(shape, view.strides, 1),  # its strides count elements
+        strides=strides,  # those of DLPack count elements
         readonly=view.readonly,
         keepalive=view,
     )
@@ -238,21 +263,10 @@ def _of_numpy(array: np.ndarray[Any, Any], x: object) -> _Array:
         address=array.ctypes.data,
         shape=array.shape,
         dtype=str(array.dtype),
-        contiguous=array.flags.c_contiguous,
+        strides=array.strides,
         readonly=not array.flags.writeable,
         keepalive=x,
     )
-
-
-def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, step: int) -> bool:
-    """Whether elements lie in row order without gaps. `strides` in units of which an element takes `step`."""
-    if strides is None:
-        return True
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent > 1 and stride != step:
-            return False
-        step *= extent
-    return True
 
 
 def _on_host(x: Any, operand: Operand) -> np.ndarray[Any, Any]:

@@ -6,12 +6,16 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.errors import LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.program import Constant, Launch, Program
+
+Given = TypeVar("Given")
 
 
 class BinaryKind(enum.StrEnum):
@@ -73,20 +77,36 @@ class Module(abc.ABC):
 
     @abc.abstractmethod
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
-        """Fixes a launch's arguments.
+        """Fixes a launch's arguments. The memory that they point to is not kept alive by it.
 
         Args:
             launch: which kernel, and its geometry.
-            addresses: device address of every operand and workspace that the launch points to.
-            values: bytes of every operand that the launch takes by value.
+            addresses: device address of every operand and workspace that the launch points to or reads through a
+                texture.
+            values: bytes of every operand that the launch takes by value or in a `__constant__` variable.
 
         Raises:
-            LaunchError: no such kernel, or a geometry that the device refuses.
+            LaunchError: no such kernel or variable, or a geometry or a texture that the device refuses.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
         """Unloads the binary. Launches bound from it may no longer be called."""
+
+
+def given(launch: Launch, name: str, among: Mapping[str, Given]) -> Given:
+    """What a launch is bound to under `name`. Raises LaunchError where it is bound to nothing of that name."""
+    try:
+        return among[name]
+    except KeyError:
+        raise LaunchError(f"kernel {launch.entry} needs {name!r}, which was not given") from None
+
+
+def check_constant(launch: Launch, constant: Constant, offered: int, declared: int) -> None:
+    """Raises LaunchError unless a `__constant__` variable takes just as many bytes as it is given."""
+    if offered != declared:
+        told = f"__constant__ {constant.symbol} takes {declared} bytes; {constant.operand} has {offered}"
+        raise LaunchError(f"kernel {launch.entry}: {told}")
 
 
 class Runtime(abc.ABC):

@@ -36,4 +36,4 @@ def _warn_of_soft_changes(match: Match, runtime: Runtime) -> None:
     for fact in SOFT_FACTS:
         if fact in then and fact in now and then[fact] != now[fact]:
             text = f"the stored time was taken with {fact} {then[fact]}, here is {now[fact]}; tune again to renew it"
-            warnings.warn(text, StaleTiming, stacklevel=3)
+            warnings.warn(text, StaleTiming, stacklevel=4)  # whoever called warpsmith.plan

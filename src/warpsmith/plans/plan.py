@@ -7,12 +7,18 @@ from functools import cache
 from typing import Any
 
 from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle, weights_bytes
-from warpsmith.devices.base import Binary, Runtime
+from warpsmith.devices.base import Binary, BoundLaunch, Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Operand, Problem
+from warpsmith.generator.program import Texture
 from warpsmith.plans.match import Match
+
+TEXTURE_ALIGNMENT = 512
+"""Bytes. CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of every GPU so far; on the host a texture starts anywhere."""
+
+_MOST_BOUND = 16
 
 
 @cache
@@ -24,7 +30,10 @@ def open_runtime(device: DeviceRef) -> Runtime:
 class Plan:
     """A winner, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
 
-    The result is never waited for on a GPU: it is ready in stream order, as with CuPy and PyTorch.
+    The result is never waited for on a GPU: it is ready in stream order, as with CuPy and PyTorch. A plan remembers the
+    launches of its last calls by the addresses of their arrays and the values of their weights, so that a call like one
+    of those costs little. It keeps no array alive. A CUDA graph with a plan in it needs the plan alive, and is to run
+    in stream order with the plan's other calls and graphs: weights may lie in memory of the kernel's own.
     """
 
     def __init__(self, problem: Problem, match: Match, binary: Binary, runtime: Runtime) -> None:
@@ -37,6 +46,9 @@ class Plan:
         self._workspaces = {each.name: runtime.allocate(each.nbytes).address for each in match.program.workspaces}
         self._by_value = match.program.by_value
         self._pointed_to = match.program.pointed_to
+        arguments = (argument for launch in match.program.launches for argument in launch.arguments)
+        self._textured = {argument.buffer for argument in arguments if isinstance(argument, Texture)}
+        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], list[BoundLaunch]] = {}  # the latest used last
         self._on_host = runtime.device.kind is DeviceKind.HOST
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
@@ -45,9 +57,9 @@ class Plan:
         Args:
             inputs: one array for each of the problem's inputs, in their order; for filter2d the image and the
                 weights, which may be left out where the problem knows them. On a GPU anything with
-                `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays. C-contiguous, of exactly
-                the problem's shapes and dtype. Weights are passed inside the launch: give them as a NumPy array,
-                since a device array is copied back first, and waited for.
+                `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays. Of exactly the problem's shapes,
+                dtypes and strides: C-contiguous where it has no pitch. Weights are passed inside the launch: give
+                them as a NumPy array, since a device array is copied back first, and waited for.
             out: an array to write to; a new one of the caller's own kind where it is None.
             stream: a CUDA stream (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None is the
                 caller's current stream.
@@ -71,14 +83,29 @@ class Plan:
         self._check_apart(views)
         addresses = {name: view.address for name, view in views.items()} | self._workspaces
         chosen = self._stream(requested, views.values())
-        for launch in self.match.program.launches:
-            self._module.bind(launch, addresses, values)(chosen)
+        for launch in self._launches(addresses, values):
+            launch(chosen)
         return target
+
+    def _launches(self, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> list[BoundLaunch]:
+        """The program's launches on these addresses and values, from an earlier call where there was one."""
+        key = (tuple(addresses.values()), tuple(values.values()))
+        bound = self._bound.pop(key, None)
+        if bound is None:
+            bound = [self._module.bind(launch, addresses, values) for launch in self.match.program.launches]
+        self._bound[key] = bound
+        if len(self._bound) > _MOST_BOUND:
+            del self._bound[next(iter(self._bound))]
+        return bound
 
     def _view(self, array: Any, operand: Operand, stream: int | None, *, writable: bool = False) -> ArrayView:
         if self._on_host:
             return host_view(array, operand, writable)
-        return device_view(array, operand, writable, stream)
+        view = device_view(array, operand, writable, stream)
+        if operand.name in self._textured and view.address % TEXTURE_ALIGNMENT:
+            told = f"this plan reads it through a texture: it must start at a multiple of {TEXTURE_ALIGNMENT} bytes"
+            raise BadArgument(f"{operand.name}: {told}; copy it first")
+        return view
 
     def _check_apart(self, views: Mapping[str, ArrayView]) -> None:
         """Raises BadArgument where the result would overwrite an input that is still being read."""
@@ -86,7 +113,7 @@ class Plan:
         start = views[output.name].address
         for operand in self.problem.inputs:
             view = views.get(operand.name)
-            if view and view.address < start + output.nbytes and start < view.address + operand.nbytes:
+            if view and view.address < start + output.span_bytes and start < view.address + operand.span_bytes:
                 raise BadArgument(f"out: shares memory with {operand.name}; give it memory of its own")
 
     def _stream(self, requested: int | None, views: Iterable[ArrayView]) -> int | None:

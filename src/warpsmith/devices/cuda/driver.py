@@ -154,12 +154,13 @@ class PrimaryContext:
             end.synchronize()
             return float(end.time_since(begin)) * 1e6  # from ms
 
-    def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """An uninitialised `pycuda.gpuarray.GPUArray`, C-contiguous."""
+    def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:
+        """An uninitialised `pycuda.gpuarray.GPUArray` of these strides in bytes, over `nbytes` bytes of memory."""
         import pycuda.gpuarray  # half a second of imports that only callers without arrays of their own need
 
         with self.active(f"allocate an array of shape {shape}"):
-            return pycuda.gpuarray.GPUArray(shape, dtype)
+            # Left to itself it allocates room for the elements alone.
+            return pycuda.gpuarray.GPUArray(shape, dtype, gpudata=cuda.mem_alloc(nbytes), strides=strides)
 
     def close(self) -> None:
         """Frees what was taken and lets go of the context. Safe to call twice, and after the GPU has failed."""

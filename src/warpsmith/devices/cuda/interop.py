@@ -31,7 +31,7 @@ def _wait(stream: int, other: int) -> None:
     """Makes `stream` wait, on the device, for what `other` has queued up to now."""
     from cuda.bindings import driver as cu
 
-    from warpsmith.devices.cuda.module import call
+    from warpsmith.devices.cuda.status import call
 
     doing = "wait for the stream of an argument"
     event = call(cu.cuEventCreate(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING), doing)

@@ -103,9 +103,13 @@ class CudaRuntime(Runtime):
         """Whether power or temperature holds the clocks down right now; False where that cannot be read."""
         return self._monitor.throttled() or False
 
-    def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """An uninitialised `pycuda.gpuarray.GPUArray`, C-contiguous. Raises OutOfMemory."""
-        return self._context.empty_array(shape, dtype)
+    def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:
+        """An uninitialised `pycuda.gpuarray.GPUArray` of these strides in bytes, over `nbytes` bytes of memory.
+
+        Raises:
+            OutOfMemory: there is not that much.
+        """
+        return self._context.empty_array(shape, dtype, strides, nbytes)
 
     def close(self) -> None:
         for module in self._modules:

@@ -9,6 +9,9 @@
 //   WARPSMITH_HOST_SHARED_<line>         under the sanitizers: what `__shared__` means on that line (see words.h).
 #pragma once
 
+// Sources leave out what only a GPU's compiler understands where this is defined; ptx.h stands in for it.
+#define WARPSMITH_ON_HOST 1
+
 // Every standard header first: some of their texts use names that words.h defines (`__noinline__`).
 #include <assert.h>
 #include <limits.h>
@@ -35,6 +38,7 @@
 #include "cuda_on_host/arithmetic.h"
 #include "cuda_on_host/atomics.h"
 #include "cuda_on_host/memory.h"
+#include "cuda_on_host/ptx.h"
 #include "cuda_on_host/texture.h"
 
 #if WARPSMITH_HOST_COOPERATES

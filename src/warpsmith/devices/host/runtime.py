@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Binary, BinaryKind, BoundLaunch, Module, Runtime
+from warpsmith.devices.base import Allocation, Binary, BinaryKind, BoundLaunch, Module, Runtime, check_constant, given
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
+from warpsmith.devices.host.texture import TextureDescriptor, describe
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Argument, ByValue, Launch
+from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Texture
 
 _ALIGNMENT = 256
 
@@ -59,8 +60,15 @@ class HostModule(Module):
 
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         function = self._function(launch)
-        storage = [self._argument(launch, argument, addresses, values) for argument in launch.arguments]
-        self._check_sizes(launch, storage)
+        textures = {
+            each: describe(each, given(launch, each.buffer, addresses))
+            for each in launch.arguments
+            if isinstance(each, Texture)
+        }
+        data = [_argument(launch, each, addresses, values, textures) for each in launch.arguments]
+        self._check_sizes(launch, [len(each) for each in data])
+        constants = [self._constant(launch, each, given(launch, each.operand, values)) for each in launch.constants]
+        storage = [ctypes.create_string_buffer(each, len(each)) for each in data]
         pointers = (ctypes.c_void_p * max(1, len(storage)))(*(ctypes.addressof(buffer) for buffer in storage))
         geometry = ((ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), launch.shared_bytes)
         if launch.shared_bytes > self._device.shared_per_block_bytes:
@@ -73,10 +81,12 @@ class HostModule(Module):
         def run(_stream: int | None) -> None:
             if self._library is None:
                 raise LaunchError(f"kernel {launch.entry} was launched after its module was closed")
+            for target, content in constants:
+                ctypes.memmove(target, content, len(content))
             function(*geometry, pointers, self._workers)
 
-        # `pointers` holds addresses alone: the buffers must live as long as the launch.
-        run.storage = storage  # type: ignore[attr-defined]
+        # `pointers` and handles hold addresses alone: what they point to must live as long as the launch.
+        run.kept = (storage, textures)  # type: ignore[attr-defined]
         return run
 
     def close(self) -> None:
@@ -99,26 +109,27 @@ class HostModule(Module):
         function.restype = ctypes.c_int
         return function
 
-    def _argument(
-        self, launch: Launch, argument: Argument, addresses: Mapping[str, int], values: Mapping[str, bytes]
-    ) -> ctypes.Array[ctypes.c_char]:
-        name = argument.operand if isinstance(argument, ByValue) else argument.buffer
-        try:
-            data = values[name] if isinstance(argument, ByValue) else addresses[name].to_bytes(8, "little")
-        except KeyError:
-            raise LaunchError(f"kernel {launch.entry} needs {name!r}, which was not given") from None
-        return ctypes.create_string_buffer(data, len(data))
+    def _constant(self, launch: Launch, constant: Constant, content: bytes) -> tuple[int, bytes]:
+        """Where a `__constant__` variable lies, and what is to be written there."""
+        name = f"warpsmith_constant_{constant.symbol}"
+        if self._library is None or not _exports(self._library, name):
+            raise LaunchError(f"kernel {launch.entry}: the library has no __constant__ {constant.symbol}")
+        locate = self._library[name]
+        locate.restype = ctypes.c_void_p
+        size = ctypes.c_ulonglong()
+        address: int = locate(ctypes.byref(size))
+        check_constant(launch, constant, len(content), size.value)
+        return address, content
 
-    def _check_sizes(self, launch: Launch, storage: list[ctypes.Array[ctypes.c_char]]) -> None:
+    def _check_sizes(self, launch: Launch, offered: list[int]) -> None:
         parameters = self._library[f"warpsmith_parameters_{launch.entry}"]  # type: ignore[index]
         parameters.restype = ctypes.POINTER(ctypes.c_ulonglong)
         sizes: list[int] = []
         listed = parameters()
         while listed[len(sizes)] != 0:
             sizes.append(listed[len(sizes)])
-        given = [len(buffer) for buffer in storage]
-        if given != sizes:
-            raise LaunchError(f"kernel {launch.entry} takes arguments of {sizes} bytes; the launch gives {given}")
+        if offered != sizes:
+            raise LaunchError(f"kernel {launch.entry} takes arguments of {sizes} bytes; the launch gives {offered}")
 
 
 class HostRuntime(Runtime):
@@ -214,3 +225,19 @@ def _exports(library: ctypes.CDLL, name: str) -> bool:
         library[name]
         return True
     return False
+
+
+def _argument(
+    launch: Launch,
+    argument: Argument,
+    addresses: Mapping[str, int],
+    values: Mapping[str, bytes],
+    textures: Mapping[Texture, TextureDescriptor],
+) -> bytes:
+    match argument:
+        case ByValue(operand):
+            return given(launch, operand, values)
+        case Texture():
+            return textures[argument].handle.to_bytes(8, "little")
+        case Pointer(buffer):
+            return given(launch, buffer, addresses).to_bytes(8, "little")

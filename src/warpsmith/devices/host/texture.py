@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import enum
 
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import Texture
+
 
 class ChannelFormat(enum.IntEnum):
     """What a channel of a texel is."""
@@ -30,8 +33,8 @@ class TextureDescriptor(ctypes.Structure):
     """A pitch-linear 2-D texture. Its handle is its address, valid for as long as this object lives.
 
     Fields: `data` address of the first texel; `width` and `height` in texels; `pitch` in bytes from row to row;
-    `channels` 1, 2 or 4; `bits` of a channel, 8, 16 or 32 (float: 32); `address` modes of x and y; `linear` filter
-    instead of point; `normalized_coordinates` 0 to 1 instead of 0 to width; `normalized_float` reads integers
+    `channels` 1, 2 or 4; `bits` of a channel, 8, 16 or 32 (float: 16 or 32); `address` modes of x and y; `linear`
+    filter instead of point; `normalized_coordinates` 0 to 1 instead of 0 to width; `normalized_float` reads integers
     as 0 to 1 (signed: -1 to 1); `border` the colour outside for AddressMode.BORDER.
     """
 
@@ -54,3 +57,17 @@ class TextureDescriptor(ctypes.Structure):
     def handle(self) -> int:
         """The `cudaTextureObject_t` to pass to a kernel, 8 bytes by value."""
         return ctypes.addressof(self)
+
+
+def describe(texture: Texture, address: int) -> TextureDescriptor:
+    """The descriptor of a kernel's texture argument over the memory at `address`."""
+    return TextureDescriptor(
+        data=address,
+        width=texture.width,
+        height=max(1, texture.height),
+        pitch=texture.pitch,
+        channels=1,
+        bits=8 * texture.dtype.itemsize,
+        format=ChannelFormat.UNSIGNED if texture.dtype is DType.UINT8 else ChannelFormat.FLOAT,
+        address=(AddressMode.CLAMP, AddressMode.CLAMP),
+    )

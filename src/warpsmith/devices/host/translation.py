@@ -56,6 +56,7 @@ def translation_unit(program: Program, sanitize: bool) -> str:
     text = without_comments(program.source)
     shared_bytes = max((launch.shared_bytes for launch in program.launches), default=0)
     entries = dict.fromkeys(launch.entry for launch in program.launches)
+    constants = dict.fromkeys(each.symbol for launch in program.launches for each in launch.constants)
     lines = [
         f"#define WARPSMITH_HOST_COOPERATES {int(cooperates(text))}",
         f"#define WARPSMITH_HOST_DYNAMIC_SHARED_BYTES {shared_bytes}",
@@ -66,5 +67,6 @@ def translation_unit(program: Program, sanitize: bool) -> str:
         '#line 1 "launches"',
         *(f"WARPSMITH_HOST_DYNAMIC_SHARED({kind}, {name})" for name, kind in dynamic_shared(text).items()),
         *(f"WARPSMITH_HOST_ENTRY({entry})" for entry in entries),
+        *(f"WARPSMITH_HOST_CONSTANT({symbol})" for symbol in constants),
     ]
     return "\n".join(lines) + "\n"

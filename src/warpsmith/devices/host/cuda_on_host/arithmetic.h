@@ -75,6 +75,8 @@ inline int __float_as_int(float a) { return ::warpsmith_host::reinterpreted<int>
 inline unsigned __float_as_uint(float a) { return ::warpsmith_host::reinterpreted<unsigned>(a); }
 inline float __int_as_float(int a) { return ::warpsmith_host::reinterpreted<float>(a); }
 inline float __uint_as_float(unsigned a) { return ::warpsmith_host::reinterpreted<float>(a); }
+inline long long __double_as_longlong(double a) { return ::warpsmith_host::reinterpreted<long long>(a); }
+inline double __longlong_as_double(long long a) { return ::warpsmith_host::reinterpreted<double>(a); }
 
 // As CUDA's overloads: floating point ignores a NaN operand; integers of mixed sign compare as unsigned.
 template <typename A, typename B, typename C = std::common_type_t<A, B>> constexpr C min(A a, B b) {

@@ -167,3 +167,10 @@ template <auto function, typename... Parameters> struct Kernel<function, void (*
                                                        int workers) {                                                  \
         return ::warpsmith_host::Kernel<&::entry>::launch(#entry, grid, block, shared_bytes, arguments, workers);      \
     }
+
+// The address and the size of `__constant__` variable `name`, for Python to write to before a launch.
+#define WARPSMITH_HOST_CONSTANT(name)                                                                                  \
+    WARPSMITH_HOST_EXPORT void *warpsmith_constant_##name(unsigned long long *size) {                                  \
+        *size = sizeof(::name);                                                                                        \
+        return &::name;                                                                                                \
+    }

@@ -42,6 +42,11 @@ template <typename Stored> double channel_of(const char *texel, int channel) {
 
 // One channel of one stored texel. A double holds every value of every format exactly.
 inline double stored_channel(const Texture &texture, const char *texel, int channel) {
+    if (texture.format == Format::floating && texture.bits == 16) {
+        uint16_t bits;
+        memcpy(&bits, texel + channel * sizeof bits, sizeof bits);
+        return static_cast<double>(half_to_float(bits));
+    }
     if (texture.format == Format::floating) return channel_of<float>(texel, channel);
     const bool is_signed = texture.format == Format::signed_integer;
     double value = 0;

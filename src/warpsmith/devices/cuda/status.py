@@ -1,0 +1,46 @@
+"""The driver's answers, as values or as our errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuda.bindings import driver as cu
+
+from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
+
+STATUS = cu.CUresult
+SUCCESS = STATUS.CUDA_SUCCESS
+
+_REFUSALS = frozenset(
+    {
+        STATUS.CUDA_ERROR_INVALID_VALUE,
+        STATUS.CUDA_ERROR_INVALID_IMAGE,
+        STATUS.CUDA_ERROR_INVALID_SOURCE,
+        STATUS.CUDA_ERROR_NO_BINARY_FOR_GPU,
+        STATUS.CUDA_ERROR_NOT_FOUND,
+        STATUS.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+    }
+)
+"""Answers that leave the device unharmed: this binary or this launch is at fault. Any other condemns the context."""
+
+
+def failure(status: Any, doing: str) -> DeviceError:
+    """The error for a status other than success. `doing` completes the sentence "cannot ..."."""
+    _, text = cu.cuGetErrorString(status)
+    message = f"cannot {doing}: {text.decode() if text else status}"
+    if status == STATUS.CUDA_ERROR_OUT_OF_MEMORY:
+        return OutOfMemory(message)
+    return LaunchError(message) if status in _REFUSALS else DeviceError(message)
+
+
+def call(result: tuple[Any, ...], doing: str) -> Any:
+    """The value of a finished driver call. Raises the error of `failure`."""
+    status, *values = result
+    if status != SUCCESS:
+        raise failure(status, doing)
+    return values[0] if values else None
+
+
+def is_capturing(stream: int, doing: str) -> bool:
+    """Whether a stream's work goes into a CUDA graph. Raises the error of `failure` where the stream cannot be used."""
+    return bool(call(cu.cuStreamIsCapturing(stream), doing) != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)

@@ -1,0 +1,126 @@
+"""Texture objects on a GPU: made when a launch is first bound, destroyed when no kernel can use them any more."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from cuda.bindings import driver as cu
+
+from warpsmith.devices.cuda.status import SUCCESS, call
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import Texture
+
+MOST_KEPT = 64
+"""Texture objects that a module keeps although no launch is bound to them, and the number that waits for a sweep."""
+
+_FORMAT = {
+    DType.FLOAT32: cu.CUarray_format.CU_AD_FORMAT_FLOAT,
+    DType.FLOAT16: cu.CUarray_format.CU_AD_FORMAT_HALF,
+    DType.UINT8: cu.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT8,
+}
+
+
+class TextureObject:
+    """One texture object. `handle` is what a kernel takes: 64 bits."""
+
+    __slots__ = ("__weakref__", "handle")
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+
+class Textures:
+    """The texture objects of one module.
+
+    Destroying an object that a queued kernel reads through is undefined, and nothing tells when a kernel on a caller's
+    stream has ended. So those that no launch is bound to any more are gathered, and destroyed together once the whole
+    context is idle. What a captured launch uses stays until the module is closed: its graph may run at any time.
+    """
+
+    def __init__(self) -> None:
+        self._recent: dict[tuple[int, Texture], TextureObject] = {}  # the latest used last
+        self._captured: list[TextureObject] = []
+        self._alive: set[int] = set()
+        self._dropped: list[int] = []
+
+    def at(self, address: int, texture: Texture) -> TextureObject:
+        """The object for the memory at `address`, in the context that is current. The caller keeps it.
+
+        Raises:
+            LaunchError: the driver refuses it: an address or a pitch that is not aligned, or too many texels.
+        """
+        found = self._recent.pop((address, texture), None) or self._made(address, texture)
+        self._recent[address, texture] = found
+        if len(self._recent) > MOST_KEPT:
+            del self._recent[next(iter(self._recent))]
+        return found
+
+    def _made(self, address: int, texture: Texture) -> TextureObject:
+        size = f"{texture.width}x{texture.height}" if texture.height else f"{texture.width}"
+        pitch = f" with rows {texture.pitch} bytes apart" if texture.height else ""
+        doing = f"make a texture of {size} {texture.dtype}{pitch} of {texture.buffer} at {address:#x}"
+        # While the thread captures a graph the driver takes this for unsafe; it is no part of what a graph repeats.
+        with _outside_of_captures(doing):
+            handle = int(call(cu.cuTexObjectCreate(_resource(address, texture), _reading(texture), None), doing))
+        made = TextureObject(handle)
+        self._alive.add(handle)
+        weakref.finalize(made, self._dropped.append, handle).atexit = False
+        return made
+
+    def keep(self, textures: tuple[TextureObject, ...]) -> None:
+        """Keeps objects until `close`: a graph uses them."""
+        self._captured += [each for each in textures if each not in self._captured]
+
+    def sweep(self) -> None:
+        """Destroys what no launch is bound to any more, where that is much; then it waits for the context."""
+        if len(self._dropped) >= MOST_KEPT:
+            self._destroy(self._dropped)
+
+    def close(self) -> None:
+        """Destroys all of them, in the context that is current, after its work has ended."""
+        self._destroy(list(self._alive))
+
+    def _destroy(self, handles: list[int]) -> None:
+        # Where the context cannot be waited for (a fault, a capture on some stream), they stay.
+        if handles and cu.cuCtxSynchronize()[0] == SUCCESS:
+            while handles:
+                handle = handles.pop()
+                cu.cuTexObjectDestroy(handle)
+                self._alive.discard(handle)
+
+
+@contextlib.contextmanager
+def _outside_of_captures(doing: str) -> Iterator[None]:
+    mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = call(cu.cuThreadExchangeStreamCaptureMode(mode), doing)
+    try:
+        yield
+    finally:
+        cu.cuThreadExchangeStreamCaptureMode(before)
+
+
+def _resource(address: int, texture: Texture) -> Any:
+    """CUDA_RESOURCE_DESC: pitched rows, or one line of memory."""
+    resource = cu.CUDA_RESOURCE_DESC()
+    if texture.height:
+        resource.resType = cu.CUresourcetype.CU_RESOURCE_TYPE_PITCH2D
+        memory = resource.res.pitch2D
+        memory.width, memory.height, memory.pitchInBytes = texture.width, texture.height, texture.pitch
+    else:
+        resource.resType = cu.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
+        memory = resource.res.linear
+        memory.sizeInBytes = texture.width * texture.dtype.itemsize
+    memory.devPtr, memory.format, memory.numChannels = address, _FORMAT[texture.dtype], 1
+    return resource
+
+
+def _reading(texture: Texture) -> Any:
+    """CUDA_TEXTURE_DESC: the nearest texel, coordinates in texels, clamped; integers as they are, not as 0 to 1."""
+    reading = cu.CUDA_TEXTURE_DESC()
+    reading.addressMode = [cu.CUaddress_mode.CU_TR_ADDRESS_MODE_CLAMP] * 3
+    reading.filterMode = cu.CUfilter_mode.CU_TR_FILTER_MODE_POINT
+    reading.flags = cu.CU_TRSF_READ_AS_INTEGER if texture.dtype is DType.UINT8 else 0
+    return reading

@@ -1,0 +1,49 @@
+// What generated sources write with PTX instructions on a GPU, where WARPSMITH_ON_HOST is not defined: 16-bit floats
+// as their bits, and asynchronous copies.
+#pragma once
+
+// Exact: every 16-bit float is a 32-bit one. A NaN keeps its payload.
+inline float half_to_float(unsigned short bits) {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+    uint32_t wide;
+    if (magnitude < 0x0400u) {  // zero and subnormals count steps of 2^-24
+        wide = __float_as_uint(static_cast<float>(magnitude) * 0x1p-24f);
+    } else if (magnitude < 0x7c00u) {
+        wide = (magnitude << 13) + ((127u - 15u) << 23);
+    } else {
+        wide = 0x7f800000u | magnitude << 13;
+    }
+    return __uint_as_float(sign | wide);
+}
+
+// To the nearest, ties to even; 65520 and beyond to infinity, NaN to a quiet NaN.
+inline unsigned short float_to_half(float value) {
+    const uint32_t bits = __float_as_uint(value), magnitude = bits & 0x7fffffffu;
+    uint32_t narrow;
+    if (magnitude > 0x7f800000u) {
+        narrow = 0x7e00u;
+    } else if (magnitude >= 0x47800000u) {  // 65536
+        narrow = 0x7c00u;
+    } else if (magnitude < 0x38800000u) {  // below 2^-14; from 0.5 on floats lie 2^-24 apart, so the sum is rounded
+        narrow = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
+    } else {
+        narrow = (magnitude - ((127u - 15u) << 23) + 0x0fffu + (magnitude >> 13 & 1u)) >> 13;
+    }
+    return static_cast<unsigned short>(bits >> 16 & 0x8000u | narrow);
+}
+
+// Two of them, `low` in the lower 16 bits.
+inline unsigned floats_to_half2(float low, float high) {
+    return static_cast<unsigned>(float_to_half(low)) | static_cast<unsigned>(float_to_half(high)) << 16;
+}
+
+// cp.async: the copy is done at once, which is one of the orders that PTX allows.
+template <int kBytes> void copy_async(void *shared, const void *global) {
+    static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the instruction copies 4, 8 or 16 bytes");
+    if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % kBytes != 0) {
+        ::warpsmith_host::stop("copy_async: an address is not aligned to the size of the copy");
+    }
+    memcpy(shared, global, kBytes);
+}
+inline void copy_async_commit() {}
+template <int kPending> void copy_async_wait() {}

@@ -1,0 +1,132 @@
+"""What stands in for PTX on the host device: 16-bit floats against NumPy's, asynchronous copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+RANDOM = np.random.default_rng(23)
+EVERY_HALF = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
+
+TO_FLOAT = """
+extern "C" __global__ void kernel(const unsigned short* x, unsigned* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = __float_as_uint(half_to_float(x[i]));
+}
+"""
+TO_HALF = """
+extern "C" __global__ void kernel(const float* x, unsigned short* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = float_to_half(x[i]);
+}
+"""
+
+
+def to_halves(run_kernel, x: NDArray[np.float32]) -> NDArray[np.uint16]:
+    y = np.zeros(x.size, np.uint16)
+    run_kernel(TO_HALF, x, y, np.int32(x.size), grid=(-(-x.size // 256), 1, 1), block=(256, 1, 1))
+    return y
+
+
+def of_numpy(x: NDArray[np.float32]) -> NDArray[np.uint16]:
+    with np.errstate(over="ignore", under="ignore"):
+        return x.astype(np.float16).view(np.uint16)
+
+
+def test_the_host_is_told_apart(run_kernel):
+    out = np.zeros(1, np.int32)
+    run_kernel('extern "C" __global__ void kernel(int* out) { out[0] = WARPSMITH_ON_HOST + 6; }', out)
+    assert out[0] == 7
+
+
+def test_every_half_becomes_the_same_float_as_numpys(run_kernel):
+    bits = np.zeros(EVERY_HALF.size, np.uint32)
+    run_kernel(TO_FLOAT, EVERY_HALF, bits, np.int32(bits.size), grid=(256, 1, 1), block=(256, 1, 1))
+    np.testing.assert_array_equal(bits, EVERY_HALF.view(np.float16).astype(np.float32).view(np.uint32))
+
+
+def test_every_half_comes_back_from_its_float(run_kernel):
+    halves = EVERY_HALF.view(np.float16)
+    back = to_halves(run_kernel, halves.astype(np.float32))
+    numbers = ~np.isnan(halves)
+    np.testing.assert_array_equal(back[numbers], EVERY_HALF[numbers])
+    assert np.isnan(back[~numbers].view(np.float16)).all()
+
+
+def test_the_middle_between_two_halves_goes_to_the_even_one(run_kernel):
+    positive = np.arange(0x7BFF, dtype=np.uint16)  # up to the last but one that is finite
+    low, high = (each.view(np.float16).astype(np.float64) for each in (positive, positive + np.uint16(1)))
+    middle = ((low + high) / 2).astype(np.float32)
+    for sign in (1, -1):
+        ties = sign * middle
+        even = (positive + (positive & 1)).astype(np.uint16) | np.uint16(0x8000 if sign < 0 else 0)
+        np.testing.assert_array_equal(to_halves(run_kernel, ties), even)
+        for towards in (-np.inf, np.inf):
+            beside = np.nextafter(ties, np.float32(towards))
+            np.testing.assert_array_equal(to_halves(run_kernel, beside), of_numpy(beside))
+
+
+def test_random_floats_of_every_magnitude(run_kernel):
+    any_bits = RANDOM.integers(0, 1 << 32, 1_000_000, np.uint32).view(np.float32)
+    near = (RANDOM.standard_normal(1_000_000) * 10.0 ** RANDOM.uniform(-9, 6, 1_000_000)).astype(np.float32)
+    values = np.concatenate([any_bits, near])
+    halves, numbers = to_halves(run_kernel, values), ~np.isnan(values)
+    np.testing.assert_array_equal(halves[numbers], of_numpy(values[numbers]))
+    assert np.isnan(halves[~numbers].view(np.float16)).all()
+    assert not numbers.all()
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"),
+    [
+        (65504.0, 0x7BFF),
+        (65519.996, 0x7BFF),
+        (65520.0, 0x7C00),
+        (-65520.0, 0xFC00),
+        (np.finfo(np.float32).max, 0x7C00),
+        (np.inf, 0x7C00),
+        (2.0**-14, 0x0400),
+        (2.0**-24, 0x0001),
+        (2.0**-25, 0x0000),
+        (-(2.0**-25) * 1.0001, 0x8001),
+        (np.finfo(np.float32).smallest_subnormal, 0x0000),
+        (-0.0, 0x8000),
+    ],
+)
+def test_the_ends_of_the_range(run_kernel, value, bits):
+    assert hex(to_halves(run_kernel, np.array([value], np.float32))[0]) == hex(bits)
+
+
+def test_two_halves_in_a_word(run_kernel):
+    x = RANDOM.standard_normal((64, 2)).astype(np.float32)
+    y = np.zeros(64, np.uint32)
+    run_kernel(
+        """
+        extern "C" __global__ void kernel(const float* x, unsigned* y) {
+            y[threadIdx.x] = floats_to_half2(x[2 * threadIdx.x], x[2 * threadIdx.x + 1]);
+        }
+        """,
+        x,
+        y,
+        block=(64, 1, 1),
+    )
+    np.testing.assert_array_equal(y.view(np.float16).reshape(64, 2), x.astype(np.float16))
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_copies_to_shared_memory(run_kernel, size):
+    x = RANDOM.random(64 * size // 4, np.float32)
+    out = np.zeros_like(x)
+    source = """
+        extern "C" __global__ void kernel(const float* x, float* out) {
+            __shared__ __align__(16) float tile[kFloats * 64];
+            copy_async<kFloats * 4>(tile + kFloats * threadIdx.x, x + kFloats * threadIdx.x);
+            copy_async_commit();
+            copy_async_wait<0>();
+            __syncthreads();
+            for (int i = threadIdx.x; i < kFloats * 64; i += 64) out[i] = tile[kFloats * 64 - 1 - i];
+        }
+    """.replace("kFloats", str(size // 4))
+    run_kernel(source, x, out, block=(64, 1, 1))
+    np.testing.assert_array_equal(out, x[::-1])
