@@ -5,28 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import DType, Operand, Problem
 
 Operands = Mapping[str, NDArray[Any]]
 """The input arrays of a problem by name."""
 
 _STRIP_BYTES = 1 << 20
 """Work is cut into strips of about this size, so that one stays in a core's cache through all taps."""
-
-_PAD_MODES: dict[Border, Literal["constant", "edge", "symmetric", "reflect", "wrap"]] = {
-    Border.CONSTANT: "constant",
-    Border.NEAREST: "edge",
-    Border.REFLECT: "symmetric",
-    Border.MIRROR: "reflect",
-    Border.WRAP: "wrap",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -41,20 +33,52 @@ def for_each_strip(rows: int, row_bytes: int, work: Callable[[slice], None]) -> 
     """Calls `work` on slices that cover `rows` rows, on all cores: NumPy lets go of the interpreter in its loops."""
     step = max(1, _STRIP_BYTES // max(1, row_bytes))
     slices = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+    if len(slices) == 1:  # threads cost more than a small problem
+        work(slices[0])
+        return
     with ThreadPoolExecutor(cores()) as pool:
         for _ in pool.map(work, slices):
             pass
 
 
 def random_operands(problem: Problem, seed: int) -> Operands:
-    """Inputs for `problem`: normal deviates, never zeros, the values that the problem knows where it does."""
+    """Inputs for `problem`, dense and never all zeros: the values that it knows where it does, else random ones.
+
+    Pixels are normal deviates; where the image or the result is uint8 they spread over 0 to 255, and the filters sum
+    to 1.1, so that most results fall inside that range, and some on either side.
+    """
     generator = np.random.default_rng(seed)
-    return {
-        operand.name: np.array(problem.known[operand.name], dtype=str(operand.dtype))
-        if operand.name in problem.known
-        else generator.standard_normal(operand.shape, dtype=np.float32).astype(str(operand.dtype))
-        for operand in problem.inputs
-    }
+    pixels = any(operand.dtype is DType.UINT8 for operand in problem.operands)
+    drawn = {}
+    for operand in problem.inputs:
+        if operand.name in problem.known:
+            values = np.array(problem.known[operand.name], dtype=str(operand.dtype)).reshape(operand.shape)
+        elif operand.name == "weights":
+            values = generator.standard_normal(operand.shape, dtype=np.float32)
+            if problem.output.dtype is DType.UINT8:
+                values = _spreading(values)
+        else:
+            values = _pixels(operand, generator) if pixels else generator.standard_normal(operand.shape, np.float32)
+        drawn[operand.name] = values.astype(str(operand.dtype), copy=False)
+    return drawn
+
+
+def _pixels(operand: Operand, generator: np.random.Generator) -> NDArray[Any]:
+    """Uniform over what uint8 holds, with a fraction where the image has one."""
+    if operand.dtype is DType.UINT8:
+        return generator.integers(0, 256, operand.shape, dtype=np.uint8)
+    return generator.random(operand.shape, dtype=np.float32) * 255
+
+
+def _spreading(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Normal deviates as filters that sum to 1.1 and spread uniform pixels about as far as they are spread.
+
+    A result is then 140 on average, give or take 74: 3% are under 0 and 6% above 255.
+    """
+    taps = weights.shape[-2] * weights.shape[-1]
+    spread = weights / np.float32(taps**0.5)
+    mean = spread.mean(axis=(-2, -1), keepdims=True)
+    return np.asarray(spread - mean + np.float32(1.1 / taps), dtype=np.float32)
 
 
 def reference(problem: Problem, operands: Operands) -> Reference:
@@ -65,38 +89,93 @@ def reference(problem: Problem, operands: Operands) -> Reference:
 
 
 def _filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[Any]) -> Reference:
-    planes = image.reshape(problem.planes, *problem.image)
-    shape = (problem.planes, *problem.output_shape)
+    planes = image.reshape(problem.planes, *problem.image, problem.channels)
+    filters = weights.astype(np.float64).reshape(problem.filters, *problem.filter)
+    rows, columns = problem.output_shape
+    # Channels are columns here: a tap one column right is `channels` elements right.
+    shape = (problem.planes, problem.filters, rows, columns * problem.channels)
     expected, scale = np.zeros(shape), np.zeros(shape)
-    for index, plane in enumerate(planes):
-        _correlate(_padded(problem, plane), weights.astype(np.float64), expected[index], scale[index])
-    result_shape = problem.output.shape
-    return Reference(expected.reshape(result_shape), scale.reshape(result_shape))
+    row_steps, column_steps = (_steps(problem, axis) for axis in (0, 1))
+    for plane, of_plane, scale_of_plane in zip(planes, expected, scale, strict=True):
+        padded = _padded(problem, plane, row_steps, column_steps)
+        for taps, target, scale_of_target in zip(filters, of_plane, scale_of_plane, strict=True):
+            steps = (row_steps - row_steps.min(), (column_steps - column_steps.min()) * problem.channels)
+            _accumulate(padded, taps, steps, target, scale_of_target)
+    return Reference(expected.reshape(problem.output.shape), scale.reshape(problem.output.shape))
 
 
-def _padded(problem: Filter2d, plane: NDArray[Any]) -> NDArray[np.float64]:
-    """The plane in float64 with every pixel that a window can touch."""
-    plane = plane.astype(np.float64)
+def _steps(problem: Filter2d, axis: int) -> NDArray[np.int64]:
+    """How far from an output pixel each tap of a row or column of the filter lies.
+
+    scipy.ndimage: correlate meets the pixel at +(tap - anchor), convolve at -(tap - anchor).
+    """
+    size = problem.filter[axis]
+    anchor = problem.anchor[axis] if problem.anchor is not None else size // 2
+    away = np.arange(size) - anchor
+    return -away if problem.convolve else away
+
+
+def _padded(
+    problem: Filter2d, plane: NDArray[Any], row_steps: NDArray[np.int64], column_steps: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The plane in float64, a row of pixels as a row of elements, with every pixel that a window can touch."""
+    rows, columns, channels = plane.shape
     if problem.border is Border.VALID:
-        return plane
-    width = [(anchor, size - 1 - anchor) for anchor, size in zip(problem.anchor, problem.filter, strict=True)]
+        return plane.astype(np.float64).reshape(rows, -1)
+    (above, below), (left, right) = ((-int(steps.min()), int(steps.max())) for steps in (row_steps, column_steps))
+    padded = np.empty((above + rows + below, left + columns + right, channels))
+    middle = padded[above : above + rows]
+    middle[:, left : left + columns] = plane
+    outside_rows, outside_columns = _outside(rows, above, below), _outside(columns, left, right)
     if problem.border is Border.CONSTANT:
-        return np.pad(plane, width, mode="constant", constant_values=problem.cval)
-    return np.pad(plane, width, mode=_PAD_MODES[problem.border])
+        middle[:, left + outside_columns] = problem.cval
+        padded[above + outside_rows] = problem.cval
+    else:
+        middle[:, left + outside_columns] = plane[:, _stand_in(problem.border, outside_columns, columns)]
+        padded[above + outside_rows] = middle[_stand_in(problem.border, outside_rows, rows)]
+    return padded.reshape(len(padded), -1)
 
 
-def _correlate(
+def _outside(size: int, before: int, after: int) -> NDArray[np.int64]:
+    """The indices ahead of 0 and from `size` on."""
+    return np.concatenate([np.arange(-before, 0), np.arange(size, size + after)])
+
+
+def _stand_in(border: Border, index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """The index inside 0 to size-1 whose pixel stands at `index`.
+
+    Not `numpy.pad`: that of NumPy 1.26 errs where the frame is several times as wide as the image.
+    """
+    match border:
+        case Border.NEAREST:
+            return np.clip(index, 0, size - 1)
+        case Border.REFLECT:
+            there = index % (2 * size)  # there and back again, both ends twice
+            return np.minimum(there, 2 * size - 1 - there)
+        case Border.MIRROR:
+            there = index % max(1, 2 * size - 2)  # both ends once; one pixel is its own mirror
+            return np.minimum(there, 2 * size - 2 - there)
+        case Border.WRAP:
+            return index % size
+        case _:
+            raise ValueError(f"border {border} has no pixels of the image outside")
+
+
+def _accumulate(
     padded: NDArray[np.float64],
     weights: NDArray[np.float64],
+    steps: tuple[NDArray[np.int64], NDArray[np.int64]],
     expected: NDArray[np.float64],
     scale: NDArray[np.float64],
 ) -> None:
-    rows, columns = expected.shape
+    """Adds weights[r, s] * padded, `steps[0][r]` rows down and `steps[1][s]` elements right, and its absolute value."""
+    rows, elements = expected.shape
 
     def strip(part: slice) -> None:
         for (r, s), weight in np.ndenumerate(weights):
-            term = weight * padded[part.start + r : part.stop + r, s : s + columns]
+            down, right = int(steps[0][r]), int(steps[1][s])
+            term = weight * padded[part.start + down : part.stop + down, right : right + elements]
             expected[part] += term
             scale[part] += np.abs(term)
 
-    for_each_strip(rows, columns * 8, strip)
+    for_each_strip(rows, elements * 8, strip)

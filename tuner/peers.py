@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import DType, Problem
+from warpsmith.tuner import npp
 from warpsmith.tuner.oracle import Operands
 
-PEER_ERRORS = (ImportError, RuntimeError, MemoryError)
-"""What a library raises that is installed and cannot run here, by its driver, its memory or its own needs."""
+PEER_ERRORS = (ImportError, RuntimeError, MemoryError, OSError, AttributeError)
+"""What a library raises that is installed and cannot run here, by its driver, its memory or its own needs; the last two
+come from ctypes, for a shared library or a function in it that is missing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
-    """One library, ready to run on inputs and an output of its own."""
+    """One library, ready to run on dense inputs and an output of its own."""
 
     name: str
     """Library, version, function."""
@@ -38,52 +40,78 @@ def peers(problem: Problem, operands: Operands, kind: DeviceKind) -> tuple[Peer,
     """The libraries that solve `problem` on this kind of device and are installed here."""
     if not isinstance(problem, Filter2d):
         return ()
-    makers = {"scipy": _scipy} if kind is DeviceKind.HOST else {"torch": _cudnn, "cupy": _cupy}
+    makers: tuple[tuple[tuple[str, ...], Callable[[Filter2d, Operands], Peer | None]], ...] = (
+        ((("scipy",), _scipy),)
+        if kind is DeviceKind.HOST
+        # NPP has no arrays of its own: either library's are its memory.
+        else ((("torch",), _cudnn), (("cupy",), _cupy), (("cupy", "torch"), _npp))
+    )
     found: list[Peer | None] = []
-    for package, make in makers.items():
-        if find_spec(package) is not None:
+    for packages, make in makers:
+        if any(find_spec(package) is not None for package in packages):
             with contextlib.suppress(*PEER_ERRORS):
                 found.append(make(problem, operands))
     return tuple(peer for peer in found if peer is not None)
 
 
-def _ndimage_mode(border: Border) -> str:
+def _taps(problem: Filter2d, operands: Operands) -> NDArray[np.float32]:
+    """The weights as (filters, R, S), turned so that a correlation applies them."""
+    filters = operands["weights"].reshape(problem.filters, *problem.filter)
+    return np.ascontiguousarray(filters[:, ::-1, ::-1] if problem.convolve else filters)
+
+
+def _has_ndimage(problem: Filter2d) -> bool:
+    """Whether ndimage can: it has one filter a call, and it truncates to an integer instead of rounding."""
+    return problem.filters == 1 and problem.output.dtype is not DType.UINT8
+
+
+def _ndimage(
+    problem: Filter2d, operands: Operands, name: str, module: Any, arrays: Any, to_host: Callable[[Any], NDArray[Any]]
+) -> Peer:
+    """SciPy's function or CuPy's of the same name, in arrays that `arrays` makes as NumPy does."""
+    function = "convolve" if problem.convolve else "correlate"
+    ahead, behind = (0,) * (problem.planes > 1), (0,) * (problem.channels > 1)
+    centre = tuple(size // 2 for size in problem.filter)
+    origin = (at - middle for at, middle in zip(problem.anchor or centre, centre, strict=True))
     # Border `valid` is the inside of a same-size result, whatever surrounds it: the library has no cheaper way.
-    return "constant" if border is Border.VALID else str(border)
+    keywords = {
+        "mode": "constant" if problem.border is Border.VALID else str(problem.border),
+        "cval": problem.cval,
+        "origin": (*ahead, *origin, *behind),
+    }
+    image = arrays.asarray(operands["image"])
+    weights = arrays.asarray(operands["weights"].reshape((1,) * len(ahead) + problem.filter + (1,) * len(behind)))
+    output = arrays.empty(image.shape, dtype=str(problem.output.dtype))
+
+    def run() -> None:
+        getattr(module, function)(image, weights, output=output, **keywords)
+
+    return Peer(f"{name} ndimage.{function}", run, lambda: to_host(output[_inside(problem)]))
 
 
-def _inside(problem: Filter2d, result: NDArray[Any]) -> NDArray[Any]:
-    """The part of a same-size result that the problem asks for."""
+def _inside(problem: Filter2d) -> tuple[Any, ...]:
+    """The part of ndimage's result, of the image's size, that the problem asks for."""
     if problem.border is not Border.VALID:
-        return result
-    r, s = problem.filter
-    rows, columns = problem.output_shape
-    return result[..., r // 2 : r // 2 + rows, s // 2 : s // 2 + columns]
+        return (...,)
+    # The window of a convolution reaches as far ahead as that of a correlation reaches behind.
+    first = [(size - 1) // 2 if problem.convolve else size // 2 for size in problem.filter]
+    rows, columns = (slice(at, at + size) for at, size in zip(first, problem.output_shape, strict=True))
+    return (..., rows, columns, *[slice(None)] * (problem.channels > 1))
 
 
-def _scipy(problem: Filter2d, operands: Operands) -> Peer:
+def _scipy(problem: Filter2d, operands: Operands) -> Peer | None:
+    # SciPy's ndimage knows no float16.
+    if not _has_ndimage(problem) or DType.FLOAT16 in (problem.dtype, problem.output.dtype):
+        return None
     ndimage = importlib.import_module("scipy.ndimage")
-    image = operands["image"]
-    weights = operands["weights"] if problem.planes == 1 else operands["weights"][None]
-    output = np.empty_like(image)
-
-    def run() -> None:
-        ndimage.correlate(image, weights, output=output, mode=_ndimage_mode(problem.border), cval=problem.cval)
-
-    return Peer(f"scipy {version('scipy')} ndimage.correlate", run, lambda: _inside(problem, output))
+    return _ndimage(problem, operands, f"scipy {version('scipy')}", ndimage, np, np.asarray)
 
 
-def _cupy(problem: Filter2d, operands: Operands) -> Peer:
-    cupy = importlib.import_module("cupy")
-    ndimage = importlib.import_module("cupyx.scipy.ndimage")
-    image = cupy.asarray(operands["image"])
-    weights = cupy.asarray(operands["weights"] if problem.planes == 1 else operands["weights"][None])
-    output = cupy.empty_like(image)
-
-    def run() -> None:
-        ndimage.correlate(image, weights, output=output, mode=_ndimage_mode(problem.border), cval=problem.cval)
-
-    return Peer(f"cupy {cupy.__version__} ndimage.correlate", run, lambda: _inside(problem, cupy.asnumpy(output)))
+def _cupy(problem: Filter2d, operands: Operands) -> Peer | None:
+    if not _has_ndimage(problem):
+        return None
+    cupy, ndimage = importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.ndimage")
+    return _ndimage(problem, operands, f"cupy {cupy.__version__}", ndimage, cupy, cupy.asnumpy)
 
 
 _TORCH_MODES = {
@@ -95,25 +123,34 @@ _TORCH_MODES = {
 
 
 def _cudnn(problem: Filter2d, operands: Operands) -> Peer | None:
-    """cuDNN through PyTorch, in float32 arithmetic and with its own search on; None for a border it does not have."""
+    """cuDNN through PyTorch, in float32 arithmetic and with its own search on; None for what it does not have."""
+    if problem.border not in (Border.VALID, *_TORCH_MODES):
+        return None
+    if problem.channels > 1:
+        return None  # a depthwise convolution of interleaved float32 copies the image first, in PyTorch
+    if problem.result_dtype is not None or problem.dtype is DType.UINT8:
+        return None  # one type for image, weights and result, and no convolution of bytes
     torch = importlib.import_module("torch")
-    if not torch.cuda.is_available() or problem.border not in (Border.VALID, *_TORCH_MODES):
+    if not torch.cuda.is_available():
         return None
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     image = torch.from_numpy(operands["image"]).cuda().reshape(problem.planes, 1, *problem.image)
-    weights = torch.from_numpy(operands["weights"]).cuda()[None, None]
-    (top, left), (r, s) = problem.anchor, problem.filter
+    # In float16 these are rounded too: where that shows, the testbed leaves the peer out.
+    weights = torch.from_numpy(_taps(problem, operands)).cuda()[:, None].to(image.dtype)
+    (top, left), (r, s) = problem.before, problem.filter
     pads = (left, s - 1 - left, top, r - 1 - top)
+    # Zeros all round, as many on each side, are part of the convolution itself.
+    own = problem.border is Border.CONSTANT and problem.cval == 0 and pads[0] == pads[1] and pads[2] == pads[3]
     output = None
 
     def run() -> None:
         nonlocal output
         padded = image
-        if problem.border is not Border.VALID:
+        if problem.border is not Border.VALID and not own:
             value = problem.cval if problem.border is Border.CONSTANT else None
             padded = torch.nn.functional.pad(image, pads, _TORCH_MODES[problem.border], value)
-        output = torch.nn.functional.conv2d(padded, weights)
+        output = torch.nn.functional.conv2d(padded, weights, padding=(top, left) if own else 0)
 
     def result() -> NDArray[Any]:
         if output is None:
@@ -122,3 +159,44 @@ def _cudnn(problem: Filter2d, operands: Operands) -> Peer | None:
         return array
 
     return Peer(f"cudnn {torch.backends.cudnn.version()} through torch {torch.__version__}", run, result)
+
+
+_NPP_FILTERS = {DType.FLOAT32: "nppiFilterBorder_32f", DType.UINT8: "nppiFilterBorder32f_8u"}
+"""By element type of image and result. The weights are float32 in both."""
+
+
+def _npp(problem: Filter2d, operands: Operands) -> Peer | None:
+    """NPP's filter on dense arrays; None for what it does not have."""
+    if problem.border not in (Border.VALID, Border.NEAREST):
+        return None  # what its filter is known to have: it replicates at the edge
+    if problem.result_dtype is not None or problem.dtype not in _NPP_FILTERS:
+        return None
+    if problem.planes > 1 or problem.filters > 1:
+        return None  # one image and one filter a call
+    name = f"{_NPP_FILTERS[problem.dtype]}_C{problem.channels}R"
+    filter_image = npp.FilterBorder(name)
+    to_device, to_host = _device_arrays()
+    pixel_bytes = problem.channels * problem.dtype.itemsize
+    valid = problem.border is Border.VALID
+    # With border `valid`, the inside of the image, around the filter's centre, where a library may be at its fastest.
+    above, left = (size // 2 for size in problem.filter) if valid else problem.before
+    # NPP's filters are convolutions: their mask is turned, and so is where its anchor lies.
+    turned = to_device(np.ascontiguousarray(_taps(problem, operands)[0, ::-1, ::-1]))
+    mask = npp.Mask(turned, *problem.filter, (problem.filter[0] - 1 - above, problem.filter[1] - 1 - left))
+    output = to_device(np.zeros(problem.output.shape, str(problem.output.dtype)))
+    source = npp.Image(to_device(operands["image"]), *problem.image, pixel_bytes)
+    target = npp.Image(output, *problem.output_shape, pixel_bytes)
+
+    def run() -> None:
+        filter_image(source, (above, left) if valid else (0, 0), target, mask)
+
+    return Peer(f"npp {npp.version()} {name}", run, lambda: to_host(output))
+
+
+def _device_arrays() -> tuple[Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]:
+    """What copies an array to the device, and back."""
+    if find_spec("cupy") is not None:
+        cupy = importlib.import_module("cupy")
+        return cupy.asarray, cupy.asnumpy
+    torch = importlib.import_module("torch")
+    return lambda array: torch.from_numpy(array).cuda(), lambda tensor: tensor.cpu().numpy()

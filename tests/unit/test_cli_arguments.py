@@ -11,6 +11,7 @@ import pytest
 
 from warpsmith.cli.app import run
 from warpsmith.devices.cuda.available import cuda_device_count
+from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.location import own_store
 
 SHAPE = ("--image", "64x64", "--filter", "3x3")
@@ -96,10 +97,73 @@ def test_search(refused: Refused, options: tuple[str, ...], why: str) -> None:
     assert why in refused(2, "tune", "filter2d", *SHAPE, "--device", "host", *options)
 
 
-def test_filter_that_no_family_takes(refused: Refused) -> None:
-    shape = ("--image", "128x128", "--filter", "90x90", "--device", "host")
+def test_filter_that_no_family_takes(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    for family in FAMILIES:
+        monkeypatch.setattr(type(family), "why_not", lambda *_: "takes nothing today")
     for command in ("tune", "query", "verify", "explain"):
-        assert "no kernel family solves filter2d image=128x128 filter=90x90" in refused(2, command, "filter2d", *shape)
+        message = refused(2, command, "filter2d", *SHAPE, "--device", "host")
+        assert "no kernel family solves filter2d image=64x64 filter=3x3" in message
+
+
+BORDERED = (*SHAPE, "--border", "mirror")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ((*SHAPE, "--result-dtype", "int8"), "unknown result dtype 'int8'; choose one of float32, float16, uint8"),
+        ((*SHAPE, "--channels", "5"), "channels must be 1 to 4; got 5"),
+        ((*SHAPE, "--channels", "0"), "channels must be 1 to 4; got 0"),
+        ((*SHAPE, "--filters", "0"), "filters must be 1 or more; got 0"),
+        ((*SHAPE, "--filters", "1000"), "1000 filters of 3x3 are too large for a kernel parameter"),
+        ((*BORDERED, "--anchor", "1"), "--anchor must be ROW,COLUMN, such as 1,0; got '1'"),
+        ((*BORDERED, "--anchor", "1x1"), "--anchor must be ROW,COLUMN"),
+        ((*BORDERED, "--anchor", "3,0"), "the anchor must be a row and a column of the 3x3 filter; got (3, 0)"),
+        ((*BORDERED, "--anchor", "0,-1"), "the anchor must be a row and a column of the 3x3 filter; got (0, -1)"),
+        ((*BORDERED, "--origin", "middle"), "--origin must be ROW,COLUMN"),
+        (
+            (*BORDERED, "--origin", "0,2"),
+            "--origin 0,2 lies outside the 3x3 filter; its rows go from -1 to 1, its columns from -1 to 1",
+        ),
+        ((*BORDERED, "--origin", "0,0", "--anchor", "1,1"), "--anchor and --origin say the same thing"),
+        ((*SHAPE, "--anchor", "0,0"), "an anchor has no meaning with border valid"),
+        ((*SHAPE, "--origin", "1,0"), "an anchor has no meaning with border valid"),
+        ((*SHAPE, "--pitch", "255"), "pitch must be 256 bytes or more, in steps of 4; got 255"),
+        ((*SHAPE, "--pitch", "258"), "pitch must be 256 bytes or more, in steps of 4; got 258"),
+        ((*SHAPE, "--result-pitch", "244"), "result pitch must be 248 bytes or more, in steps of 4; got 244"),
+        ((*SHAPE, "--dtype", "float16", "--pitch", "128.5"), "'--pitch'"),
+        ((*SHAPE, "--border", "transparent"), "unknown border 'transparent'; choose one of valid, constant, nearest"),
+    ],
+)
+def test_layout(refused: Refused, options: tuple[str, ...], why: str) -> None:
+    assert why in refused(2, "query", "filter2d", *options, "--device", "host")
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        (("--border", "BORDER_REPLICATE"), "border=nearest"),
+        (("--border", "reflect101"), "border=mirror"),
+        (("--border", "BORDER_REFLECT_101"), "border=mirror"),
+        (("--border", "BORDER_REFLECT"), "border=reflect"),
+        (("--border", "grid-mirror"), "border=reflect"),
+        (("--border", "wrap", "--origin", "-1,1"), "border=wrap anchor=0,2"),
+        (("--border", "wrap", "--origin", "0,0"), "border=wrap"),
+        (("--border", "wrap", "--convolve", "--anchor", "2,1"), "border=wrap convolve=yes anchor=2,1"),
+        (("--dtype", "uint8", "--result-dtype", "float16"), "dtype=uint8 border=valid result_dtype=float16"),
+        (("--channels", "3", "--pitch", "1024", "--result-pitch", "768"), "channels=3 pitch=1024 result_pitch=768"),
+        (("--filters", "4"), "border=valid filters=4"),
+    ],
+)
+def test_options_that_fit_are_part_of_the_problem(refused: Refused, options: tuple[str, ...], key: str) -> None:
+    assert f"{key}; run `warpsmith tune" in refused(3, "query", "filter2d", *SHAPE, *options, "--device", "host")
+
+
+def test_the_origin_of_an_even_filter_is_counted_as_in_scipy(refused: Refused) -> None:
+    shape = ("--image", "9x9", "--filter", "4x2", "--border", "wrap", "--device", "host")
+    assert "anchor=0,0;" in refused(3, "query", "filter2d", *shape, "--origin", "-2,-1")
+    message = refused(2, "query", "filter2d", *shape, "--origin", "2,0")
+    assert "its rows go from -2 to 1, its columns from -1 to 0" in message
 
 
 class TestWeights:
@@ -109,7 +173,10 @@ class TestWeights:
             (np.ones((9, 1)), "holds an array of shape (9, 1); a filter of 3x3 needs (3, 3)"),
             (np.ones(8), "holds an array of shape (8,)"),
             (np.ones(()), "holds an array of shape ()"),
-            (np.ones((2, 3, 3)), "holds an array of shape (2, 3, 3)"),
+            (np.ones((2, 3, 4)), "holds an array of shape (2, 3, 4); 2 filters of 3x3 need (2, 3, 3)"),
+            (np.ones((0, 3, 3)), "holds an array of shape (0, 3, 3); a filter of 3x3 needs (3, 3)"),
+            (np.ones(18), "holds an array of shape (18,); a filter of 3x3 needs (3, 3)"),
+            (np.ones((1, 1, 3, 3)), "holds an array of shape (1, 1, 3, 3)"),
             (np.full((3, 3), np.nan), "weights must be finite"),
             (np.full((3, 3), -np.inf), "weights must be finite"),
             (np.full((3, 3), 1e300), "weights must be finite"),
@@ -172,6 +239,25 @@ class TestWeights:
         np.save(path, np.arange(9).reshape(shape, order="C"))
         message = refused(3, "query", "filter2d", *SHAPE, "--weights", path, "--device", "host")
         assert "weights=sha256:eb5e38fa46a224f6" in message
+
+    @pytest.mark.parametrize("shape", [(2, 3, 3), (18,)])
+    def test_of_a_bank(self, refused: Refused, tmp_path: Path, shape: tuple[int, ...]) -> None:
+        path = tmp_path / "w.npy"
+        np.save(path, np.arange(18).reshape(shape))
+        asked = ("query", "filter2d", *SHAPE, "--weights", path, "--device", "host")
+        told = refused(3, *asked, "--filters", 2)
+        assert "filters=2 weights=sha256:" in told
+        if len(shape) == 3:
+            assert refused(3, *asked) == told
+        assert f"holds an array of shape {shape}; 3 filters of 3x3 need (3, 3, 3)" in refused(2, *asked, "--filters", 3)
+        assert f"holds an array of shape {shape}; a filter of 3x3 needs" in refused(2, *asked, "--filters", 1)
+
+    def test_of_one_filter_for_several(self, refused: Refused, tmp_path: Path) -> None:
+        path = tmp_path / "w.npy"
+        np.save(path, np.ones((3, 3)))
+        message = refused(2, "query", "filter2d", *SHAPE, "--weights", path, "--filters", 2)
+        assert message == f"{path} holds an array of shape (3, 3); 2 filters of 3x3 need (2, 3, 3)"
+        assert "filters must be 1 or more" in refused(2, "query", "filter2d", *SHAPE, "--weights", path, "--filters", 0)
 
 
 class _Trap:

@@ -5,40 +5,103 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from warpsmith.cli.options import extent, join
+from warpsmith.cli.options import extent, join, pair
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem, member
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+_DTYPES = ", ".join(DType)
+ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image, in pixels.")]
+FilterOption = Annotated[str, typer.Option("--filter", metavar="ROWSxCOLUMNS", help="The filter, in taps.")]
+PlanesOption = Annotated[int, typer.Option("--planes", help="Independent planes, filtered alike.")]
+ChannelsOption = Annotated[int, typer.Option("--channels", help="Interleaved channels of a pixel, 1 to 4.")]
+FiltersOption = Annotated[
+    int | None,
+    typer.Option("--filters", help="Filters to apply in one pass; default as many as in --weights, else 1."),
+]
+DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type of the image: {_DTYPES}.")]
+ResultDTypeOption = Annotated[
+    str | None, typer.Option("--result-dtype", help="Element type of the result; default the image's.")
+]
+BorderOption = Annotated[
+    str,
+    typer.Option(
+        "--border",
+        help=f"Pixels outside the image, as in scipy.ndimage: {', '.join(Border)}; "
+        "or OpenCV's name: replicate (nearest), reflect101 (mirror), BORDER_REFLECT, ...",
+    ),
+]
+CvalOption = Annotated[float, typer.Option("--cval", help="The value outside, for --border constant.")]
+ConvolveOption = Annotated[
+    bool, typer.Option("--convolve", help="Turn the filter by 180 degrees, as scipy.ndimage.convolve.")
+]
+AnchorOption = Annotated[
+    str | None,
+    typer.Option("--anchor", metavar="ROW,COLUMN", help="The tap that lies on the output pixel; default the middle."),
+]
+OriginOption = Annotated[
+    str | None,
+    typer.Option("--origin", metavar="ROW,COLUMN", help="The same as in scipy.ndimage: how far from the middle."),
+]
+PitchOption = Annotated[
+    int | None, typer.Option("--pitch", metavar="BYTES", help="From one row of the image to the next; default dense.")
+]
+ResultPitchOption = Annotated[
+    int | None, typer.Option("--result-pitch", metavar="BYTES", help="From one row of the result to the next.")
+]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        metavar="FILE.npy",
+        help="The values of the filter, or of several (filters, rows, columns), to be written into the kernel.",
+    ),
+]
+
 
 def filter2d(
-    image: Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image, in pixels.")],
-    filter_size: Annotated[str, typer.Option("--filter", metavar="ROWSxCOLUMNS", help="The filter, in taps.")],
-    planes: Annotated[int, typer.Option("--planes", help="Independent planes, filtered alike.")] = 1,
-    dtype: Annotated[str, typer.Option("--dtype", help=f"Element type: {', '.join(DType)}.")] = DType.FLOAT32.value,
-    border: Annotated[
-        str, typer.Option("--border", help=f"Pixels outside the image, as in scipy.ndimage: {', '.join(Border)}.")
-    ] = Border.VALID.value,
-    cval: Annotated[float, typer.Option("--cval", help="The value outside, for --border constant.")] = 0.0,
-    weights: Annotated[
-        Path | None,
-        typer.Option("--weights", metavar="FILE.npy", help="The filter's values, to be written into the kernel."),
-    ] = None,
+    image: ImageOption,
+    filter_size: FilterOption,
+    planes: PlanesOption = 1,
+    dtype: DTypeOption = DType.FLOAT32.value,
+    border: BorderOption = Border.VALID.value,
+    cval: CvalOption = 0.0,
+    weights: WeightsOption = None,
+    channels: ChannelsOption = 1,
+    filters: FiltersOption = None,
+    result_dtype: ResultDTypeOption = None,
+    convolve: ConvolveOption = False,
+    anchor: AnchorOption = None,
+    origin: OriginOption = None,
+    pitch: PitchOption = None,
+    result_pitch: ResultPitchOption = None,
 ) -> Problem:
     """An image filter: correlation with a small window, as scipy.ndimage.correlate."""
     taps = extent(filter_size, "--filter")
+    values, known = (None, 1) if weights is None else _weights(weights, taps, filters)
     return Filter2d(
         image=extent(image, "--image"),
         filter=taps,
         planes=planes,
         dtype=member(DType, dtype, "dtype"),
-        border=member(Border, border, "border"),
+        border=Border.of(border),
         cval=cval,
-        weights=None if weights is None else _weights(weights, taps),
+        weights=values,
+        channels=channels,
+        filters=known if filters is None else filters,
+        result_dtype=None if result_dtype is None else member(DType, result_dtype, "result dtype"),
+        convolve=convolve,
+        anchor=_anchor(anchor, origin, taps),
+        pitch=pitch,
+        result_pitch=result_pitch,
     )
 
 
@@ -51,7 +114,41 @@ def add_commands(group: typer.Typer, verb: Callable[..., Any]) -> None:
         group.command(name)(join(operation, verb))
 
 
-def _weights(path: Path, taps: tuple[int, int]) -> tuple[float, ...]:
+def _anchor(anchor: str | None, origin: str | None, taps: tuple[int, int]) -> tuple[int, int] | None:
+    """The tap on the output pixel, which scipy.ndimage counts from the middle of the filter."""
+    if anchor is not None and origin is not None:
+        raise BadArgument("--anchor and --origin say the same thing; give one of them")
+    if origin is None:
+        return None if anchor is None else pair(anchor, "--anchor")
+    row, column = (size // 2 + away for size, away in zip(taps, pair(origin, "--origin"), strict=True))
+    if not (0 <= row < taps[0] and 0 <= column < taps[1]):
+        rows, columns = (f"{-(size // 2)} to {(size - 1) // 2}" for size in taps)
+        raise BadArgument(
+            f"--origin {origin} lies outside the {taps[0]}x{taps[1]} filter; its rows go from {rows}, "
+            f"its columns from {columns}"
+        )
+    return row, column
+
+
+def _weights(path: Path, taps: tuple[int, int], filters: int | None) -> tuple[tuple[float, ...], int]:
+    """The values of a file, and of how many filters; of so many as are asked for, where it says."""
+    array = _array(path)
+    if array.dtype.kind not in "fiub":
+        raise BadArgument(f"{path} must hold real numbers; it holds {array.dtype}")
+    # Without --filters a third dimension tells how many there are.
+    count = filters or (array.shape[0] if array.ndim == 3 else 0) or 1
+    if array.shape not in ((count, *taps), (count * math.prod(taps),)) and not (count == 1 and array.shape == taps):
+        rows, columns = taps
+        needed = (
+            f"{count} filters of {rows}x{columns} need {(count, *taps)}"
+            if count > 1
+            else f"a filter of {rows}x{columns} needs {taps}"
+        )
+        raise BadArgument(f"{path} holds an array of shape {array.shape}; {needed}")
+    return tuple(float(value) for value in array.ravel()), count
+
+
+def _array(path: Path) -> NDArray[Any]:
     from numpy.lib.format import MAGIC_PREFIX, read_array
 
     try:
@@ -60,16 +157,11 @@ def _weights(path: Path, taps: tuple[int, int]) -> tuple[float, ...]:
             if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
                 raise BadArgument(f"{path} is no .npy file; write the weights with numpy.save")
             file.seek(0)
-            array = read_array(file, allow_pickle=False)
+            array: NDArray[Any] = read_array(file, allow_pickle=False)
+            return array
     except OSError as error:
         raise BadArgument(f"cannot read the weights {path}: {error.strerror}") from None
     except BadArgument:
         raise
     except Exception as error:  # a damaged header gives rise to whatever NumPy's parser stumbles over
         raise BadArgument(f"cannot read the weights {path}: {error}; write them with numpy.save") from None
-    if array.dtype.kind not in "fiub":
-        raise BadArgument(f"{path} must hold real numbers; it holds {array.dtype}")
-    if array.shape not in (taps, (math.prod(taps),)):
-        rows, columns = taps
-        raise BadArgument(f"{path} holds an array of shape {array.shape}; a filter of {rows}x{columns} needs {taps}")
-    return tuple(float(value) for value in array.ravel())

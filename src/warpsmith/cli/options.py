@@ -48,6 +48,14 @@ def extent(text: str, name: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def pair(text: str, name: str) -> tuple[int, int]:
+    """`1,-2` as (1, -2). Raises BadArgument."""
+    match = re.fullmatch(r"\s*(-?\d+)\s*,\s*(-?\d+)\s*", text)
+    if match is None:
+        raise BadArgument(f"{name} must be ROW,COLUMN, such as 1,0; got {text!r}")
+    return int(match[1]), int(match[2])
+
+
 def seconds(text: str) -> float:
     """`90`, `90s`, `5m` or `2h` in seconds. Raises BadArgument."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip().lower())

@@ -1,0 +1,168 @@
+"""NVIDIA's image filter, NPP, called in its own library: CUDA 13 has only functions that take a stream context."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import importlib.metadata
+from ctypes import Structure, byref, c_int, c_size_t, c_uint, c_void_p
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+REPLICATE = 2
+"""`NPP_BORDER_REPLICATE`, the one border that the filter is known to have; SciPy's `nearest`."""
+
+_BLOCK_THREADS, _BLOCK_SHARED, _PROCESSORS, _PROCESSOR_THREADS, _MAJOR, _MINOR = 1, 8, 16, 39, 75, 76
+"""`CUdevice_attribute` of the driver's cuda.h."""
+
+
+class StreamContext(Structure):
+    """`NppStreamContext`, passed by value."""
+
+    _fields_ = (
+        ("stream", c_void_p),
+        ("device", c_int),
+        ("multiprocessors", c_int),
+        ("threads_per_multiprocessor", c_int),
+        ("threads_per_block", c_int),
+        ("shared_per_block", c_size_t),
+        ("major", c_int),
+        ("minor", c_int),
+        ("stream_flags", c_uint),
+        ("reserved", c_int),
+    )
+
+
+class Size(Structure):
+    """`NppiSize`, in pixels."""
+
+    _fields_ = (("width", c_int), ("height", c_int))
+
+
+class Point(Structure):
+    """`NppiPoint`, in pixels."""
+
+    _fields_ = (("x", c_int), ("y", c_int))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Image:
+    """A dense image in an array with `__cuda_array_interface__`: `rows` by `columns` pixels of `pixel_bytes` each."""
+
+    array: Any
+    rows: int
+    columns: int
+    pixel_bytes: int
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from row to row."""
+        return self.columns * self.pixel_bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mask:
+    """A filter's float32 values, in an array as an image's, and its anchor as row and column."""
+
+    array: Any
+    rows: int
+    columns: int
+    anchor: tuple[int, int]
+
+
+class FilterBorder:
+    """One of the functions `nppiFilterBorder...`, whose arguments are all alike, on this thread's current device."""
+
+    def __init__(self, name: str) -> None:
+        """Finds the function.
+
+        Raises OSError without the library or a driver, AttributeError without the function, RuntimeError without a
+        current device.
+        """
+        self._name = name
+        self._function = getattr(_library(), f"{name}_Ctx")
+        source, target, mask = (c_void_p, c_int, Size, Point), (c_void_p, c_int, Size), (c_void_p, Size, Point)
+        self._function.argtypes = (*source, *target, *mask, c_int, StreamContext)
+        self._function.restype = c_int
+        self._context = _context()
+
+    def __call__(self, image: Image, offset: tuple[int, int], result: Image, mask: Mask) -> None:
+        """Filters the part of `image` that starts at row and column `offset` and is as large as `result`.
+
+        result[y, x] = sum over r, s of mask[r, s] * image[y + offset row + anchor row - r, ...]: a convolution about
+        the anchor. Works on the default stream and does not wait. Raises RuntimeError with NPP's status.
+        """
+        row, column = offset
+        status = self._function(
+            _address(image.array) + row * image.pitch + column * image.pixel_bytes,
+            image.pitch,
+            Size(image.columns, image.rows),
+            Point(column, row),
+            _address(result.array),
+            result.pitch,
+            Size(result.columns, result.rows),
+            _address(mask.array),
+            Size(mask.columns, mask.rows),
+            Point(mask.anchor[1], mask.anchor[0]),
+            REPLICATE,
+            self._context,
+        )
+        if status:
+            raise RuntimeError(f"{self._name} returned NppStatus {status}")
+
+
+def version() -> str:
+    """The wheel's version; `13` where the library comes from elsewhere."""
+    try:
+        return importlib.metadata.version("nvidia-npp")
+    except importlib.metadata.PackageNotFoundError:
+        return "13"
+
+
+def _address(array: Any) -> int:
+    address: int = array.__cuda_array_interface__["data"][0]
+    return address
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """The filter library, from the wheel `nvidia-npp` or the loader's path. Raises OSError."""
+    for folder in _wheel_folders():
+        core = folder / "libnppc.so.13"
+        if core.is_file():
+            # The filters need the core, which the loader finds by name once it is loaded.
+            ctypes.CDLL(str(core), mode=ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(str(folder / "libnppif.so.13"))
+    return ctypes.CDLL("libnppif.so.13")
+
+
+def _wheel_folders() -> list[Path]:
+    """Where wheels of NVIDIA's keep their libraries: nvidia/cu13/lib, or nvidia/npp/lib in older ones."""
+    namespace = find_spec("nvidia")
+    places = namespace.submodule_search_locations if namespace is not None else None
+    return [folder for place in places or () for folder in sorted(Path(place).glob("*/lib"))]
+
+
+def _context() -> StreamContext:
+    """The default stream of this thread's current device. Raises OSError without a driver, RuntimeError by it."""
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def asked(function: str, *arguments: int) -> int:
+        value = c_int()
+        if status := getattr(driver, function)(byref(value), *arguments):
+            raise RuntimeError(f"{function} returned CUresult {status}")
+        return value.value
+
+    device = asked("cuCtxGetDevice")
+    attribute = functools.partial(asked, "cuDeviceGetAttribute")
+    return StreamContext(
+        device=device,
+        multiprocessors=attribute(_PROCESSORS, device),
+        threads_per_multiprocessor=attribute(_PROCESSOR_THREADS, device),
+        threads_per_block=attribute(_BLOCK_THREADS, device),
+        shared_per_block=attribute(_BLOCK_SHARED, device),
+        major=attribute(_MAJOR, device),
+        minor=attribute(_MINOR, device),
+    )
