@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import jinja2
+
+_BLANK_LINES = re.compile(r"\n{3,}")
 
 
 @cache
@@ -24,4 +27,5 @@ def _environment() -> jinja2.Environment:
 
 def render(template: str, **values: Any) -> str:
     """The CUDA text of `template`, a file name in `templates/`, with `values` filled in."""
-    return _environment().get_template(template).render(**values)
+    text = _environment().get_template(template).render(**values)
+    return _BLANK_LINES.sub("\n\n", text)  # pieces that turn out empty leave theirs behind

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,109 @@ import pytest
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 
 FAULTS = {
     "none": "",
-    "out-of-bounds": "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) result[-3] = 1.0f;",
+    "out-of-bounds": "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) results[-3] = 1.0f;",
     "never-ends": "for (volatile int i = 0; i >= 0; i = 0) {}",
-    "wrong": "sum += 1.0f;",
+    "wrong": "sums[f] += 1.0f;",
     "does-not-compile": "this is no CUDA;",
-    "reads-outside": "if (blockIdx.x == 0) sum += 0.0f * image[kRows * kColumns];",
+    "reads-outside": "if (blockIdx.x == 0) sums[f] += 0.0f * plane.pixels[kRows * kColumns];",
     "crashes": "*reinterpret_cast<volatile int*>(8) = 1;",
 }
+
+
+FACTORS: dict[str, Sequence[Any]] = {
+    "border": list(Border),
+    # Image and filter: single pixels and rows, filters as large as the image and larger, odd and even.
+    "sizes": [
+        ((1, 1), (1, 1)),
+        ((1, 1), (3, 4)),
+        ((1, 37), (1, 5)),
+        ((29, 1), (4, 1)),
+        ((5, 7), (5, 7)),
+        ((6, 9), (8, 21)),
+        ((53, 141), (3, 3)),
+        ((40, 164), (2, 5)),
+        ((70, 250), (7, 4)),
+        ((45, 97), (23, 17)),
+    ],
+    "dtypes": [
+        (DType.FLOAT32, None),
+        (DType.FLOAT16, None),
+        (DType.UINT8, None),
+        (DType.FLOAT16, DType.FLOAT32),
+        (DType.FLOAT32, DType.UINT8),
+        (DType.UINT8, DType.FLOAT16),
+    ],
+    "channels": [1, 2, 3, 4],
+    "filters": [1, 2, 5, 19],
+    "planes": [1, 3],
+    "convolve": [False, True],
+    "anchor": ["centre", "first", "last"],
+    # Elements between the rows of image and result; aligned is up to a multiple of 32 bytes, as 2-D textures want it.
+    "gaps": [(0, 0), (3, 0), (0, 5), (1, 2), ("aligned", "aligned")],
+    "weights": ["given", "known"],
+}
+
+
+def is_problem(case: Mapping[str, Any]) -> bool:
+    """Whether these values of FACTORS, some or all of them, can meet in one problem."""
+    valid = case.get("border") is Border.VALID
+    (rows, columns), (r, s) = case.get("sizes", ((9, 9), (1, 1)))
+    return not (valid and (r > rows or s > columns or case.get("anchor", "centre") != "centre"))
+
+
+def covering(
+    factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    """Cases in which each two values of two factors meet, where allowed: greedily, the same in every run."""
+    rng = random.Random(0)
+    missing = [
+        dict(pair)
+        for a, b in itertools.combinations(factors, 2)
+        for pair in itertools.product([(a, value) for value in factors[a]], [(b, value) for value in factors[b]])
+        if allowed(dict(pair))
+    ]
+    cases = []
+    while missing:
+        drawn = [{name: rng.choice(values) for name, values in factors.items()} | missing[0] for _ in range(60)]
+        best = max(filter(allowed, drawn), key=lambda case: sum(pair.items() <= case.items() for pair in missing))
+        missing = [pair for pair in missing if not pair.items() <= best.items()]
+        cases.append(best)
+    return cases
+
+
+def filter2d_of(case: Mapping[str, Any]) -> Filter2d:
+    """The problem of a case of FACTORS."""
+    (image, size), (dtype, result_dtype) = case["sizes"], case["dtypes"]
+    known = [(i * 5 % 7 - 3) / 8 for i in range(case["filters"] * size[0] * size[1])]  # every seventh is 0
+    free = Filter2d(
+        image=image,
+        filter=size,
+        border=case["border"],
+        dtype=dtype,
+        result_dtype=result_dtype,
+        cval=-1.5,
+        anchor={"centre": None, "first": (0, 0), "last": (size[0] - 1, size[1] - 1)}[case["anchor"]],
+        weights=tuple(known) if case["weights"] == "known" else None,
+        **{name: case[name] for name in ("channels", "filters", "planes", "convolve")},
+    )
+    pixel, result_pixel = (each.dtype.itemsize * free.channels for each in (free.operands[0], free.output))
+    return dataclasses.replace(
+        free,
+        pitch=row_pitch(image[1] * pixel, free.dtype, case["gaps"][0]),
+        result_pitch=row_pitch(free.output_shape[1] * result_pixel, free.output.dtype, case["gaps"][1]),
+    )
+
+
+def row_pitch(dense: int, dtype: DType, gap: int | str) -> int:
+    """Bytes from row to row, where `dense` of them hold elements."""
+    return -(-dense // 32) * 32 if gap == "aligned" else dense + int(gap) * dtype.itemsize
 
 
 class PlantedFamily(Family):
@@ -49,9 +141,9 @@ class PlantedFamily(Family):
 
     def program(self, problem: Problem, config: Config) -> Program:
         program = self._plain.program(problem, self._plain.default(problem, H200))
-        before = "    result[(plane * kOutputRows"
+        before = "        results[f * (kOutputRows"
         assert program.source.count(before) == 1
-        source = program.source.replace(before, f"    {FAULTS[config.text('fault')]}\n{before}")
+        source = program.source.replace(before, f"        {FAULTS[config.text('fault')]}\n{before}")
         return dataclasses.replace(program, family=self.name, config=config, source=source)
 
 
@@ -73,6 +165,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no GPU with the cuda extra here"))
+
+
+@pytest.fixture(scope="session")
+def spread() -> tuple[Filter2d, ...]:
+    """Image filters in which every two values of two of the FACTORS meet: the full product would be 10^5 problems."""
+    return tuple(filter2d_of(case) for case in covering(FACTORS, is_problem))
 
 
 @pytest.fixture

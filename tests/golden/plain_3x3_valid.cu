@@ -1,61 +1,105 @@
 // warpsmith filter2d_plain
 // problem: filter2d image=9216x9216 filter=3x3 planes=1 dtype=float32 border=valid
-// config:  block_columns=32 block_rows=8 weights=argument
+// config:  block_columns=32 block_rows=8 columns=1 filters=1 min_blocks=0 path=global rows=1 weights=argument
 //
-// One output a thread, every pixel read from global memory once for each tap.
+// kThreadRows x kThreadColumns outputs a thread. A pixel is read from global memory wherever a tap needs it.
 // The baseline that a winner has to beat.
 
 constexpr int kRows = 9216;  // of one plane of the image
 constexpr int kColumns = 9216;
-constexpr int kOutputRows = 9214;
-constexpr int kOutputColumns = 9214;
+constexpr int kChannels = 1;  // elements of a pixel, side by side
+constexpr int kPitch = 9216;  // elements from row to row
+constexpr int kFilters = 1;
 constexpr int kFilterRows = 3;
 constexpr int kFilterColumns = 3;
-constexpr int kAnchorRow = 0;  // the tap that lies on the output pixel
-constexpr int kAnchorColumn = 0;
+constexpr int kOutputRows = kRows - kFilterRows + 1;
+constexpr int kOutputColumns = kColumns - kFilterColumns + 1;
+constexpr int kResultPitch = 9214;
+constexpr int kBeforeRows = 0;  // of a window, above its output pixel
+constexpr int kBeforeColumns = 0;  // and left of it
 
-constexpr int kBlockColumns = 32;
-constexpr int kBlockRows = 8;
+using Pixel = float;
+using Result = float;
+
+constexpr int kOutputElements = kOutputColumns * kChannels;  // of a row of the result
+constexpr int kThreadRows = 1;  // outputs a thread, down
+constexpr int kThreadColumns = 1;  // and across, in elements
+constexpr int kThreadFilters = 1;  // that use a pixel once it is read
+constexpr int kBlockColumns = 32;  // threads across a block
+constexpr int kBlockRows = 8;  // and down
 constexpr int kColumnBlocks = 288;
 constexpr int kRowBlocks = 1152;
 
+__device__ __forceinline__ float to_float(float value) { return value; }
+
+__device__ __forceinline__ Result to_result(float value) { return value; }
+
 struct Weights {
-    float taps[kFilterRows][kFilterColumns];
+    float taps[kFilters][kFilterRows][kFilterColumns];
 };
 
-__device__ __forceinline__ float tap(const Weights& weights, int r, int s) {
-    return weights.taps[r][s];
+__device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s) {
+    return weights.taps[f][r][s];
 }
 
-// Where the border takes its pixel from: nobody stores what is made of pixels outside, so any legal one will do.
-__device__ __forceinline__ int source_index(int i, int size) {
-    return min(max(i, 0), size - 1);
+// One plane of the image, and one of its elements as float.
+struct Plane {
+    const Pixel* pixels;
+};
+
+__device__ __forceinline__ Plane plane_of(const Pixel* image, int plane) {
+    return {image + plane * (kRows * kPitch)};
 }
 
-__device__ __forceinline__ float pixel_at(const float* __restrict__ plane, int row, int column) {
-    return __ldg(plane + source_index(row, kRows) * kColumns + source_index(column, kColumns));
+__device__ __forceinline__ float load(const Plane& plane, int row, int element) {
+    return to_float(__ldg(plane.pixels + row * kPitch + element));
 }
 
-extern "C" __global__ void __launch_bounds__(kBlockColumns * kBlockRows)
-filter2d_plain(const float* __restrict__ image, float* __restrict__ result, const __grid_constant__ Weights weights) {
-    const int block_column = blockIdx.x % kColumnBlocks;
-    const int block_row = blockIdx.x / kColumnBlocks % kRowBlocks;
-    const int plane = blockIdx.x / (kColumnBlocks * kRowBlocks);
-    const int column = block_column * kBlockColumns + threadIdx.x;
-    const int row = block_row * kBlockRows + threadIdx.y;
-    if (column >= kOutputColumns || row >= kOutputRows) {
-        return;
-    }
-    const float* source = image + plane * (kRows * kColumns);
+// No window reaches outside the image.
+__device__ __forceinline__ float pixel_at(const Plane& plane, int row, int element) {
+    return load(plane, row, element);
+}
 
-    float sum = 0.0f;
+// One element of each result; `results` are those of the plane.
+__device__ __forceinline__ void filter_element(const Plane& plane, Result* results, const Weights& weights,
+                                               int row, int element) {
+    float sums[kThreadFilters] = {};
 #pragma unroll
     for (int r = 0; r < kFilterRows; ++r) {
 #pragma unroll
         for (int s = 0; s < kFilterColumns; ++s) {
-            const float weight = tap(weights, r, s);
-            sum = fmaf(weight, pixel_at(source, row + r - kAnchorRow, column + s - kAnchorColumn), sum);
+            const float pixel = pixel_at(plane, row + r - kBeforeRows, element + (s - kBeforeColumns) * kChannels);
+#pragma unroll
+            for (int f = 0; f < kThreadFilters; ++f) {
+                const float weight = tap(weights, f, r, s);
+                sums[f] = fmaf(weight, pixel, sums[f]);
+            }
         }
     }
-    result[(plane * kOutputRows + row) * kOutputColumns + column] = sum;
+#pragma unroll
+    for (int f = 0; f < kThreadFilters; ++f) {
+        results[f * (kOutputRows * kResultPitch) + row * kResultPitch + element] = to_result(sums[f]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kBlockColumns * kBlockRows)
+filter2d_plain(const Pixel* __restrict__ image, Result* __restrict__ result, const __grid_constant__ Weights weights) {
+    const int block = blockIdx.x;
+    const int block_column = block % kColumnBlocks;
+    const int block_row = block / kColumnBlocks % kRowBlocks;
+    const int plane_index = block / (kColumnBlocks * kRowBlocks);
+    const int first_element = (block_column * kBlockColumns + threadIdx.x) * kThreadColumns;
+    const int first_row = (block_row * kBlockRows + threadIdx.y) * kThreadRows;
+    if (first_element >= kOutputElements || first_row >= kOutputRows) {
+        return;
+    }
+    const Plane plane = plane_of(image, plane_index);
+    Result* results = result + (plane_index * kFilters) * (kOutputRows * kResultPitch);
+#pragma unroll
+    for (int row = first_row; row < first_row + kThreadRows; ++row) {
+#pragma unroll
+        for (int element = first_element; element < first_element + kThreadColumns; ++element) {
+            filter_element(plane, results, weights, row, element);
+        }
+    }
 }

@@ -19,7 +19,7 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, family_named
-from warpsmith.generator.space import Config
+from warpsmith.generator.space import Config, Value
 
 FOLDER = Path(__file__).parent
 UPDATE = "WARPSMITH_UPDATE_GOLDEN"
@@ -45,20 +45,53 @@ class Case:
         return family.program(self.problem, config)
 
 
-def window(columns: int, load: int, store: int, unroll: int, rows: int, block: tuple[int, int], blocks: int) -> Config:
-    """A config of the window kernel that stores plainly and takes its weights as an argument."""
+def window(
+    columns: int, vectors: tuple[int, int], turn: tuple[int, int], block: tuple[int, int], **other: Value
+) -> Config:
+    """A config of the window kernel: elements of a load and of a store, rows of a turn and of a strip, and whatever is
+    not plain.
+    """
     return Config.of(
         {
+            "path": "global",
+            "weights": "argument",
+            "method": "direct",
             "columns": columns,
-            "load_vector": load,
-            "store_vector": store,
-            "unroll": unroll,
-            "rows": rows,
+            "load_vector": vectors[0],
+            "store_vector": vectors[1],
+            "unroll": turn[0],
+            "rows": turn[1],
+            "tail": "whole",
+            "prefetch": 0,
             "block_columns": block[0],
             "block_strips": block[1],
-            "min_blocks": blocks,
+            "min_blocks": 0,
+            "load": "cached",
             "store": "plain",
-            "weights": "argument",
+            **other,
+        }
+    )
+
+
+def plain(
+    block: tuple[int, int],
+    path: str = "global",
+    outputs: tuple[int, int] = (1, 1),
+    filters: int = 1,
+    min_blocks: int = 0,
+    weights: str = "argument",
+) -> Config:
+    """A config of the plain kernel; `outputs` are rows and columns a thread."""
+    return Config.of(
+        {
+            "path": path,
+            "rows": outputs[0],
+            "columns": outputs[1],
+            "filters": filters,
+            "block_columns": block[0],
+            "block_rows": block[1],
+            "min_blocks": min_blocks,
+            "weights": weights,
         }
     )
 
@@ -73,12 +106,32 @@ CASES = {
     "window_3x3_wrap_planes_scalar": Case(
         "filter2d_window",
         Filter2d(image=(333, 517), filter=(3, 3), planes=3, border=Border.WRAP),
-        window(columns=1, load=1, store=1, unroll=3, rows=12, block=(64, 1), blocks=4),
+        window(columns=1, vectors=(1, 1), turn=(3, 12), block=(64, 1), min_blocks=4),
     ),
     "window_4x2_mirror_strips": Case(
         "filter2d_window",
         Filter2d(image=(480, 640), filter=(4, 2), border=Border.MIRROR),
-        window(columns=8, load=2, store=4, unroll=2, rows=32, block=(32, 4), blocks=0),
+        window(columns=8, vectors=(2, 4), turn=(2, 32), block=(32, 4), tail="trimmed", load="streaming"),
+    ),
+    "window_6x6_async": Case(
+        "filter2d_window",
+        Filter2d(image=(9216, 9216), filter=(6, 6)),
+        window(columns=4, vectors=(4, 4), turn=(4, 16), block=(64, 2), path="async", prefetch=3),
+    ),
+    "window_5x5_uint8_shuffle": Case(
+        "filter2d_window",
+        Filter2d(image=(4320, 7680), filter=(5, 5), dtype="uint8"),
+        window(columns=8, vectors=(8, 4), turn=(4, 8), block=(64, 2), path="shuffle", prefetch=1, store="streaming"),
+    ),
+    "window_3x3_float16_shared": Case(
+        "filter2d_window",
+        Filter2d(image=(1080, 1920), filter=(3, 3), dtype="float16", channels=3, border=Border.NEAREST),
+        window(columns=8, vectors=(8, 8), turn=(2, 4), block=(32, 4), path="shared"),
+    ),
+    "window_11x11_texture": Case(
+        "filter2d_window",
+        Filter2d(image=(720, 1281), filter=(11, 11), border=Border.REFLECT),
+        window(columns=4, vectors=(1, 1), turn=(1, 24), block=(64, 1), path="texture", weights="constant"),
     ),
     "plain_3x3_valid": Case("filter2d_plain", Filter2d(image=(9216, 9216), filter=(3, 3))),
     "plain_3x3_nearest_literal": Case(
@@ -88,7 +141,22 @@ CASES = {
     "plain_1x6_constant_planes": Case(
         "filter2d_plain",
         Filter2d(image=(1, 4099), filter=(1, 6), planes=64, border=Border.CONSTANT, cval=-1.25),
-        Config.of({"block_columns": 256, "block_rows": 1, "weights": "argument"}),
+        plain(block=(256, 1)),
+    ),
+    "plain_5x5_reflect_texture": Case(
+        "filter2d_plain",
+        Filter2d(image=(512, 640), filter=(5, 5), dtype="float16", border=Border.REFLECT),
+        plain(block=(32, 4), path="texture", outputs=(2, 1), min_blocks=4, weights="constant"),
+    ),
+    "plain_3x3_mirror_rgb": Case(
+        "filter2d_plain",
+        Filter2d(image=(1080, 1920), filter=(3, 3), dtype="uint8", channels=3, border=Border.MIRROR, convolve=True),
+        plain(block=(64, 4), outputs=(1, 4)),
+    ),
+    "plain_31x31_wrap_bank": Case(
+        "filter2d_plain",
+        Filter2d(image=(20, 301), filter=(31, 31), filters=5, border=Border.WRAP, result_pitch=1216),
+        plain(block=(128, 1), filters=2),
     ),
 }
 

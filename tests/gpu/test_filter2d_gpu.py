@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,13 @@ import pytest
 
 import warpsmith as ws
 from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import DType
 from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config, Space
 from warpsmith.store.record import COPY, Failure, FailureKind, Measurement
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate import Deadlines
@@ -28,15 +33,15 @@ pytestmark = pytest.mark.gpu
 CUDA = DeviceRef(DeviceKind.CUDA)
 PROBLEM = Filter2d(image=(480, 640), filter=(5, 5), border=Border.REFLECT)
 
-SHAPES: list[tuple[tuple[int, int], tuple[int, int], int]] = [
-    ((1, 1), (1, 1), 1),
-    ((1, 301), (1, 5), 1),
-    ((29, 1), (4, 1), 1),
-    ((5, 7), (5, 7), 2),
-    ((333, 417), (3, 3), 3),
-    ((140, 512), (2, 5), 1),
-    ((137, 1022), (15, 15), 1),
-]
+LARGER = (
+    Filter2d(image=(1080, 1921), filter=(3, 3), border=Border.REFLECT, planes=2),
+    Filter2d(image=(2160, 3840), filter=(5, 5), dtype=DType.UINT8, channels=3, border=Border.MIRROR),
+    Filter2d(image=(1080, 1920), filter=(7, 7), dtype=DType.FLOAT16, border=Border.CONSTANT, cval=0.5, pitch=4096),
+    Filter2d(image=(768, 1024), filter=(15, 15), border=Border.NEAREST, convolve=True),
+    Filter2d(image=(1000, 1003), filter=(5, 5), filters=6, dtype=DType.UINT8, result_dtype=DType.FLOAT32),
+    Filter2d(image=(400, 512), filter=(31, 31), border=Border.WRAP, anchor=(0, 30)),
+)
+"""What people filter: enough blocks to fill a GPU, vectors of every width, rows that are not aligned."""
 
 
 @pytest.fixture(scope="module")
@@ -80,29 +85,52 @@ def test_the_winner_is_verified_and_stands_beside_the_peers(store: str) -> None:
             assert {"cupy": "cupy", "torch": "cudnn"}[library] in names or PROBLEM.border is Border.REFLECT
 
 
-def check_some_configs(problem: Filter2d, compiler: CompilerChoice) -> None:
-    """The default and three random configs of every family, verified by the tuner's own bench."""
+def some_configs(family: Family, problem: Filter2d, device: Device, count: int) -> list[Config]:
+    """The default config and up to `count` random ones, the same in every run; ways to read the image take turns."""
+    space, rng = family.space(problem, device), random.Random(problem.key())
+    path = next(each for each in space.parameters if each.name == "path")
+    first = rng.randrange(len(path.values))
+    chosen = [family.default(problem, device)]
+    for turn in range(count):
+        wanted = dataclasses.replace(path, values=(path.values[(first + turn) % len(path.values)],))
+        narrowed = Space(tuple(wanted if each is path else each for each in space.parameters), space.constraints)
+        chosen.append(narrowed.drawn(rng) or chosen[0])
+    return list(dict.fromkeys(chosen))
+
+
+def check_some_configs(problem: Filter2d, compiler: CompilerChoice, count: int) -> None:
+    """Some configs of every family that solves `problem`, verified by the tuner's own bench."""
     with Workshop.open(problem, CUDA, FAMILIES, compiler, 0, Deadlines(), sanitize=False) as workshop:
-        for name, family in workshop.families.items():
-            others = random.Random(problem.key()).sample(list(family.space(problem, workshop.device).configs()), 3)
-            for config in [family.default(problem, workshop.device), *others]:
-                program = workshop.program(name, config)
-                compiled = workshop.compile(program).result()
-                assert isinstance(compiled, Compiled), compiled
-                outcome = workshop.bench.evaluate(program, compiled)
-                assert isinstance(outcome, Measurement), f"{problem.key()} {name} {config}: {outcome}"
+        programs = [
+            workshop.program(name, config)
+            for name, family in workshop.families.items()
+            for config in some_configs(family, problem, workshop.device, count)
+        ]
+        # All are given to the compilers at once.
+        for program, compiling in [(program, workshop.compile(program)) for program in programs]:
+            compiled = compiling.result()
+            told = f"{problem.key()} {program.family} {program.config}"
+            assert isinstance(compiled, Compiled), f"{told}: {compiled}"
+            outcome = workshop.bench.evaluate(program, compiled)
+            assert isinstance(outcome, Measurement), f"{told}: {outcome}"
 
 
 @pytest.mark.parametrize("border", Border)
-def test_every_family_and_border(border: Border) -> None:
-    # Each border meets every third shape, and every shape two borders: laying out a problem takes a second.
-    for image, size, planes in SHAPES[list(Border).index(border) % 3 :: 3]:
-        problem = Filter2d(image=image, filter=size, planes=planes, border=border, cval=-1.5)
-        check_some_configs(problem, CompilerChoice.NVRTC)
+def test_every_family_on_whatever_a_problem_can_be(border: Border, spread: tuple[Filter2d, ...]) -> None:
+    with ThreadPoolExecutor(3) as pool:  # laying out a problem takes longer than running it
+        problems = (each for each in spread if each.border is border)
+        list(pool.map(lambda problem: check_some_configs(problem, CompilerChoice.NVRTC, count=1), problems))
+
+
+@pytest.mark.parametrize("problem", LARGER, ids=lambda problem: problem.key().replace(" ", ","))
+def test_random_configs_of_every_family(problem: Filter2d) -> None:
+    check_some_configs(problem, CompilerChoice.NVRTC, count=20)
 
 
 def test_nvcc_compiles_the_same_text() -> None:
-    check_some_configs(Filter2d(image=(333, 416), filter=(3, 3), border=Border.WRAP), CompilerChoice.NVCC)
+    check_some_configs(Filter2d(image=(333, 416), filter=(3, 3), border=Border.WRAP), CompilerChoice.NVCC, count=3)
+    half = Filter2d(image=(333, 416), filter=(3, 3), dtype=DType.FLOAT16, result_dtype=DType.UINT8, channels=4)
+    check_some_configs(half, CompilerChoice.NVCC, count=3)
 
 
 def test_known_weights_as_literals() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import random
 import re
 import struct
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,7 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.families.filter2d_text import float_literal
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.program import ByValue, Pointer
+from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
@@ -65,69 +67,132 @@ class TestFloatLiteral:
 
 
 @every_filter2d_family
-class TestLiteralWeights:
+class TestWeights:
     VALUES = (0.0, -1.5, 1e-45, 3.4028234663852886e38, 12345678.0, 1 / 3)
     PROBLEM = Filter2d(image=(20, 20), filter=(2, 3), weights=VALUES)
+    ROWS = ("{ 0.0f, -1.5f, 1.40129846e-45f },", "{ 3.40282347e+38f, 12345678.0f, 0.333333343f },")
 
-    def config(self, family: Family, choice: str) -> Config:
-        return Config.of({**family.default(self.PROBLEM, H200).values(), "weights": choice})
+    def program(self, family: Family, problem: Filter2d, choice: str) -> Program:
+        return family.program(problem, Config.of({**family.default(problem, H200).values(), "weights": choice}))
 
-    def test_stand_in_the_text_row_by_row_and_are_no_argument(self, family: Family) -> None:
-        program = family.program(self.PROBLEM, self.config(family, "literal"))
-        assert "{ 0.0f, -1.5f, 1.40129846e-45f }," in program.source
-        assert "{ 3.40282347e+38f, 12345678.0f, 0.333333343f }," in program.source
+    def test_that_are_literals_stand_in_the_text_row_by_row_and_are_no_argument(self, family: Family) -> None:
+        program = self.program(family, self.PROBLEM, "literal")
+        assert re.search(r"\s*".join(map(re.escape, self.ROWS)), program.source)
         assert program.by_value == frozenset()
         assert "__grid_constant__" not in program.source
 
-    def test_may_still_come_as_an_argument(self, family: Family) -> None:
-        program = family.program(self.PROBLEM, self.config(family, "argument"))
+    def test_that_are_literals_are_turned_for_a_convolution(self, family: Family) -> None:
+        program = self.program(family, dataclasses.replace(self.PROBLEM, convolve=True), "literal")
+        turned = ("{ 0.333333343f, 12345678.0f, 3.40282347e+38f },", "{ 1.40129846e-45f, -1.5f, 0.0f },")
+        assert re.search(r"\s*".join(map(re.escape, turned)), program.source)
+
+    def test_that_are_literals_of_a_bank_stand_filter_by_filter(self, family: Family) -> None:
+        bank = Filter2d(image=(20, 20), filter=(2, 3), filters=2, weights=(*self.VALUES, *self.VALUES[::-1]))
+        reversed_rows = ("{ 0.333333343f, 12345678.0f, 3.40282347e+38f },", "{ 1.40129846e-45f, -1.5f, 0.0f },")
+        filters = (r"\s*".join(map(re.escape, rows)) for rows in (self.ROWS, reversed_rows))
+        assert re.search(r"\s*\},\s*\{\s*".join(filters), self.program(family, bank, "literal").source)
+
+    def test_may_come_as_an_argument(self, family: Family) -> None:
+        program = self.program(family, self.PROBLEM, "argument")
         (launch,) = program.launches
         assert launch.arguments == (Pointer("image"), Pointer("result"), ByValue("weights"))
+        assert "const __grid_constant__ Weights weights)" in program.source
         assert "0.333333343f" not in program.source
 
-    def test_are_the_default_where_they_are_known_and_no_choice_where_not(self, family: Family) -> None:
+    def test_may_lie_in_constant_memory(self, family: Family) -> None:
+        program = self.program(family, self.PROBLEM, "constant")
+        (launch,) = program.launches
+        assert launch.arguments == (Pointer("image"), Pointer("result"))
+        assert launch.constants == (Constant("weights", "weights"),)
+        assert "__constant__ Weights weights;" in program.source
+        assert "0.333333343f" not in program.source
+
+    def test_that_are_known_are_literals_by_default_and_no_choice_where_not(self, family: Family) -> None:
         unknown = dataclasses.replace(self.PROBLEM, weights=None)
         assert family.default(self.PROBLEM, H200).text("weights") == "literal"
         assert family.default(unknown, H200).text("weights") == "argument"
-        assert not family.space(unknown, H200).contains(self.config(family, "literal"))
+        literal = Config.of({**family.default(unknown, H200).values(), "weights": "literal"})
+        assert not family.space(unknown, H200).contains(literal)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rendering:
+    """One use of a template: its name and the values that it is given."""
+
+    template: str
+    values: dict[str, Any]
+
+    def fields(self) -> Iterator[tuple[type, str]]:
+        """The fields of what is made for templates alone; a texture is for the launch."""
+        for value in filter(dataclasses.is_dataclass, self.values.values()):
+            if isinstance(value, Texture):
+                continue
+            yield from ((type(value), field.name) for field in dataclasses.fields(value))
+
+    def needs(self, kind: type, missing: str) -> bool:
+        """Whether rendering fails where the value of this class lacks a field."""
+        values = dict(self.values)
+        for name, value in self.values.items():
+            if type(value) is kind:
+                members = {each for each in dir(value) if not each.startswith("_")} - {missing}
+                values[name] = SimpleNamespace(**{each: getattr(value, each) for each in members})
+        return self._fails(values, f"no attribute '{missing}'")
+
+    def needs_value(self, missing: str) -> bool:
+        """Whether rendering fails without a value."""
+        rest = {name: value for name, value in self.values.items() if name != missing}
+        return self._fails(rest, f"'{missing}' is undefined")
+
+    def _fails(self, values: dict[str, Any], message: str) -> bool:
+        try:
+            render(self.template, **values)
+        except jinja2.UndefinedError as error:
+            return message in str(error)
+        return False
 
 
 class TestTemplates:
-    """A name that a template asks for and is not given is an error, never an empty string in a kernel."""
+    """A name that a template asks for and is not given is an error, never an empty string in a kernel, and no name
+    is given that none asks for."""
 
-    PROBLEM = Filter2d(
-        image=(40, 40), filter=(3, 3), border=Border.CONSTANT, weights=(1.0, 0.0, -1.0, 2.0, 0.0, -2.0, 1.0, 0.0, -1.0)
+    PROBLEMS = (
+        Filter2d(image=(40, 40), filter=(3, 3), border=Border.CONSTANT, weights=(1, 0, -1, 2, 0, -2, 1, 0, -1)),
+        Filter2d(image=(40, 64), filter=(3, 4), filters=5, planes=2, convolve=True),
+        Filter2d(image=(40, 40), filter=(3, 3), filters=19, channels=3, dtype="uint8", border=Border.WRAP, planes=2),
     )
 
-    def given(self, family: Family, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, Any]]:
-        """The template of a family and the values that it gives to it."""
-        calls: list[tuple[str, dict[str, Any]]] = []
+    @pytest.fixture
+    def renderings(self, monkeypatch: pytest.MonkeyPatch) -> list[Rendering]:
+        """What all families make of PROBLEMS, with their default config and random ones."""
+        calls: list[Rendering] = []
 
         def spy(template: str, **values: Any) -> str:
-            calls.append((template, values))
+            calls.append(Rendering(template, values))
             return render(template, **values)
 
-        monkeypatch.setattr(importlib.import_module(type(family).__module__), "render", spy)
-        family.program(self.PROBLEM, family.default(self.PROBLEM, H200))
-        (call,) = calls
-        return call
+        rng = random.Random(0)
+        for family, problem in itertools.product(FAMILIES, self.PROBLEMS):
+            monkeypatch.setattr(importlib.import_module(type(family).__module__), "render", spy)
+            space = family.space(problem, H200)
+            for config in (family.default(problem, H200), *(space.drawn(rng) for _ in range(12))):
+                assert config is not None
+                family.program(problem, config)
+        return calls
 
-    @every_filter2d_family
-    def test_a_value_that_is_not_given(self, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-        template, values = self.given(family, monkeypatch)
-        for missing in values:
-            with pytest.raises(jinja2.UndefinedError, match=f"'{missing}' is undefined"):
-                render(template, **{name: value for name, value in values.items() if name != missing})
+    def test_every_value_is_asked_for(self, renderings: list[Rendering]) -> None:
+        given = {(each.template, name) for each in renderings for name in each.values}
+        asked = {
+            (template, name)
+            for template, name in given
+            if any(each.needs_value(name) for each in renderings if each.template == template)
+        }
+        assert given - asked == set()
 
-    @every_filter2d_family
-    def test_a_field_that_is_not_there(self, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-        template, values = self.given(family, monkeypatch)
-        for name in (name for name, value in values.items() if dataclasses.is_dataclass(value)):
-            fields = {field.name: getattr(values[name], field.name) for field in dataclasses.fields(values[name])}
-            for missing in fields:
-                rest = SimpleNamespace(**{field: value for field, value in fields.items() if field != missing})
-                with pytest.raises(jinja2.UndefinedError, match=f"no attribute '{missing}'"):
-                    render(template, **{**values, name: rest})
+    def test_every_field_is_asked_for(self, renderings: list[Rendering]) -> None:
+        given = {field for each in renderings for field in each.fields()}
+        assert len(given) > 20
+        asked = {(kind, name) for kind, name in given if any(each.needs(kind, name) for each in renderings)}
+        assert {f"{kind.__module__} {name}" for kind, name in given - asked} == set()
 
     def test_a_template_that_is_not_there(self) -> None:
         with pytest.raises(jinja2.TemplateNotFound):

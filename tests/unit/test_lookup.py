@@ -244,8 +244,9 @@ class TestDefault:
         assert WINDOW.why_not(problem, GPU)
         assert found(store, problem=problem).program.family == PLAIN.name
 
-    def test_is_refused_where_no_family_solves_the_problem(self, store: Store) -> None:
-        problem = dataclasses.replace(PROBLEM, filter=(80, 80))
+    def test_is_refused_where_no_family_solves_the_problem(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(type(PLAIN), "why_not", lambda *_: "solves whatever is asked for, but not today")
+        problem = dataclasses.replace(PROBLEM, filter=(1, 250))
         with pytest.raises(BadArgument, match="no kernel family solves") as caught:
             found(store, problem=problem)
         assert all(each.name in str(caught.value) for each in FAMILIES)
