@@ -7,6 +7,7 @@ store of trials is the durable record; a search goes on by being told the stored
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,16 +21,14 @@ from warpsmith.generator.space import Config, Parameter, Space, Value
 
 STARTUP = 10
 """Configs tried before the model is asked: the default and a seeded random sample."""
+LISTED = 20_000
+"""Feasible configs up to which a space is listed, in about half a second; a larger one is drawn from at random."""
 SMALL = 32
 """With no more untried configs than this, a seeded order takes them all: the model would mostly repeat itself."""
 MAX_REJECTED = 16
 """Suggestions in a row that may be infeasible or repeated before a random config is taken instead."""
 DOUBTED_AFTER = 3
 """Failures, with no success beside them, after which a family gets few asks."""
-LEADER_SHARE = 4
-"""Asks that the fastest family gets for every one that the others get between them; four in five."""
-DOUBTED_WEIGHT = 0.2
-"""Asks that a family which only fails gets for every one that another slow family gets."""
 
 
 class FamilySearch:
@@ -41,7 +40,7 @@ class FamilySearch:
     Args:
         study_name: names the Optuna study, together with the space's fingerprint, because a study's choices may
             not change.
-        space: the family's space; every feasible config is listed at once (about 5 us each).
+        space: the family's space.
         default: the config to try first.
         seed: of the random order and of the sampler.
         stored: earlier trials, each a config and its time in ns, or None for a failure. They count as tried and
@@ -66,30 +65,28 @@ class FamilySearch:
         self.study_name = f"{study_name}/{space.fingerprint}"
         self._encoding = _Encoding(space)
         self._study = _new_study(self.study_name, seed)
-        # One listing serves membership tests, the exact count, and the order for random and small searches.
-        order = list(space.configs())
-        self._feasible = frozenset(order)
-        random.Random(seed).shuffle(order)
-        self._order = iter([default, *order])
+        self._space = space
+        self._listing = space.listed(LISTED)
+        self._order = itertools.chain([default], _random_order(space, self._listing, random.Random(seed)))
         self._default = default
         self._tried: set[Config] = set()
         self._outstanding: dict[Config, optuna.Trial] = {}
         self._best_ns: float | None = None
         self._failures = 0
-        for config, time_ns in {config: time_ns for config, time_ns in stored if config in self._feasible}.items():
+        for config, time_ns in {config: time_ns for config, time_ns in stored if space.contains(config)}.items():
             self._tried.add(config)
             self._study.add_trial(self._encoding.finished(config, time_ns))
             self._count(time_ns)
 
     @property
-    def size(self) -> int:
-        """Feasible configs of the space."""
-        return len(self._feasible)
+    def size(self) -> int | None:
+        """Feasible configs of the space; None where they are more than LISTED."""
+        return None if self._listing is None else len(self._listing)
 
     @property
-    def remaining(self) -> int:
-        """Feasible configs that are neither stored nor handed out yet."""
-        return len(self._feasible) - len(self._tried)
+    def remaining(self) -> int | None:
+        """Feasible configs that are neither stored nor handed out yet; None where they are too many to count."""
+        return None if self._listing is None else len(self._listing) - len(self._tried)
 
     @property
     def default_is_due(self) -> bool:
@@ -145,7 +142,7 @@ class FamilySearch:
     def _model_is_no_use(self) -> bool:
         # Before the first success it would rank nothing but failures.
         starting = self.default_is_due or len(self._tried) < STARTUP or self._best_ns is None
-        return starting or self.remaining <= SMALL
+        return starting or (self.remaining is not None and self.remaining <= SMALL)
 
     def _next_in_order(self) -> tuple[Config, optuna.Trial]:
         config = next(config for config in self._order if config not in self._tried)
@@ -156,12 +153,21 @@ class FamilySearch:
         for _ in range(MAX_REJECTED):
             trial = self._study.ask(self._encoding.distributions)
             config = self._encoding.decode(trial.params)
-            if config in self._feasible and config not in self._tried:
+            if config not in self._tried and self._space.contains(config):
                 return config, trial
             # Pruned here too. On a 14400-point space, forgetting repeats instead left the sampler stuck at its best
             # point: 400 trials ended 7% above the optimum instead of 1%, after 8 times the search time.
             self._study.tell(trial, state=TrialState.PRUNED)
         return self._next_in_order()
+
+
+def _random_order(space: Space, listing: tuple[Config, ...] | None, rng: random.Random) -> Iterator[Config]:
+    """Feasible configs in a random order: each once of a listing, else without end and with repeats."""
+    if listing is not None:
+        yield from rng.sample(listing, len(listing))
+        return
+    while (config := space.drawn(rng)) is not None:
+        yield config
 
 
 class _Encoding:
@@ -225,68 +231,3 @@ def _quiet_optuna() -> Iterator[None]:
         yield
     finally:
         optuna.logging.set_verbosity(verbosity)
-
-
-class Search:
-    """Several families that compete for one problem.
-
-    The default config of every family comes first. Then of every five asks four go to the family with the best time
-    so far and one to the others in turn, so that a slow starter gets its chance. A family that only fails gets few,
-    an exhausted one none. Not thread-safe.
-
-    Args:
-        families: one search a family, by the family's name.
-        seed: of the order in which families of equal standing take their turns, so that none is favoured by its
-            place in the registry.
-    """
-
-    def __init__(self, families: Mapping[str, FamilySearch], seed: int) -> None:
-        self._families = dict(families)
-        self._turns = list(families)
-        random.Random(seed).shuffle(self._turns)
-        self._credit = dict.fromkeys(families, 0.0)
-
-    @property
-    def size(self) -> int:
-        """Feasible configs of all families."""
-        return sum(family.size for family in self._families.values())
-
-    @property
-    def remaining(self) -> int:
-        """Feasible configs of all families that are neither stored nor handed out yet."""
-        return sum(family.remaining for family in self._families.values())
-
-    def ask(self) -> tuple[str, Config] | None:
-        """The next family, by name, and its config; None once every space is exhausted."""
-        due = (name for name, family in self._families.items() if family.default_is_due)
-        name = next(due, None) or self._next_turn()
-        config = self._families[name].ask() if name is not None else None
-        return None if name is None or config is None else (name, config)
-
-    def tell(self, family: str, config: Config, time_ns: float | None) -> None:
-        """Reports what came of an asked config: its time in ns, above 0, or None for a failure.
-
-        Raises:
-            ValueError: `config` was not asked of `family`, or was told before.
-        """
-        self._families[family].tell(config, time_ns)
-
-    def _next_turn(self) -> str | None:
-        """Smooth weighted round robin: credit grows by weight, and the turn costs what all have gained."""
-        contenders = [name for name in self._turns if self._families[name].remaining]
-        if not contenders:
-            return None
-        weights = self._weights(contenders)
-        for name, weight in weights.items():
-            self._credit[name] += weight
-        chosen = max(contenders, key=self._credit.__getitem__)
-        self._credit[chosen] -= sum(weights.values())
-        return chosen
-
-    def _weights(self, contenders: list[str]) -> dict[str, float]:
-        weights = {name: DOUBTED_WEIGHT if self._families[name].is_doubted else 1.0 for name in contenders}
-        times = {name: best for name in contenders if (best := self._families[name].best_ns) is not None}
-        if times:
-            # Per other family, so that the share of the fastest does not shrink with their number.
-            weights[min(times, key=times.__getitem__)] = LEADER_SHARE * (len(contenders) - 1)
-        return weights

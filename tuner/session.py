@@ -6,25 +6,22 @@ import collections
 import dataclasses
 import enum
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Iterator, Mapping
 
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, families_for
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial
+from warpsmith.store.record import Failure, FailureKind, Record, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.choose import choose, fastest_first
 from warpsmith.tuner.evaluate import Deadlines
 from warpsmith.tuner.interrupt import Interrupt, watching_for_interrupt
-from warpsmith.tuner.jobs import Compiled
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
-from warpsmith.tuner.search import FamilySearch, Search
+from warpsmith.tuner.rivalry import Search
+from warpsmith.tuner.search import FamilySearch
 from warpsmith.tuner.workshop import Workshop
 
 LARGEST_SEED = 2**32 - 1
@@ -78,7 +75,7 @@ class TuneReport:
     reused: int
     """Trials of earlier runs that still hold."""
     failures: Mapping[FailureKind, int]
-    space_size: int
+    space_size: int | None
     elapsed_s: float
     interrupted: bool
 
@@ -115,14 +112,6 @@ def tune(
         problem, device, families, options.compiler, options.seed, options.deadlines, sanitize=options.sanitize
     ) as workshop:
         return _Session(workshop, store, options, progress, start).run()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Candidate:
-    family: str
-    config: Config
-    program: Program
-    compiled: Future[Compiled | Failure]
 
 
 class _Session:
@@ -180,55 +169,23 @@ class _Session:
         return record
 
     def _search_until_done(self, interrupt: Interrupt) -> None:
-        pending: collections.deque[_Candidate] = collections.deque()
-        while True:
-            interrupt.check()
-            self._fill(pending)
-            if not pending or self._out_of_time():
+        interrupt.check()
+        for candidate in self._workshop.candidates(self._asked()):
+            if self._out_of_time():
                 return
-            trial = self._evaluate(pending.popleft())
+            best = self._best()
+            trial = self._workshop.evaluate(candidate, best.median_ns if best is not None else None)
             self._keep(trial)
             self._search.tell(trial.family, trial.config, trial.median_ns)
             self._progress.update(self._snapshot())
+            interrupt.check()
 
-    def _fill(self, pending: collections.deque[_Candidate]) -> None:
-        """Asks for candidates and sends them to be compiled, a fixed number ahead so that runs repeat.
-
-        On the host, compilers and candidates share the cores: there a batch is compiled, then timed undisturbed.
-        """
-        on_host = self._workshop.device.kind is DeviceKind.HOST
-        if on_host and pending:
-            return
-        ahead = self._workshop.processes if on_host else 2 * self._workshop.processes
-        while len(pending) < ahead and len(self._trials) + len(pending) < self._options.trials:
+    def _asked(self) -> Iterator[tuple[str, Config]]:
+        for _ in range(self._options.trials - self._reused):
             asked = self._search.ask()
             if asked is None:
-                break
-            name, config = asked
-            program = self._workshop.program(name, config)
-            pending.append(_Candidate(name, config, program, self._workshop.compile(program)))
-        if on_host:
-            wait([candidate.compiled for candidate in pending])
-
-    def _evaluate(self, candidate: _Candidate) -> Trial:
-        compiled = candidate.compiled.result()
-        outcome: Measurement | Failure
-        compile_ms = None
-        if isinstance(compiled, Failure):
-            outcome = compiled
-        else:
-            compile_ms = compiled.compile_ms
-            best = self._best()
-            best_ns = best.median_ns if best is not None else None
-            outcome = self._workshop.bench.evaluate(candidate.program, compiled, best_ns)
-        return Trial(
-            family=candidate.family,
-            config=candidate.config,
-            fingerprint=candidate.program.fingerprint,
-            outcome=outcome,
-            compiler=self._workshop.compiler_identity,
-            compile_ms=compile_ms,
-        )
+                return
+            yield asked
 
     def _keep(self, trial: Trial) -> None:
         """Commits a trial; one that was tried before is replaced."""
@@ -249,7 +206,8 @@ class _Session:
     def _snapshot(self) -> Snapshot:
         best = self._best()
         elapsed = time.monotonic() - self._start
-        done, total = len(self._trials), min(self._options.trials, self._search.size)
+        done, size = len(self._trials), self._search.size
+        total = self._options.trials if size is None else min(self._options.trials, size)
         return Snapshot(
             done=done,
             total=total,

@@ -13,11 +13,15 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Space
 from warpsmith.plans.lookup import find
 from warpsmith.store.location import open_for_reading
 from warpsmith.store.record import Failure, Measurement, Trial, trial_spec
 from warpsmith.tuner.choose import fastest_first
 from warpsmith.tuner.progress import format_time
+
+COUNTED = 20_000
+"""Configs up to which a space is counted, in about half a second."""
 
 
 def register(app: typer.Typer) -> None:
@@ -67,10 +71,14 @@ def _explain(
 def _families(problem: Problem, device: Device) -> list[tuple[str, str]]:
     facts = []
     for family in FAMILIES:
-        why_not = family.why_not(problem, device)
-        told = why_not or f"{sum(1 for _ in family.space(problem, device).configs())} configs"
+        told = family.why_not(problem, device) or f"{_count(family.space(problem, device))} configs"
         facts.append(("family", f"{family.name}: {told}"))
     return facts
+
+
+def _count(space: Space) -> str:
+    listing = space.listed(COUNTED)
+    return f"over {COUNTED}" if listing is None else str(len(listing))
 
 
 def _trials(trials: list[Trial], top: int) -> list[tuple[str, str]]:

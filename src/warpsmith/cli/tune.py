@@ -68,7 +68,7 @@ def _tune(
 
 def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     facts = record_facts(report.record) if report.record is not None else []
-    trials = f"{report.tried} now, {report.reused} of earlier runs, of {report.space_size} configs"
+    trials = f"{report.tried} now, {report.reused} of earlier runs, of {report.space_size or 'very many'} configs"
     failed = format_failures(report.failures) or "none"
     facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
     if report.interrupted:
