@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator, Mapping
 
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
@@ -11,6 +13,8 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Baseline, Failure, Measurement, Timing
 from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.jobs import Compiled
+from warpsmith.tuner.testbed import Contender
 from warpsmith.tuner.workshop import Workshop
 
 
@@ -35,29 +39,46 @@ def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, s
     with Workshop.open(
         problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize
     ) as workshop:
-        return _verified(workshop, program)
+        return _verified(workshop, program)[0]
 
 
-def compare(problem: Problem, program: Program, device: DeviceRef, seed: int) -> Comparison:
+def compare(
+    problem: Problem, program: Program, device: DeviceRef, seed: int, others: Mapping[str, Program] | None = None
+) -> Comparison:
     """Verifies `program`, then times it, the device's copy and every library installed here, taking turns.
+
+    Args:
+        problem: what `program` solves.
+        program: what is compared.
+        device: where it runs.
+        seed: of the data.
+        others: further programs to time as baselines of these names; one that is not right is left out.
 
     Raises WrongAnswer where the program is not right.
     """
     with Workshop.open(problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False) as workshop:
-        measurement = _verified(workshop, program)
-        compiled = workshop.compile(program).result()
-        beside = compiled if isinstance(compiled, Failure) else workshop.bench.side_by_side(program, compiled)
+        measurement, compiled = _verified(workshop, program)
+        contenders = tuple(_contenders(workshop, others or {}))
+        beside = workshop.bench.side_by_side(program, compiled, contenders)
         if isinstance(beside, Failure):
             raise _wrong(program, beside)
         return Comparison(measurement, *beside, workshop.bench.environment)
 
 
-def _verified(workshop: Workshop, program: Program) -> Measurement:
+def _verified(workshop: Workshop, program: Program) -> tuple[Measurement, Compiled]:
     compiled = workshop.compile(program).result()
-    outcome = compiled if isinstance(compiled, Failure) else workshop.bench.evaluate(program, compiled)
+    if isinstance(compiled, Failure):
+        raise _wrong(program, compiled)
+    outcome = workshop.bench.evaluate(program, compiled)
     if isinstance(outcome, Failure):
         raise _wrong(program, outcome)
-    return outcome
+    return outcome, compiled
+
+
+def _contenders(workshop: Workshop, programs: Mapping[str, Program]) -> Iterator[Contender]:
+    for name, program in programs.items():
+        with contextlib.suppress(WrongAnswer):
+            yield Contender(name, program, _verified(workshop, program)[1].binary)
 
 
 def _wrong(program: Program, failure: Failure) -> WrongAnswer:

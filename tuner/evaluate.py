@@ -19,6 +19,7 @@ from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Timing
 from warpsmith.tuner.jobs import Compile, Compiled, Evaluate, Job, Open, Renew, SideBySide, TimeCopy
 from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied
+from warpsmith.tuner.testbed import Contender
 from warpsmith.tuner.timing import TimingPolicy
 
 T = TypeVar("T")
@@ -84,8 +85,17 @@ class Bench:
     Raises DeviceError where the device cannot be opened.
     """
 
-    def __init__(self, device: DeviceRef, problem: Problem, seed: int, deadlines: Deadlines, *, sanitize: bool) -> None:
-        self._open = Open(device, problem, seed, TimingPolicy.for_kind(device.kind), guarded=not sanitize)
+    def __init__(
+        self,
+        device: DeviceRef,
+        compiler: Compiler,
+        problem: Problem,
+        seed: int,
+        deadlines: Deadlines,
+        *,
+        sanitize: bool,
+    ) -> None:
+        self._open = Open(device, problem, seed, TimingPolicy.for_kind(device.kind), not sanitize, compiler)
         self._deadlines = deadlines
         self._worker = Worker(HostCompiler(sanitize=True).sanitizer_environment() if sanitize else None)
         self._fastest_s: float | None = None
@@ -127,10 +137,12 @@ class Bench:
         """How long the device takes to copy as many bytes as the problem must move."""
         return self._call(TimeCopy(self._open.policy), self._deadlines.setup_s)
 
-    def side_by_side(self, program: Program, compiled: Compiled) -> tuple[Timing, tuple[Baseline, ...]] | Failure:
-        """Times a verified candidate beside the device's copy and the other libraries installed here."""
+    def side_by_side(
+        self, program: Program, compiled: Compiled, others: tuple[Contender, ...] = ()
+    ) -> tuple[Timing, tuple[Baseline, ...]] | Failure:
+        """Times a verified candidate beside others, the device's copy and the other libraries installed here."""
         policy = self._open.policy.for_finalists()
-        return self._call(SideBySide(program, compiled.binary, policy), self._deadlines.setup_s)
+        return self._call(SideBySide(program, compiled.binary, policy, others), self._deadlines.setup_s)
 
     def _call(self, job: Job[T], deadline_s: float) -> T | Failure:
         if not self._worker.alive:

@@ -10,10 +10,11 @@ from typing import Generic, TypeVar
 from warpsmith.devices.base import Binary, Compiler, Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import CompileError
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Timing
-from warpsmith.tuner.testbed import Testbed
+from warpsmith.tuner.testbed import Contender, Testbed
 from warpsmith.tuner.timing import TimingPolicy
 
 Answer = TypeVar("Answer", covariant=True)
@@ -26,14 +27,16 @@ class WorkerState:
         self._runtime: Runtime | None = None
         self._testbed: Testbed | None = None
 
-    def open(self, device: DeviceRef, problem: Problem, seed: int, policy: TimingPolicy, guarded: bool) -> Runtime:
+    def open(self, job: Open) -> Runtime:
         """Opens the device, or keeps the one open, and lays out the problem."""
         if self._testbed is not None:
             self._testbed.close()
             self._testbed = None
-        runtime = self._runtime or device.open()
+        runtime = self._runtime or job.device.open()
         self._runtime = runtime
-        self._testbed = Testbed(runtime, problem, seed, policy, guarded=guarded)
+        # On the host a result has no way to go, and the compiler takes a second.
+        compiler = job.compiler if job.device.kind is DeviceKind.CUDA else None
+        self._testbed = Testbed(runtime, job.problem, job.seed, job.policy, guarded=job.guarded, compiler=compiler)
         return runtime
 
     @property
@@ -90,9 +93,11 @@ class Open(Job[dict[str, str]]):
     policy: TimingPolicy
     guarded: bool
     """False under a sanitizer: it watches the ends of the buffers itself, and guards would hide them from it."""
+    compiler: Compiler
+    """The candidates' own, for the kernels that verify them on the device."""
 
     def run(self, state: WorkerState) -> dict[str, str]:
-        return state.open(self.device, self.problem, self.seed, self.policy, self.guarded).environment()
+        return state.open(self).environment()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,11 +135,12 @@ class Renew(Job[None]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SideBySide(Job[tuple[Timing, tuple[Baseline, ...]]]):
-    """Time a verified candidate beside the device's copy and the other libraries installed here."""
+    """Time a verified candidate beside others, the device's copy and the other libraries installed here."""
 
     program: Program
     binary: Binary
     policy: TimingPolicy
+    others: tuple[Contender, ...]
 
     def run(self, state: WorkerState) -> tuple[Timing, tuple[Baseline, ...]]:
-        return state.testbed.side_by_side(self.program, self.binary, self.policy)
+        return state.testbed.side_by_side(self.program, self.binary, self.policy, self.others)

@@ -3,69 +3,71 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Binary, BoundLaunch, Module, Runtime
+from warpsmith.devices.base import Allocation, Binary, BoundLaunch, Compiler, Module, Runtime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Timing
+from warpsmith.tuner.buffers import GUARD_BYTES, GuardedBuffer, poisons
+from warpsmith.tuner.device_verify import device_verifier
 from warpsmith.tuner.oracle import Reference, random_operands, reference
 from warpsmith.tuner.peers import PEER_ERRORS, peers
 from warpsmith.tuner.timing import TimingPolicy, measure, measure_in_turns
 from warpsmith.tuner.verify import ERROR_BOUND, verify
 
-GUARD_BYTES = 64 * 1024
-"""Canaries on each side of a buffer: seven rows of the paper's image, so that an index one row off is seen."""
-POISON = 0xFF
-"""Fills outputs and guards: four of them are a float32 NaN, so that reading a guard shows in the result."""
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contender:
+    """A verified program, to be timed in turns with another one."""
 
-class GuardedBuffer:
-    """Device memory between two guards."""
-
-    def __init__(self, runtime: Runtime, nbytes: int, guard_bytes: int) -> None:
-        self._runtime = runtime
-        self._guard_bytes = guard_bytes
-        self._allocation: Allocation = runtime.allocate(nbytes + 2 * guard_bytes)
-        self.address = self._allocation.address + guard_bytes
-        self.nbytes = nbytes
-        self.poison()
-
-    def poison(self) -> None:
-        """Fills the buffer and its guards."""
-        self._runtime.fill(self._allocation.address, POISON, self._allocation.nbytes)
-
-    def damage(self) -> str:
-        """Which guard was written to, in words; empty where none was."""
-        guard = np.empty(self._guard_bytes, dtype=np.uint8)
-        for side, address in (("before", self._allocation.address), ("after", self.address + self.nbytes)):
-            if self._guard_bytes:
-                self._runtime.download(guard, address)
-                if written := int(np.count_nonzero(guard != POISON)):
-                    return f"{written} bytes written within {self._guard_bytes} bytes {side} the buffer"
-        return ""
-
-    def free(self) -> None:
-        self._runtime.free(self._allocation)
+    name: str
+    program: Program
+    binary: Binary
 
 
 class Testbed:
-    """Runs candidates of one problem on one device, one at a time. Raises OutOfMemory where the buffers do not fit."""
+    """Runs candidates of one problem on one device, one at a time.
+
+    Args:
+        runtime: the device.
+        problem: what candidates compute.
+        seed: of the inputs.
+        policy: of the timings.
+        guarded: put canaries round the buffers.
+        compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
+            compile, or the reference does not fit beside the buffers, results are verified on the host too.
+
+    Raises OutOfMemory where the buffers do not fit.
+    """
 
     __test__ = False  # not a test class, whatever pytest thinks of the name
 
-    def __init__(self, runtime: Runtime, problem: Problem, seed: int, policy: TimingPolicy, *, guarded: bool) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        problem: Problem,
+        seed: int,
+        policy: TimingPolicy,
+        *,
+        guarded: bool,
+        compiler: Compiler | None = None,
+    ) -> None:
         self._runtime = runtime
         self._problem = problem
         self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
         guard_bytes = GUARD_BYTES if guarded else 0
         self._buffers: list[dict[str, GuardedBuffer]] = [
-            {operand.name: GuardedBuffer(runtime, operand.nbytes, guard_bytes) for operand in problem.operands}
+            {operand.name: GuardedBuffer(runtime, operand, guard_bytes) for operand in problem.operands}
             for _ in range(self._rotation.sets)
         ]
+        self._verifier = device_verifier(runtime, compiler, self._buffers[0], problem.output) if compiler else None
         self.renew(seed)
 
     def renew(self, seed: int) -> None:
@@ -78,7 +80,9 @@ class Testbed:
         for buffers in self._buffers:
             for name, array in self._operands.items():
                 buffers[name].poison()
-                self._runtime.upload(buffers[name].address, array)
+                buffers[name].upload(array)
+        if self._verifier:
+            self._verifier.upload(self._reference)
 
     def evaluate(
         self, program: Program, binary: Binary, policy: TimingPolicy, best_ns: float | None = None
@@ -112,9 +116,9 @@ class Testbed:
             return measure(self._runtime, run, self._rotation, policy)
 
     def side_by_side(
-        self, program: Program, binary: Binary, policy: TimingPolicy
+        self, program: Program, binary: Binary, policy: TimingPolicy, others: tuple[Contender, ...] = ()
     ) -> tuple[Timing, tuple[Baseline, ...]]:
-        """Times a verified candidate, the device's copy and every peer installed here, taking turns.
+        """Times a verified candidate, `others`, the device's copy and every peer installed here, taking turns.
 
         A peer whose result is over twenty times the error bound is left out: it computes something else, or in a
         lower precision. So is one that cannot run here.
@@ -126,8 +130,11 @@ class Testbed:
                 peer.run()
                 if verify(peer.result(), self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
                     contenders[peer.name] = _on_any_set(peer.run)
-        with self._copying(1) as copy, self._loaded(program, binary) as ours:
-            contenders |= {COPY: copy, program.family: ours}
+        with contextlib.ExitStack() as stack:
+            contenders[COPY] = stack.enter_context(self._copying(1))
+            for other in others:
+                contenders[other.name] = stack.enter_context(self._loaded(other.program, other.binary))
+            contenders[program.family] = stack.enter_context(self._loaded(program, binary))
             timings = measure_in_turns(self._runtime, contenders, policy)
         return timings.pop(program.family), tuple(Baseline(name, timing) for name, timing in timings.items())
 
@@ -183,21 +190,51 @@ class Testbed:
 
     def _check(self, run: Callable[[int], None]) -> float | Failure:
         """The largest scaled error of a right result, or what is wrong with it."""
-        output = self._problem.output
-        buffers = self._buffers[0]
-        buffers[output.name].poison()
-        run(0)
-        self._runtime.synchronize()
-        for name, buffer in buffers.items():
-            if damage := buffer.damage():
-                return Failure(FailureKind.OUT_OF_BOUNDS, f"{name}: {damage}")
-        result = np.empty(output.shape, dtype=str(output.dtype))
-        self._runtime.download(result, buffers[output.name].address)
-        verdict = verify(result, self._reference, output.dtype)
-        return verdict.max_error if verdict.right else Failure(FailureKind.WRONG, verdict.message)
+        output = self._buffers[0][self._problem.output.name]
+        error = 0.0
+        for poison in poisons(self._problem.output.dtype):
+            output.poison(poison)
+            run(0)
+            self._runtime.synchronize()
+            error_there = self._check_on_device(poison)
+            checked = self._check_on_host() if error_there is None else error_there
+            if isinstance(checked, Failure):
+                return checked
+            error = max(error, checked)
+        return error
+
+    def _check_on_device(self, poison: int) -> float | None:
+        """The largest scaled error of a right result; None where the device finds fault or cannot tell."""
+        found = self._verifier.findings(poison) if self._verifier else None
+        return found.max_error if found and found.right else None
+
+    def _check_on_host(self) -> float | Failure:
+        """The same of the result that lies in the buffers, or what is wrong with it, in words."""
+        result = self._downloaded()
+        if isinstance(result, Failure):
+            return result
+        verdict = verify(result, self._reference, self._problem.output.dtype)
+        if not verdict.right:
+            return Failure(FailureKind.WRONG, verdict.message)
+        if self._verifier:  # some kernel has written into the reference there
+            self._verifier.upload(self._reference)
+        return verdict.max_error
+
+    def _downloaded(self) -> NDArray[Any] | Failure:
+        """The result of the last run, or where it wrote besides."""
+        buffers, name = self._buffers[0], self._problem.output.name
+        result, between = buffers[name].download()
+        damages = {each: buffer.damage() for each, buffer in buffers.items()}
+        damages[name] = damages[name] or between
+        for each, damage in damages.items():
+            if damage:
+                return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
+        return result
 
     def close(self) -> None:
         """Gives the buffers back."""
+        if self._verifier:
+            self._verifier.close()
         for buffers in self._buffers:
             for buffer in buffers.values():
                 buffer.free()

@@ -51,6 +51,7 @@ LIVES_IN = {
     "cupy": {"warpsmith.tuner.peers"},
     "cupyx": {"warpsmith.tuner.peers"},
     "scipy": {"warpsmith.tuner.peers"},
+    "matplotlib": {"warpsmith.tuner.plots"},
     "numpy": {"warpsmith.devices", "warpsmith.plans", "warpsmith.tuner", "warpsmith.cli"},
 }
 """For each third party, the modules, or packages with all that is in them, that may import it."""
@@ -171,7 +172,7 @@ def test_every_third_party_stays_at_home() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-@pytest.mark.parametrize("party", ["jinja2", "optuna", "pycuda"])
+@pytest.mark.parametrize("party", ["jinja2", "matplotlib", "optuna", "pycuda"])
 def test_one_module_stands_before_each_of_these(party: str) -> None:
     importers = {module.name for module in modules() for name, _ in module.imports() if name.split(".")[0] == party}
     assert importers == LIVES_IN[party]

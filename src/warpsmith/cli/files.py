@@ -32,13 +32,14 @@ def same(file: Path, other: str) -> bool:
         return False
 
 
-def save(file: Path, text: str) -> None:
-    """Writes `text` to `file`; an earlier file stays where the disk is full. Raises WarpsmithError."""
+def save(file: Path, content: str | bytes) -> None:
+    """Writes `content` to `file`; an earlier file stays where the disk is full. Raises WarpsmithError."""
+    data = content.encode() if isinstance(content, str) else content
     try:
         if file.exists() and not file.is_file() and not file.is_dir():  # such as /dev/stdout
-            file.write_text(text, encoding="utf-8")
+            file.write_bytes(data)
         else:
-            write_whole(file.resolve(), text.encode())
+            write_whole(file.resolve(), data)
     except OSError as error:
         raise _refusal(file, error) from None
 

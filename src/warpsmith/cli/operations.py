@@ -86,7 +86,7 @@ def filter2d(
 ) -> Problem:
     """An image filter: correlation with a small window, as scipy.ndimage.correlate."""
     taps = extent(filter_size, "--filter")
-    values, known = (None, 1) if weights is None else _weights(weights, taps, filters)
+    values, known = (None, 1) if weights is None else read_weights(weights, taps, filters)
     return Filter2d(
         image=extent(image, "--image"),
         filter=taps,
@@ -130,8 +130,11 @@ def _anchor(anchor: str | None, origin: str | None, taps: tuple[int, int]) -> tu
     return row, column
 
 
-def _weights(path: Path, taps: tuple[int, int], filters: int | None) -> tuple[tuple[float, ...], int]:
-    """The values of a file, and of how many filters; of so many as are asked for, where it says."""
+def read_weights(path: Path, taps: tuple[int, int], filters: int | None) -> tuple[tuple[float, ...], int]:
+    """The values of an .npy file, in C order, and of how many filters: of as many as are asked for, where it says.
+
+    Raises BadArgument where it cannot be read, or holds something else.
+    """
     array = _array(path)
     if array.dtype.kind not in "fiub":
         raise BadArgument(f"{path} must hold real numbers; it holds {array.dtype}")

@@ -30,10 +30,13 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a Markdown table."""
-    print(f"| {' | '.join(header)} |")
-    print(f"|{'---|' * len(header)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
+    print(table(header, rows))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, without the newline at its end."""
+    lines = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join((f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines))
 
 
 def format_timing(timing: Timing) -> str:

@@ -1,0 +1,95 @@
+"""Device memory for one operand, with canaries wherever a kernel has no business to write."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import Allocation, Runtime
+from warpsmith.generator.problem import DType, Operand
+
+GUARD_BYTES = 64 * 1024
+"""Canaries on each side of a buffer: seven rows of the paper's image, so that an index one row off is seen."""
+POISON = 0xFF
+"""Fills outputs, guards and what lies between rows: as a float it is NaN, so that reading it shows in the result."""
+
+
+def poisons(dtype: DType) -> tuple[int, ...]:
+    """The bytes to fill an output with, a run each, so that an element that was never written is wrong in one of them.
+
+    NaN is no result of a filter; among integers every value is, so they take two runs.
+    """
+    return (POISON, 0x00) if dtype is DType.UINT8 else (POISON,)
+
+
+class GuardedBuffer:
+    """Device memory of an operand between two guards, in the operand's own layout. Raises OutOfMemory."""
+
+    def __init__(self, runtime: Runtime, operand: Operand, guard_bytes: int) -> None:
+        self._runtime = runtime
+        self._operand = operand
+        self.guard_bytes = guard_bytes
+        self.nbytes = operand.span_bytes
+        self._allocation: Allocation = runtime.allocate(self.nbytes + 2 * guard_bytes)
+        self.address = self._allocation.address + guard_bytes
+        self.poison()
+
+    def poison(self, byte: int = POISON) -> None:
+        """Fills the buffer and its guards."""
+        self.filled_with = byte
+        self._runtime.fill(self._allocation.address, byte, self._allocation.nbytes)
+
+    def upload(self, values: NDArray[Any]) -> None:
+        """Writes the elements, given in row order, and leaves what lies between rows as it is filled."""
+        if self._is_dense:
+            self._runtime.upload(self.address, values)
+            return
+        memory = np.full(self.nbytes, self.filled_with, np.uint8)
+        self._elements(memory, str(self._operand.dtype))[...] = values.reshape(self._operand.shape)
+        self._runtime.upload(self.address, memory)
+
+    def download(self) -> tuple[NDArray[Any], str]:
+        """The elements in row order, and what was written between rows, in words; empty where nothing was."""
+        dtype = str(self._operand.dtype)
+        if self._is_dense:
+            result = np.empty(self._operand.shape, dtype)
+            self._runtime.download(result, self.address)
+            return result, ""
+        memory = np.empty(self.nbytes, np.uint8)
+        self._runtime.download(memory, self.address)
+        result = self._elements(memory, dtype).copy()
+        size = self._operand.dtype.itemsize
+        self._elements(memory, f"u{size}")[...] = int.from_bytes(bytes([self.filled_with]) * size, "little")
+        written = int(np.count_nonzero(memory != self.filled_with))
+        return result, f"{written} bytes written between the rows" if written else ""
+
+    def damage(self) -> str:
+        """Which guard was written to, in words; empty where none was."""
+        guard = np.empty(self.guard_bytes, dtype=np.uint8)
+        for side, address in self.guards:
+            self._runtime.download(guard, address)
+            if written := int(np.count_nonzero(guard != self.filled_with)):
+                return f"{written} bytes written within {self.guard_bytes} bytes {side} the buffer"
+        return ""
+
+    @property
+    def guards(self) -> tuple[tuple[str, int], ...]:
+        """On which side of the buffer each guard lies, and its address; none where they have no bytes."""
+        if not self.guard_bytes:
+            return ()
+        return ("before", self._allocation.address), ("after", self.address + self.nbytes)
+
+    def free(self) -> None:
+        """Gives the memory back."""
+        self._runtime.free(self._allocation)
+
+    @property
+    def _is_dense(self) -> bool:
+        return self.nbytes == math.prod(self._operand.shape) * self._operand.dtype.itemsize
+
+    def _elements(self, memory: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
+        """The operand's elements in a copy of its memory."""
+        return np.ndarray(self._operand.shape, dtype, memory, strides=self._operand.strides)

@@ -1,0 +1,120 @@
+"""The design space in cells: a way to read the image and a tile of outputs a thread; and what to try of each cell.
+
+Source: figures 2 and 3 of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.generator.space import Config, Space
+from warpsmith.tuner.census import Census
+
+TRIALS_PER_CELL = 4
+"""Configs of a cell that are tried where no number of trials is given."""
+GLOBAL = "global"
+"""The memory path of a family that offers no choice: the image is read from where it lies."""
+WORDS = {"async": "asynchronous copies to shared", "shuffle": "global to register, shuffled on"}
+"""Memory paths that the paper does not have: where `X to register` would say too little."""
+PINNED = ("path", "rows", "columns")
+"""The parameters, where a family has them, whose values make a cell."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """A part of the design space: one way to read the image, one tile of outputs a thread."""
+
+    family: str
+    path: str
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, family: str, config: Config) -> Cell:
+        """The cell in which `config` lies."""
+        values: Mapping[str, Any] = {"path": GLOBAL, "rows": 1, "columns": 1} | config.values()
+        return cls(family, *(values[name] for name in PINNED))
+
+    @property
+    def outputs(self) -> int:
+        """Outputs a thread."""
+        return self.rows * self.columns
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CellPlan:
+    """A cell and what to try of it, first what is most like the family's default."""
+
+    cell: Cell
+    size: int
+    """Legal configs."""
+    configs: tuple[Config, ...]
+
+
+def path_words(cell: Cell) -> str:
+    """The memory path as the paper names it; the plainest family, the last in the registry, has no prefetch."""
+    if cell.family == FAMILIES[-1].name:
+        return f"{cell.path} without prefetch"
+    return WORDS.get(cell.path, f"{cell.path} to register")
+
+
+def plan_sweep(
+    problem: Problem, device: Device, trials: int | None, seed: int, families: tuple[Family, ...] = FAMILIES
+) -> tuple[CellPlan, ...]:
+    """Every cell that has a legal config, with the configs to try: one like the family's default, the others random.
+
+    Args:
+        problem: what is to be computed.
+        device: where.
+        trials: configs to try of all cells together, spread evenly; one of each cell where it is less than that.
+            None for TRIALS_PER_CELL of each.
+        seed: of the random configs.
+        families: whose spaces are swept.
+
+    Raises BadArgument where no family solves the problem, or `trials` is below 1.
+    """
+    if trials is not None and trials < 1:
+        raise BadArgument(f"trials must be 1 or more; got {trials}")
+    found: list[tuple[str, Census]] = []
+    for family in families_for(problem, device, families):
+        default = family.default(problem, device)
+        parts = (Census(space, default) for space in _pinned(family.space(problem, device)))
+        found += [(family.name, census) for census in parts if census.size]
+    sizes = [census.size for _, census in found]
+    shares = [min(TRIALS_PER_CELL, size) for size in sizes] if trials is None else _shares(sizes, trials)
+    return tuple(_plan(name, census, share, seed) for (name, census), share in zip(found, shares, strict=True))
+
+
+def _plan(family: str, census: Census, count: int, seed: int) -> CellPlan:
+    first = census.nearest
+    cell = Cell.of(family, first)
+    numbers = random.Random(f"{seed} {cell}").sample(range(census.size), count)
+    tried = dict.fromkeys([first, *map(census.at, numbers)])
+    return CellPlan(cell, census.size, tuple(itertools.islice(tried, count)))
+
+
+def _pinned(space: Space) -> Iterator[Space]:
+    """The parts of a space in which each of PINNED has one value; some hold no legal config."""
+    pinned = [parameter for parameter in space.parameters if parameter.name in PINNED]
+    free = [parameter for parameter in space.parameters if parameter.name not in PINNED]
+    for values in itertools.product(*(parameter.values for parameter in pinned)):
+        fixed = (dataclasses.replace(each, values=(value,)) for each, value in zip(pinned, values, strict=True))
+        yield Space((*fixed, *free), space.constraints)
+
+
+def _shares(sizes: Sequence[int], total: int) -> list[int]:
+    """`total` spread evenly over parts of these sizes, at least 1 each; what small parts leave goes to the others."""
+    shares = [0] * len(sizes)
+    for done, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        shares[index] = min(sizes[index], max(1, total // (len(sizes) - done)))
+        total -= shares[index]
+    return shares

@@ -1,0 +1,152 @@
+"""Plots of measurements, as the figures of the paper. The only module that imports Matplotlib.
+
+Source: figures 2 to 5 of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import io
+import math
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+REMEDY = 'a plot needs Matplotlib: pip install "warpsmith[plots]"'
+"""What to tell whoever asks for a plot without it."""
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's, which the colour-blind tell apart."""
+_MARKERS = "osD^vPX"
+_COPY = "copy"
+
+
+class ImageFormat(enum.StrEnum):
+    """How a plot is written."""
+
+    SVG = "svg"
+    PNG = "png"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a plot: pairs of a position on the x axis and a time in ns, from left to right."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+def can_plot() -> bool:
+    """Whether Matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: ImageFormat) -> bytes:
+    """Times over outputs a thread, one line a memory path; the copy's time is a level. As figures 2 and 3.
+
+    Args:
+        title: one line.
+        lines: x is the number of outputs a thread, 1 or more. A line without points is named and not drawn.
+        copy_ns: the copy's time in ns; None where it is not known.
+        image: how to write it.
+
+    Returns:
+        The file's content; the same arguments give the same SVG.
+    """
+    with _axes(title, "outputs a thread", image) as (axes, file):
+        for index, line in enumerate(lines):
+            _draw(axes, line, index)
+        if copy_ns is not None:
+            axes.axhline(copy_ns / 1e3, color="0.45", linestyle="--", linewidth=1, label=_COPY, gid=_gid(_COPY))
+        axes.set_xscale("log", base=2)
+        _label_powers_of_two(axes, max((x for line in lines for x, _ in line.points), default=1))
+        axes.set_ylim(bottom=0)
+    return file.getvalue()
+
+
+def plot_comparison(title: str, sizes: Sequence[str], lines: Sequence[Line], copies: Line, image: ImageFormat) -> bytes:
+    """Times over filter sizes, one line a library, on a logarithmic scale; the copy is the floor. As figures 4 and 5.
+
+    Args:
+        title: one line.
+        sizes: filter sizes in words, from left to right.
+        lines: x is an index of `sizes`.
+        copies: the same of the device's own copy of as many bytes as the problem must move.
+        image: how to write it.
+
+    Returns:
+        The file's content; the same arguments give the same SVG.
+    """
+    with _axes(title, "filter (rows x columns)", image) as (axes, file):
+        for index, line in enumerate(lines):
+            _draw(axes, line, index)
+        xs, ys = _coordinates(copies)
+        axes.plot(xs, ys, color="0.45", linestyle="--", linewidth=1, label=copies.name, gid=_gid(copies.name))
+        axes.set_xticks(range(len(sizes)), sizes)
+        axes.set_yscale("log")
+        _label_a_few_times(axes)
+    return file.getvalue()
+
+
+@contextlib.contextmanager
+def _axes(title: str, x_label: str, image: ImageFormat) -> Iterator[tuple[Axes, io.BytesIO]]:
+    """Axes to draw on, and the file that holds the plot afterwards."""
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    # The user's own settings are left out, and the salt makes the identifiers in an SVG the same each time.
+    settings = {"svg.hashsalt": "warpsmith", "svg.fonttype": "none", "font.size": 9.0}
+    with style.context(settings, after_reset=True):
+        figure = Figure(figsize=(8, 4), layout="constrained")
+        axes = figure.add_subplot()
+        file = io.BytesIO()
+        yield axes, file
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.set_xlabel(x_label)
+        axes.set_ylabel("time (us)")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.9", linewidth=0.6)
+        axes.set_axisbelow(True)
+        figure.legend(loc="outside right upper", frameon=False)
+        metadata = {"Date": None} if image is ImageFormat.SVG else None
+        figure.savefig(file, format=str(image), dpi=150, metadata=metadata)
+
+
+def _draw(axes: Axes, line: Line, index: int) -> None:
+    colour, marker = _COLOURS[index % len(_COLOURS)], _MARKERS[index % len(_MARKERS)]
+    xs, ys = _coordinates(line)
+    axes.plot(xs, ys, color=colour, marker=marker, markersize=4, linewidth=1.2, label=line.name, gid=_gid(line.name))
+
+
+def _coordinates(line: Line) -> tuple[list[float], list[float]]:
+    """Positions, and times in us."""
+    return [x for x, _ in line.points], [ns / 1e3 for _, ns in line.points]
+
+
+def _gid(name: str) -> str:
+    """The identifier of a line in an SVG."""
+    return "line-" + "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def _label_powers_of_two(axes: Axes, largest: float) -> None:
+    from matplotlib.ticker import NullLocator
+
+    ticks = [2**power for power in range(math.ceil(math.log2(largest)) + 1)]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _label_a_few_times(axes: Axes) -> None:
+    """Times in plain figures, several to each power of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    low, high = axes.get_ylim()
+    # Within a decade or so, 1, 2 and 5 alone may leave a single label.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())

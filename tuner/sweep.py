@@ -1,0 +1,205 @@
+"""The design space of one problem, as the best time for each memory path and number of outputs a thread.
+
+Source: figures 2 and 3 of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Failure, FailureKind, Timing, Trial, trial_spec
+from warpsmith.tuner.cells import Cell, CellPlan, path_words
+from warpsmith.tuner.choose import fastest_first
+from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.interrupt import watching_for_interrupt
+from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
+from warpsmith.tuner.workshop import Workshop
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CellResult:
+    """A cell and what came of it."""
+
+    cell: Cell
+    size: int
+    """Legal configs."""
+    trials: tuple[Trial, ...]
+
+    @property
+    def best(self) -> Trial | None:
+        """The fastest of the right ones."""
+        return next(iter(fastest_first(self.trials)), None)
+
+    @property
+    def failures(self) -> dict[FailureKind, int]:
+        """How many have no time, by kind."""
+        outcomes = (trial.outcome for trial in self.trials)
+        return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
+
+    def spec(self) -> dict[str, Any]:
+        """The cell as JSON values."""
+        return {
+            **dataclasses.asdict(self.cell),
+            "outputs": self.cell.outputs,
+            "configs": self.size,
+            "failures": {str(kind): count for kind, count in self.failures.items()},
+            "trials": [trial_spec(trial) for trial in self.trials],
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sweep:
+    """What came of a sweep."""
+
+    problem: Problem
+    device: Device
+    copy: Timing | None
+    """The device's own copy of as many bytes as the problem must move; None where it failed."""
+    cells: tuple[CellResult, ...]
+    environment: Mapping[str, str]
+    elapsed_s: float
+    interrupted: bool
+
+    @property
+    def size(self) -> int:
+        """Legal configs of all cells."""
+        return sum(result.size for result in self.cells)
+
+    @property
+    def tried(self) -> int:
+        """Configs tried, those that failed among them."""
+        return sum(len(result.trials) for result in self.cells)
+
+    @property
+    def right(self) -> int:
+        """Configs that were verified and timed."""
+        return self.tried - sum(sum(result.failures.values()) for result in self.cells)
+
+    def spec(self) -> dict[str, Any]:
+        """The sweep as JSON values, times in ns."""
+        return {
+            "operation": self.problem.operation,
+            "problem": self.problem.spec(),
+            "problem_key": self.problem.key(),
+            "device": self.device.spec(),
+            "environment": dict(self.environment),
+            "copy": None if self.copy is None else dataclasses.asdict(self.copy),
+            "configs": self.size,
+            "tried": self.tried,
+            "elapsed_s": self.elapsed_s,
+            "interrupted": self.interrupted,
+            "cells": [result.spec() for result in self.cells],
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """The cells of one memory path with one number of outputs a thread: what a figure shows as one point."""
+
+    line: str
+    """The memory path, in words."""
+    outputs: int
+    cells: tuple[CellResult, ...]
+
+    @property
+    def best(self) -> Trial | None:
+        """The fastest of all cells."""
+        return next(iter(fastest_first(trial for result in self.cells for trial in result.trials)), None)
+
+
+def points(cells: Iterable[CellResult]) -> tuple[Point, ...]:
+    """The points of a figure, line by line in the order of `cells`, with rising outputs a thread."""
+    lines: dict[tuple[str, str], list[CellResult]] = {}
+    for result in cells:
+        lines.setdefault((result.cell.family, result.cell.path), []).append(result)
+    words = collections.Counter(path_words(line[0].cell) for line in lines.values())
+    found = []
+    for (family, _), line in lines.items():
+        name = path_words(line[0].cell)
+        name = name if words[name] == 1 else f"{name} ({family})"
+        ordered = sorted(line, key=lambda result: result.cell.outputs)
+        for outputs, group in itertools.groupby(ordered, key=lambda result: result.cell.outputs):
+            found.append(Point(name, outputs, tuple(group)))
+    return tuple(found)
+
+
+def sweep(
+    problem: Problem,
+    device: DeviceRef,
+    plans: Sequence[CellPlan],
+    seed: int,
+    progress: Progress,
+    families: tuple[Family, ...] = FAMILIES,
+) -> Sweep:
+    """Verifies and times what `plans` name, the first config of every cell before the second of any.
+
+    Ctrl-C ends it and keeps what was measured.
+
+    Raises:
+        DeviceError, CompileError: as their names say.
+        KeyboardInterrupt: Ctrl-C before anything was tried.
+    """
+    start = time.monotonic()
+    trials: dict[Cell, list[Trial]] = {plan.cell: [] for plan in plans}
+    interrupted = False
+    with Workshop.open(problem, device, families, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False) as workshop:
+        copied = workshop.bench.copy_timing()
+        copy = None if isinstance(copied, Failure) else copied
+        total = sum(len(plan.configs) for plan in plans)
+        progress.start(_title(workshop), total, problem.bytes, None if copy is None else copy.median_ns)
+        try:
+            with watching_for_interrupt() as interrupt:
+                for candidate in workshop.candidates(_in_rounds(plans)):
+                    kept = trials[Cell.of(candidate.family, candidate.config)]
+                    best = next(iter(fastest_first(kept)), None)
+                    kept.append(workshop.evaluate(candidate, best.median_ns if best is not None else None))
+                    progress.update(_snapshot(trials, total, time.monotonic() - start))
+                    interrupt.check()
+        except KeyboardInterrupt:
+            if not any(trials.values()):
+                raise
+            interrupted = True
+            workshop.bench.abandon()
+        finally:
+            progress.stop()
+        results = tuple(CellResult(plan.cell, plan.size, tuple(trials[plan.cell])) for plan in plans)
+        elapsed_s = time.monotonic() - start
+        return Sweep(problem, workshop.device, copy, results, workshop.bench.environment, elapsed_s, interrupted)
+
+
+def _title(workshop: Workshop) -> str:
+    return f"design space of {workshop.problem.key()} on {workshop.device.name}"
+
+
+def _in_rounds(plans: Sequence[CellPlan]) -> Iterator[tuple[str, Config]]:
+    for configs in itertools.zip_longest(*(plan.configs for plan in plans)):
+        for plan, config in zip(plans, configs, strict=True):
+            if config is not None:
+                yield plan.cell.family, config
+
+
+def _snapshot(trials: Mapping[Cell, list[Trial]], total: int, elapsed_s: float) -> Snapshot:
+    tried = [trial for each in trials.values() for trial in each]
+    best = next(iter(fastest_first(tried)), None)
+    failures = collections.Counter(trial.outcome.kind for trial in tried if isinstance(trial.outcome, Failure))
+    return Snapshot(
+        done=len(tried),
+        total=total,
+        reused=0,
+        best_ns=best.median_ns if best else None,
+        best=f"{best.family} {best.config}" if best else "",
+        failures=failures,
+        elapsed_s=elapsed_s,
+        time_left_s=estimate_time_left(done=len(tried), reused=0, total=total, elapsed_s=elapsed_s, limit_s=None),
+    )
