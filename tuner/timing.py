@@ -92,7 +92,8 @@ class _Stopwatch:
 
     def timing(self, conditions: str) -> Timing:
         p20, median, p80 = _quantiles(self.samples)
-        policy = f"median, {self.repeats} runs a sample, eager, {conditions}"
+        launches = "queued first" if self._runtime.queues_work else "eager"
+        policy = f"median, {self.repeats} runs a sample, {launches}, {conditions}"
         return Timing(median, p20, p80, len(self.samples), policy)
 
 

@@ -236,6 +236,22 @@ def test_the_clock(module: Module, runtime: Runtime, vectors: Vectors) -> None:
     assert 1.8 < runtime.elapsed_ns(work) / once < 2.4
 
 
+def test_launching_costs_no_time(module: Module, runtime: Runtime, vectors: Vectors) -> None:
+    saxpy = module.bind(SAXPY, vectors.addresses, SCALE_BY_3)
+
+    def work() -> None:
+        for _ in range(200):
+            saxpy(None)
+
+    assert runtime.queues_work
+    # Python takes about 5 us to launch one, the GPU about 1.5 us to run it.
+    assert min(runtime.elapsed_ns(work) for _ in range(5)) / 200 < 3_000
+
+
+def test_work_that_waits_for_the_gpu_does_not_hang(runtime: Runtime) -> None:
+    assert runtime.elapsed_ns(runtime.synchronize) < 1e9
+
+
 def test_a_context_of_nobody_is_found_again(module: Module, runtime: Runtime, vectors: Vectors) -> None:
     from cuda.bindings import driver
 

@@ -44,6 +44,7 @@ class ScriptedDevice:
         self.runs: list[tuple[str, int]] = []
         """Contender and buffer set of every run, in order."""
         self.runtime = create_autospec(Runtime, instance=True)
+        self.runtime.queues_work = False
         self.runtime.elapsed_ns.side_effect = self._elapsed_ns
 
     def _elapsed_ns(self, work: Callable[[], None]) -> float:

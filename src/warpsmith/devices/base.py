@@ -154,6 +154,11 @@ class Runtime(abc.ABC):
     def elapsed_ns(self, work: Callable[[], None]) -> float:
         """Runs `work`, which launches on the default stream, and returns the device's time for it in ns."""
 
+    @property
+    def queues_work(self) -> bool:
+        """Whether `elapsed_ns` starts only when all the work is queued, so that launching it costs no time."""
+        return False
+
     @abc.abstractmethod
     def clock_mhz(self) -> int | None:
         """The multiprocessor clock right now; None where it cannot be read."""

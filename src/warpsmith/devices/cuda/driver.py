@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pycuda
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from warpsmith.errors import DeviceError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
+
+if TYPE_CHECKING:
+    from warpsmith.devices.cuda.gate import Gate
 
 
 @contextlib.contextmanager
@@ -145,12 +148,19 @@ class PrimaryContext:
         with self.active("finish the work on the GPU"):
             cuda.Context.synchronize()
 
-    def elapsed_ns(self, work: Callable[[], None]) -> float:
+    def elapsed_ns(self, work: Callable[[], None], gate: Gate | None) -> float:
+        """The GPU's time for what `work` launches, all of it queued behind the gate before the first begins."""
         begin, end = self._events
         with self.active("time the work on the GPU"):
-            begin.record()
-            work()
-            end.record()
+            if gate is not None:
+                gate.shut()
+            try:
+                begin.record()
+                work()
+                end.record()
+            finally:
+                if gate is not None:
+                    gate.open()
             end.synchronize()
             return float(end.time_since(begin)) * 1e6  # from ms
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import weakref
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
 
 if TYPE_CHECKING:
+    from warpsmith.devices.cuda.gate import Gate
     from warpsmith.devices.cuda.module import CudaModule
 
 
@@ -94,7 +96,17 @@ class CudaRuntime(Runtime):
         self._context.synchronize()
 
     def elapsed_ns(self, work: Callable[[], None]) -> float:
-        return self._context.elapsed_ns(work)
+        return self._context.elapsed_ns(work, self._gate)
+
+    @property
+    def queues_work(self) -> bool:
+        return self._gate is not None
+
+    @functools.cached_property
+    def _gate(self) -> Gate | None:
+        from warpsmith.devices.cuda.gate import gate_of
+
+        return gate_of(self._context, self.device)
 
     def clock_mhz(self) -> int | None:
         return self._monitor.clock_mhz()
@@ -112,6 +124,9 @@ class CudaRuntime(Runtime):
         return self._context.empty_array(shape, dtype, strides, nbytes)
 
     def close(self) -> None:
+        # Only one that was made: asking would make it.
+        if gate := self.__dict__.pop("_gate", None):
+            gate.close()
         for module in self._modules:
             module.close()
         self._let_go()
