@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import datetime
 import importlib.metadata
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 
 from warpsmith.errors import WarpsmithError
@@ -47,6 +48,8 @@ def choose(workshop: Workshop, trials: list[Trial], seed: int, keep: Callable[[T
         raise TuningFailed(f"no candidate of {workshop.problem.key()} stayed right on fresh data")
     winner, program, compiled = min(finalists, key=lambda finalist: finalist[0].median_ns or 0.0)
     beside = workshop.bench.side_by_side(program, compiled)
+    if isinstance(beside, Failure):
+        warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=2)
     baselines = () if isinstance(beside, Failure) else beside[1]
     return Record(
         problem=workshop.problem,

@@ -19,10 +19,6 @@ from warpsmith.generator.problem import DType, Problem
 from warpsmith.tuner import npp
 from warpsmith.tuner.oracle import Operands
 
-PEER_ERRORS = (ImportError, RuntimeError, MemoryError, OSError, AttributeError)
-"""What a library raises that is installed and cannot run here, by its driver, its memory or its own needs; the last two
-come from ctypes, for a shared library or a function in it that is missing."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
@@ -49,7 +45,8 @@ def peers(problem: Problem, operands: Operands, kind: DeviceKind) -> tuple[Peer,
     found: list[Peer | None] = []
     for packages, make in makers:
         if any(find_spec(package) is not None for package in packages):
-            with contextlib.suppress(*PEER_ERRORS):
+            # Installed, it may still not run here, by its driver, its memory or its own needs.
+            with contextlib.suppress(Exception):
                 found.append(make(problem, operands))
     return tuple(peer for peer in found if peer is not None)
 

@@ -171,7 +171,8 @@ class _Session:
     def _search_until_done(self, interrupt: Interrupt) -> None:
         interrupt.check()
         for candidate in self._workshop.candidates(self._asked()):
-            if self._out_of_time():
+            # Where preparing the problem took all the time, there is still an answer: the first default.
+            if self._out_of_time() and self._trials:
                 return
             best = self._best()
             trial = self._workshop.evaluate(candidate, best.median_ns if best is not None else None)

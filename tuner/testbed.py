@@ -18,8 +18,8 @@ from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measure
 from warpsmith.tuner.buffers import GUARD_BYTES, GuardedBuffer, poisons
 from warpsmith.tuner.device_verify import device_verifier
 from warpsmith.tuner.oracle import Reference, random_operands, reference
-from warpsmith.tuner.peers import PEER_ERRORS, peers
-from warpsmith.tuner.timing import TimingPolicy, measure, measure_in_turns
+from warpsmith.tuner.peers import peers
+from warpsmith.tuner.timing import Entrant, TimingPolicy, measure, measure_in_turns
 from warpsmith.tuner.verify import ERROR_BOUND, verify
 
 
@@ -121,21 +121,24 @@ class Testbed:
         """Times a verified candidate, `others`, the device's copy and every peer installed here, taking turns.
 
         A peer whose result is over twenty times the error bound is left out: it computes something else, or in a
-        lower precision. So is one that cannot run here.
+        lower precision. So is one that cannot run here. A peer has one set of buffers; the others rotate through
+        theirs as in the search, so that where a peer finds its data in the cache they do not.
         """
         output, kind = self._problem.output, self._runtime.device.kind
-        contenders: dict[str, Callable[[int], None]] = {}
+        entrants: dict[str, Entrant] = {}
         for peer in peers(self._problem, self._operands, kind):
-            with contextlib.suppress(*PEER_ERRORS):
+            # A library may raise anything at what it does not know.
+            with contextlib.suppress(Exception):
                 peer.run()
                 if verify(peer.result(), self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
-                    contenders[peer.name] = _on_any_set(peer.run)
+                    entrants[peer.name] = Entrant(_on_any_set(peer.run))
         with contextlib.ExitStack() as stack:
-            contenders[COPY] = stack.enter_context(self._copying(1))
+            runs = {COPY: stack.enter_context(self._copying(self._rotation.sets))}
             for other in others:
-                contenders[other.name] = stack.enter_context(self._loaded(other.program, other.binary))
-            contenders[program.family] = stack.enter_context(self._loaded(program, binary))
-            timings = measure_in_turns(self._runtime, contenders, policy)
+                runs[other.name] = stack.enter_context(self._loaded(other.program, other.binary))
+            runs[program.family] = stack.enter_context(self._loaded(program, binary))
+            entrants |= {name: Entrant(run, self._rotation) for name, run in runs.items()}
+            timings = measure_in_turns(self._runtime, entrants, policy)
         return timings.pop(program.family), tuple(Baseline(name, timing) for name, timing in timings.items())
 
     @contextlib.contextmanager

@@ -118,18 +118,34 @@ def measure(
         p20, median, p80 = _quantiles(watch.samples)
         if hopeless or p80 - p20 < policy.spread * median or sum(watch.samples) * watch.repeats > policy.budget_ns:
             break
-    return watch.timing("cold L2" if rotation.cold else "warm caches")
+    return watch.timing(_conditions(rotation))
 
 
-def measure_in_turns(
-    runtime: Runtime, contenders: Mapping[str, Callable[[int], None]], policy: TimingPolicy
-) -> dict[str, Timing]:
-    """Times several contenders sample by sample in turns, each on its own buffers, so that a drift meets them all."""
-    watches = {name: _Stopwatch(runtime, run, 1, policy.sample_ns) for name, run in contenders.items()}
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entrant:
+    """What takes turns with others: `run(i)` does the work on buffer set i."""
+
+    run: Callable[[int], None]
+    rotation: Rotation | None = None
+    """How its buffers are rotated through; None where it has one set of its own."""
+
+
+def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: TimingPolicy) -> dict[str, Timing]:
+    """Times several entrants sample by sample in turns, each on its own buffers, so that a drift meets them all."""
+    watches = {
+        name: _Stopwatch(runtime, entrant.run, entrant.rotation.sets if entrant.rotation else 1, policy.sample_ns)
+        for name, entrant in entrants.items()
+    }
     for _ in range(policy.min_samples):
         for watch in watches.values():
             watch.take()
-    return {name: watch.timing("in turns, same buffers") for name, watch in watches.items()}
+    return {name: watch.timing(f"in turns, {_conditions(entrants[name].rotation)}") for name, watch in watches.items()}
+
+
+def _conditions(rotation: Rotation | None) -> str:
+    if rotation is None:
+        return "same buffers"
+    return "cold L2" if rotation.cold else "warm caches"
 
 
 def _quantiles(samples: list[float]) -> tuple[float, float, float]:

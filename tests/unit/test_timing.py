@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from unittest.mock import create_autospec
 
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 
 from warpsmith.devices.base import Runtime
 from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.tuner.timing import MAX_SETS, Rotation, TimingPolicy, measure, measure_in_turns
+from warpsmith.tuner.timing import MAX_SETS, Entrant, Rotation, TimingPolicy, measure, measure_in_turns
 
 BARE = TimingPolicy(
     min_samples=3,
@@ -180,10 +180,26 @@ class TestBufferSets:
         assert timing.policy == "median, 1 runs a sample, eager, cold L2"
 
 
+def entrants(runs: Mapping[str, Callable[[int], None]]) -> dict[str, Entrant]:
+    """Each with one set of buffers."""
+    return {name: Entrant(run) for name, run in runs.items()}
+
+
 class TestInTurns:
+    def test_those_with_several_sets_rotate_through_them(self, device: ScriptedDevice) -> None:
+        runs = {name: device.work(itertools.repeat(100.0), name) for name in ("ours", "peer")}
+        contenders = {"ours": Entrant(runs["ours"], Rotation(3, cold=True)), "peer": Entrant(runs["peer"])}
+        timings = measure_in_turns(device.runtime, contenders, BARE)
+        assert [index for name, index in device.runs if name == "ours"] == [0, 1, 2, 0, 1]
+        assert {index for name, index in device.runs if name == "peer"} == {0}
+        assert {name: timing.policy.rsplit(", ", 1)[1] for name, timing in timings.items()} == {
+            "ours": "cold L2",
+            "peer": "same buffers",
+        }
+
     def test_samples_alternate_after_the_warm_up(self, device: ScriptedDevice) -> None:
         contenders = {name: device.work(itertools.repeat(100.0), name) for name in ("ours", "copy", "scipy")}
-        timings = measure_in_turns(device.runtime, contenders, BARE)
+        timings = measure_in_turns(device.runtime, entrants(contenders), BARE)
         names = [name for name, _ in device.runs]
         assert names[:6] == ["ours", "ours", "copy", "copy", "scipy", "scipy"]
         assert names[6:] == ["ours", "copy", "scipy"] * BARE.min_samples
@@ -195,7 +211,7 @@ class TestInTurns:
             "fast": device.work(itertools.repeat(10.0), "fast"),
             "slow": device.work(itertools.repeat(500.0), "slow"),
         }
-        timings = measure_in_turns(device.runtime, contenders, policy)
+        timings = measure_in_turns(device.runtime, entrants(contenders), policy)
         assert {name: (each.median_ns, each.samples, each.policy) for name, each in timings.items()} == {
             "fast": (10, 3, "median, 100 runs a sample, eager, in turns, same buffers"),
             "slow": (500, 3, "median, 2 runs a sample, eager, in turns, same buffers"),
@@ -207,7 +223,7 @@ class TestInTurns:
             "steady": device.work(itertools.repeat(100.0)),
             "noisy": device.work(itertools.cycle((100.0, 900.0, 400.0))),
         }
-        timings = measure_in_turns(device.runtime, contenders, dataclasses.replace(BARE, budget_ns=1.0))
+        timings = measure_in_turns(device.runtime, entrants(contenders), dataclasses.replace(BARE, budget_ns=1.0))
         assert [timing.samples for timing in timings.values()] == [BARE.min_samples] * 2
 
     def test_a_drift_meets_all_contenders(self, device: ScriptedDevice) -> None:
@@ -218,7 +234,7 @@ class TestInTurns:
             while True:
                 yield 100.0 + device.now_ns / 200
 
-        timings = measure_in_turns(device.runtime, {name: device.work(drifting()) for name in "ab"}, policy)
+        timings = measure_in_turns(device.runtime, entrants({name: device.work(drifting()) for name in "ab"}), policy)
         first, second = timings["a"], timings["b"]
         assert first.p80_ns > 1.15 * first.p20_ns
         assert second.median_ns == pytest.approx(first.median_ns, rel=0.006)
