@@ -284,7 +284,6 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
         }
         advance(sums, kUnroll);
     }
-
 }
 
 extern "C" __global__ void __launch_bounds__(kBlockColumns * kBlockStrips)
