@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
@@ -60,6 +61,11 @@ def weights_parameter(problem: Filter2d) -> Parameter:
 def default_weights(problem: Filter2d) -> str:
     """The choice that needs no search: literals where they are known."""
     return Weights.ARGUMENT.value if problem.weights is None else Weights.LITERAL.value
+
+
+def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
+    """Members of an enum as the values of a parameter, which stores keep as plain text."""
+    return tuple(each.value for each in choices)
 
 
 def float_literal(value: float) -> str:

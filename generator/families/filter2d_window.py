@@ -20,8 +20,9 @@ from warpsmith.generator.families.filter2d_text import (
     float_literal,
     image_texture,
     require_filter2d,
+    words,
 )
-from warpsmith.generator.families.filter2d_window_geometry import Geometry
+from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
@@ -53,27 +54,27 @@ class Filter2dWindow(Family):
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
         texture = image_texture(filter2d) is not None
-        paths = tuple(path.value for path in MemoryPath if texture or path is not MemoryPath.TEXTURE)
-        methods = ("direct", "separable") if separable_terms(filter2d) else ("direct",)
-        weights = [each.value for each in Weights if filter2d.weights is not None or each is not Weights.LITERAL]
+        paths = words(path for path in MemoryPath if texture or path is not MemoryPath.TEXTURE)
+        methods = tuple(Method) if separable_terms(filter2d) else (Method.DIRECT,)
+        weights = words(each for each in Weights if filter2d.weights is not None or each is not Weights.LITERAL)
         widths = (1, 2, 4, 8) if filter2d.dtype is DType.FLOAT32 else (1, 2, 4, 8, 16)
         return Space(
             parameters=(
                 Parameter("path", paths, "how pixels come from the image to a thread"),
-                Parameter("weights", tuple(weights), "where a thread finds the filter's values"),
-                Parameter("method", methods, "every tap, or the passes of a separable filter, fused"),
+                Parameter("weights", weights, "where a thread finds the filter's values"),
+                Parameter("method", words(methods), "every tap, or the passes of a separable filter, fused"),
                 Parameter("columns", widths, "adjacent outputs a thread"),
                 Parameter("load_vector", VECTORS[filter2d.dtype], "elements in one load"),
                 Parameter("store_vector", VECTORS[filter2d.output.dtype], "elements in one store"),
                 Parameter("unroll", (1, 2, 3, 4, 6, 8, 10, 12, 16, 20), "input rows in one turn of the loop"),
                 Parameter("rows", WALKS, "output rows a thread walks down"),
-                Parameter("tail", ("whole", "trimmed"), "trimmed leaves out the taps below the end of a walk"),
+                Parameter("tail", words(Tail), "trimmed leaves out the taps below the end of a walk"),
                 Parameter("prefetch", (0, 1, 2, 3, 5, 7), "rows read ahead, into registers or a ring of shared memory"),
                 Parameter("block_columns", (32, 64, 128, 256), "threads across a block"),
                 Parameter("block_strips", (1, 2, 4, 8), "threads down a block, each with rows of its own"),
                 Parameter("min_blocks", (0, 2, 4, 8, 16), "blocks a multiprocessor must hold; 0 leaves it open"),
-                Parameter("load", ("cached", "streaming"), "streaming marks pixels as evicted first"),
-                Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
+                Parameter("load", words(LoadHint), "streaming marks pixels as evicted first"),
+                Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
             ),
             constraints=constraints(filter2d, device),
         )
@@ -96,19 +97,19 @@ class Filter2dWindow(Family):
                 {
                     "path": MemoryPath.GLOBAL.value,
                     "weights": default_weights(filter2d),
-                    "method": "separable" if separable_terms(filter2d) else "direct",
+                    "method": (Method.SEPARABLE if separable_terms(filter2d) else Method.DIRECT).value,
                     "columns": columns,
                     "load_vector": max(1, columns // load),
                     "store_vector": max(1, columns // store),
                     "unroll": unroll,
                     "rows": rows,
-                    "tail": "whole",
+                    "tail": Tail.WHOLE.value,
                     "prefetch": prefetch,
                     "block_columns": 64,
                     "block_strips": 2,
                     "min_blocks": 0,
-                    "load": "cached",
-                    "store": "streaming",
+                    "load": LoadHint.CACHED.value,
+                    "store": StoreHint.STREAMING.value,
                 }
             )
             if space.contains(config):
@@ -119,7 +120,7 @@ class Filter2dWindow(Family):
         filter2d = require_filter2d(problem)
         geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
         texture = image_texture(filter2d) if geometry.path is MemoryPath.TEXTURE else None
-        terms = separable_terms(filter2d) if config.text("method") == "separable" else ()
+        terms = separable_terms(filter2d) if config.text("method") == Method.SEPARABLE else ()
         source = render(
             "filter2d_window.cu.jinja",
             p=Filter2dText.of(filter2d),

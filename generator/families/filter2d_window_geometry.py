@@ -9,6 +9,7 @@ computed `skew` elements further right.
 from __future__ import annotations
 
 import dataclasses
+import enum
 from functools import cache
 from math import ceil, gcd, lcm
 
@@ -16,6 +17,41 @@ from warpsmith.generator.families.filter2d_text import MemoryPath, result_pitch,
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.separable import separable_terms
 from warpsmith.generator.space import Config
+
+
+class Method(enum.StrEnum):
+    """How a thread applies a filter to a row."""
+
+    DIRECT = "direct"
+    """Tap by tap."""
+    SEPARABLE = "separable"
+    """Term by term: along the row, then down."""
+
+
+class Tail(enum.StrEnum):
+    """What becomes of taps that reach below the end of a strip."""
+
+    WHOLE = "whole"
+    """They are computed, for outputs that nobody stores."""
+    TRIMMED = "trimmed"
+    """They are left out, by checks in the last turns."""
+
+
+class LoadHint(enum.StrEnum):
+    """How long the caches are to keep pixels."""
+
+    CACHED = "cached"
+    STREAMING = "streaming"
+    """Evicted first."""
+
+
+class StoreHint(enum.StrEnum):
+    """How long the L2 cache is to keep results."""
+
+    PLAIN = "plain"
+    STREAMING = "streaming"
+    """Evicted first."""
+
 
 MAX_UNROLLED_START = 2000
 """Multiply-adds before the first complete window, past which that part is a loop as well."""
@@ -53,7 +89,7 @@ def loads(problem: Filter2d, columns: int, load_vector: int, store_vector: int) 
 
 def multiply_adds(problem: Filter2d, method: str) -> int:
     """Multiply-adds of one output element, in all filters."""
-    if method == "separable":
+    if method == Method.SEPARABLE:
         return sum(term.cost for term in separable_terms(problem))
     return problem.filters * problem.filter[0] * problem.filter[1]
 
@@ -137,9 +173,9 @@ class Geometry:
             strip_blocks=max(1, ceil(interior_rows / (rows * block_strips))),
             frame_blocks=ceil(frame_pixels * problem.planes / (block_columns * block_strips)),
             min_blocks=config.integer("min_blocks"),
-            streaming_loads=config.text("load") == "streaming",
-            streaming=config.text("store") == "streaming",
-            trimmed=config.text("tail") == "trimmed",
+            streaming_loads=config.text("load") == LoadHint.STREAMING,
+            streaming=config.text("store") == StoreHint.STREAMING,
+            trimmed=config.text("tail") == Tail.TRIMMED,
             words=ceil(needed(problem, columns, load_vector, store_vector) * problem.dtype.itemsize / 4),
             rolled_start=starts_rolled(problem, config.text("method"), columns),
         )

@@ -6,7 +6,15 @@ from math import lcm
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import MemoryPath, Weights, result_pitch, row_pitch
-from warpsmith.generator.families.filter2d_window_geometry import loads, multiply_adds, period, starts_rolled
+from warpsmith.generator.families.filter2d_window_geometry import (
+    LoadHint,
+    Method,
+    Tail,
+    loads,
+    multiply_adds,
+    period,
+    starts_rolled,
+)
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Constraint
 
@@ -64,7 +72,7 @@ def _weights() -> tuple[Constraint, ...]:
     return (
         Constraint(
             "a separable filter's factors are literals",
-            lambda method, weights: method == "direct" or weights == Weights.LITERAL,
+            lambda method, weights: method == Method.DIRECT or weights == Weights.LITERAL,
         ),
     )
 
@@ -84,7 +92,7 @@ def _loop(problem: Filter2d) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "a strip of one turn has its taps trimmed by the compiler",
-            lambda rows, unroll, tail: tail == "whole" or rows > unroll,
+            lambda rows, unroll, tail: tail == Tail.WHOLE or rows > unroll,
         ),
         Constraint(
             "rows read ahead stay in place only where a turn is whole rounds of them; few taps cannot pay for moves",
@@ -96,7 +104,7 @@ def _loop(problem: Filter2d) -> tuple[Constraint, ...]:
         Constraint(
             f"the turns of the loop are at most {MAX_UNROLLED} multiply-adds, a trimmed tail counted apart",
             lambda method, columns, unroll, tail: (
-                (2 if tail == "trimmed" else 1) * columns * unroll * multiply_adds(problem, method) <= MAX_UNROLLED
+                (2 if tail == Tail.TRIMMED else 1) * columns * unroll * multiply_adds(problem, method) <= MAX_UNROLLED
             ),
         ),
         Constraint(
@@ -146,7 +154,7 @@ def _paths(problem: Filter2d) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "only plain loads from global memory take a hint",
-            lambda path, load: path in (MemoryPath.GLOBAL, MemoryPath.SHUFFLE) or load == "cached",
+            lambda path, load: path in (MemoryPath.GLOBAL, MemoryPath.SHUFFLE) or load == LoadHint.CACHED,
         ),
     )
 

@@ -59,7 +59,9 @@ OutOption = Annotated[
 ]
 TrialsOption = Annotated[
     int | None,
-    typer.Option("--trials", min=1, help="Configs to try in all; default 4 a cell.", rich_help_panel="Sweep"),
+    typer.Option(
+        "--trials", min=1, help="Configs to try in all, at least one a cell; default 4 a cell.", rich_help_panel="Sweep"
+    ),
 ]
 
 
