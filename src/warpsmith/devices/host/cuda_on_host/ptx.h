@@ -29,7 +29,7 @@ inline unsigned short float_to_half(float value) {
     } else {
         narrow = (magnitude - ((127u - 15u) << 23) + 0x0fffu + (magnitude >> 13 & 1u)) >> 13;
     }
-    return static_cast<unsigned short>(bits >> 16 & 0x8000u | narrow);
+    return static_cast<unsigned short>((bits >> 16 & 0x8000u) | narrow);
 }
 
 // Two of them, `low` in the lower 16 bits.
