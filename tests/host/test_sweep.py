@@ -193,7 +193,7 @@ class TestBench:
         assert [row["problem"]["planes"] for row in rows] == [2, 2]
         for row in rows:
             times = {baseline["name"]: baseline["timing"] for baseline in row["baselines"]}
-            assert times["global only"]["policy"].endswith("in turns, same buffers")
+            assert times["global only"]["policy"].endswith("in turns, warm caches")
 
     def test_leaves_out_a_simplest_kernel_that_is_wrong(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
