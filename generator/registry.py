@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
+from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
@@ -11,6 +12,7 @@ from warpsmith.generator.problem import Problem
 
 FAMILIES: tuple[Family, ...] = (
     Filter2dWindow(),
+    Filter2dMatrix(),
     Filter2dPlain(),
 )
 """In the order of preference where nothing is measured."""

@@ -133,6 +133,13 @@ CASES = {
         Filter2d(image=(720, 1281), filter=(11, 11), border=Border.REFLECT),
         window(columns=4, vectors=(1, 1), turn=(1, 24), block=(64, 1), path="texture", weights="constant"),
     ),
+    "matrix_5x5_uint8": Case("filter2d_matrix", Filter2d(image=(4320, 7680), filter=(5, 5), dtype="uint8")),
+    "matrix_3x3_float16_rgb": Case(
+        "filter2d_matrix",
+        Filter2d(
+            image=(1080, 1920), filter=(3, 3), dtype="float16", channels=3, border=Border.REFLECT, weights=LAPLACIAN
+        ),
+    ),
     "plain_3x3_valid": Case("filter2d_plain", Filter2d(image=(9216, 9216), filter=(3, 3))),
     "plain_3x3_nearest_literal": Case(
         "filter2d_plain",

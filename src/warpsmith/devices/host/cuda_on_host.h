@@ -47,6 +47,8 @@
 #include "cuda_on_host/block.h"
 
 #include "cuda_on_host/warp.h"
+
+#include "cuda_on_host/matrix.h"
 #endif
 
 #include "cuda_on_host/launch.h"

@@ -7,7 +7,7 @@ import re
 from warpsmith.generator.program import Program
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COOPERATION = re.compile(r"\b__(?:sync|shfl|ballot|any|all|activemask)\w*")
+_COOPERATION = re.compile(r"\b__(?:sync|shfl|ballot|any|all|activemask)\w*|\bmma\.sync")
 _SHARED = re.compile(r"\b__shared__\b")
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\((?:[^()]|\([^()]*\))*\)|__attribute__\s*\(\(.*?\)\)")
 _DYNAMIC_SHARED = re.compile(
@@ -22,7 +22,7 @@ def without_comments(source: str) -> str:
 
 
 def cooperates(text: str) -> bool:
-    """Whether threads of a block wait for each other: a barrier, a shuffle, a vote.
+    """Whether threads of a block wait for each other: a barrier, a shuffle, a vote, a matrix product.
 
     Decided from the text before compilation, since the two ways of running a block share no code: a plain loop that
     the compiler may inline the kernel into and vectorise, or fibers. A word that this misses (one that the
