@@ -169,8 +169,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spread() -> tuple[Filter2d, ...]:
-    """Image filters in which every two values of two of the FACTORS meet: the full product would be 10^5 problems."""
-    return tuple(filter2d_of(case) for case in covering(FACTORS, is_problem))
+    """Image filters in which every two values of two of the FACTORS meet: the full product would be 10^5 problems.
+    Beside them images wide enough for a warp that owns 128 outputs of a row, which those are not.
+    """
+    wide = (
+        filter2d
+        for border in Border
+        for filter2d in (
+            Filter2d((19, 300), (3, 5), dtype="uint8", border=border, cval=1.5),
+            Filter2d(
+                image=(13, 142), filter=(4, 2), dtype="float16", border=border, planes=2, channels=2, convolve=True
+            ),
+        )
+    )
+    return (*(filter2d_of(case) for case in covering(FACTORS, is_problem)), *wide)
 
 
 @pytest.fixture

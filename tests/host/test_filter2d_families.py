@@ -147,11 +147,15 @@ def test_is_what_scipy_computes(family: Family, border: Border, spread: tuple[Fi
         list(pool.map(lambda case: check(runtime, case[0], family, case[1]), cases))
 
 
-@every_family
+SOBEL = Filter2d(image=(31, 44), filter=(3, 3), border=Border.MIRROR, weights=(1, 0, -1, 2, 0, -2, 1, 0, -1))
+
+
+@pytest.mark.parametrize(
+    "family", [each for each in FAMILIES if each.why_not(SOBEL, DEVICE) is None], ids=lambda family: family.name
+)
 def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
     """An infinite pixel under a zero tap would make NaN."""
-    sobel = (1.0, 0.0, -1.0, 2.0, 0.0, -2.0, 1.0, 0.0, -1.0)
-    problem = Filter2d(image=(31, 44), filter=(3, 3), border=Border.MIRROR, weights=sobel)
+    problem = SOBEL
     program = family.program(problem, family.default(problem, DEVICE))
     assert program.by_value == frozenset()
     image = np.zeros(problem.image, np.float32)
@@ -164,11 +168,10 @@ def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
 
 @every_family
 def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...]) -> None:
-    """Of the spread every twelfth problem, all borders among them, each with two configs."""
-    ordered = sorted(spread, key=lambda each: list(Border).index(each.border))
-    solved = [each for each in ordered[::12] if family.why_not(each, DEVICE) is None]
-    assert {each.border for each in solved} == set(Border)
-    for problem in solved:
+    """Of the spread one problem of each border, each with two configs."""
+    rng = random.Random(family.name)
+    solved = [each for each in spread if family.why_not(each, DEVICE) is None]
+    for problem in [rng.choice([each for each in solved if each.border is border]) for border in Border]:
         opened = Workshop.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=True)
         with opened as workshop:
             assert HostCompiler(sanitize=True).identity == workshop.compiler_identity

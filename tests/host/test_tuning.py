@@ -49,7 +49,9 @@ def run(
 def test_a_run_stores_a_verified_winner_and_every_trial(store: Path) -> None:
     report, trials = run(store, TuneOptions(trials=6))
     assert report.tried == len(trials) == 6
-    assert {trial.family for trial in trials} == {family.name for family in FAMILIES}
+    assert {trial.family for trial in trials} == {
+        family.name for family in FAMILIES if family.why_not(PROBLEM, HOST.device()) is None
+    }
     record = report.record
     assert record is not None
     assert isinstance(record.trial.outcome, Measurement)

@@ -174,7 +174,11 @@ class TestExplain:
         answer = document(*asked)
         assert answer["device_key"] == HOST.key()
         assert len(answer["trials"]) == 2
-        assert answer["families"] == {"filter2d_window": None, "filter2d_plain": None}
+        assert answer["families"] == {
+            "filter2d_window": None,
+            "filter2d_matrix": "float32 pixels do not fit a half",
+            "filter2d_plain": None,
+        }
         assert printed(*asked, "--source") == answer["source"]
         assert printed(*asked, "--source").count("__global__") == 1
         assert "2.00 us  filter2d_plain" not in printed(*asked, "--top", "0")
