@@ -74,6 +74,11 @@ class Operand:
         steps = zip(self.shape, self.strides, strict=True)
         return sum((extent - 1) * stride for extent, stride in steps) + self.dtype.itemsize
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether nothing lies between its elements."""
+        return self.nbytes == self.span_bytes
+
 
 class Problem(abc.ABC):
     """What is to be computed. Subclasses are frozen dataclasses, one an operation, and register themselves."""

@@ -108,13 +108,17 @@ class Space:
         """Whether `config` is a point of this space."""
         return self.why_not(config) is None
 
+    def due(self) -> list[list[Constraint]]:
+        """For each parameter in order, the rules of which it is the last that they read, and so can be checked."""
+        names = [parameter.name for parameter in self.parameters]
+        due: list[list[Constraint]] = [[] for _ in names]
+        for constraint in self.constraints:
+            due[max((names.index(name) for name in constraint.parameters), default=0)].append(constraint)
+        return due
+
     def configs(self) -> Iterator[Config]:
         """Every legal config, in a fixed order; a partial choice that breaks a rule is dropped at once."""
-        order = [parameter.name for parameter in self.parameters]
-        # A rule is checked as soon as the last parameter it reads is chosen.
-        due: list[list[Constraint]] = [[] for _ in order]
-        for constraint in self.constraints:
-            due[max((order.index(name) for name in constraint.parameters), default=0)].append(constraint)
+        order, due = [parameter.name for parameter in self.parameters], self.due()
 
         def extend(depth: int, chosen: dict[str, Value]) -> Iterator[Config]:
             if depth == len(order):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ class GuardedBuffer:
 
     def upload(self, values: NDArray[Any]) -> None:
         """Writes the elements, given in row order, and leaves what lies between rows as it is filled."""
-        if self._is_dense:
+        if self._operand.is_dense:
             self._runtime.upload(self.address, values)
             return
         memory = np.full(self.nbytes, self.filled_with, np.uint8)
@@ -54,7 +53,7 @@ class GuardedBuffer:
     def download(self) -> tuple[NDArray[Any], str]:
         """The elements in row order, and what was written between rows, in words; empty where nothing was."""
         dtype = str(self._operand.dtype)
-        if self._is_dense:
+        if self._operand.is_dense:
             result = np.empty(self._operand.shape, dtype)
             self._runtime.download(result, self.address)
             return result, ""
@@ -85,10 +84,6 @@ class GuardedBuffer:
     def free(self) -> None:
         """Gives the memory back."""
         self._runtime.free(self._allocation)
-
-    @property
-    def _is_dense(self) -> bool:
-        return self.nbytes == math.prod(self._operand.shape) * self._operand.dtype.itemsize
 
     def _elements(self, memory: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
         """The operand's elements in a copy of its memory."""

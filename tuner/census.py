@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.space import Config, Constraint, Space, Value
+from warpsmith.generator.space import Config, Space, Value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,9 +36,7 @@ class Census:
         self._parameters = space.parameters
         self._wanted = wanted.values()
         names = [parameter.name for parameter in space.parameters]
-        self._due: list[list[Constraint]] = [[] for _ in names]
-        for constraint in space.constraints:
-            self._due[max((names.index(name) for name in constraint.parameters), default=0)].append(constraint)
+        self._due = space.due()
         self._live: list[list[str]] = []
         """For each depth, the chosen parameters that a rule still to come reads."""
         for depth in range(len(names)):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.program import Program
-from warpsmith.store.record import Baseline, Failure, Measurement, Provenance, Record, Trial
+from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Provenance, Record, Trial
 from warpsmith.tuner.jobs import Compiled
 from warpsmith.tuner.workshop import Workshop
 
@@ -27,6 +27,12 @@ def fastest_first(trials: Iterable[Trial]) -> list[Trial]:
     """The right ones of `trials`, fastest first; equal times in the order of their configs."""
     measured = [trial for trial in trials if isinstance(trial.outcome, Measurement)]
     return sorted(measured, key=lambda trial: (trial.median_ns or 0.0, trial.family, trial.config.key()))
+
+
+def failures_by_kind(trials: Iterable[Trial]) -> dict[FailureKind, int]:
+    """How many of `trials` have no time, by kind."""
+    outcomes = (trial.outcome for trial in trials)
+    return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
 
 
 def choose(workshop: Workshop, trials: list[Trial], seed: int, keep: Callable[[Trial], None]) -> Record:

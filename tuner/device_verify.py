@@ -146,7 +146,6 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Pro
     has gaps.
     """
     dimensions = merged_dimensions(output)
-    is_dense = output.nbytes == output.span_bytes
     source = render(
         "verify.cu.jinja",
         dtype=str(output.dtype),
@@ -154,7 +153,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Pro
         elements=output.size,
         element_bytes=output.dtype.itemsize,
         span_bytes=output.span_bytes,
-        is_dense=is_dense,
+        is_dense=output.is_dense,
         dimensions=dimensions,
         guard_bytes=guard_bytes,
         bound=repr(ERROR_BOUND[output.dtype]),
@@ -170,7 +169,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Pro
         launch("verify_elements", output.size, Pointer("result"), Pointer("expected"), Pointer("scale")),
         launch("verify_guard", guard_bytes, Pointer("guard"), ByValue("poison")),
     ]
-    if not is_dense:
+    if not output.is_dense:
         launches.append(launch("verify_gaps", output.span_bytes, Pointer("result"), ByValue("poison")))
     return Program("verify", Config.of({}), source, tuple(launches))
 

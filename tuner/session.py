@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import enum
 import time
@@ -16,7 +15,7 @@ from warpsmith.generator.registry import FAMILIES, families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Record, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner.choose import choose, fastest_first
+from warpsmith.tuner.choose import choose, failures_by_kind, fastest_first
 from warpsmith.tuner.evaluate import Deadlines
 from warpsmith.tuner.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
@@ -157,7 +156,7 @@ class _Session:
             record=None if self._options.sanitize else self._choose(),
             tried=len(self._trials) - self._reused,
             reused=self._reused,
-            failures=self._failures(),
+            failures=failures_by_kind(self._trials.values()),
             space_size=self._search.size,
             elapsed_s=time.monotonic() - self._start,
             interrupted=interrupted,
@@ -200,10 +199,6 @@ class _Session:
     def _best(self) -> Trial | None:
         return next(iter(fastest_first(self._trials.values())), None)
 
-    def _failures(self) -> dict[FailureKind, int]:
-        outcomes = (trial.outcome for trial in self._trials.values())
-        return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
-
     def _snapshot(self) -> Snapshot:
         best = self._best()
         elapsed = time.monotonic() - self._start
@@ -215,7 +210,7 @@ class _Session:
             reused=self._reused,
             best_ns=best.median_ns if best else None,
             best=f"{best.family} {best.config}" if best else "",
-            failures=self._failures(),
+            failures=failures_by_kind(self._trials.values()),
             elapsed_s=elapsed,
             time_left_s=estimate_time_left(
                 done=done, reused=self._reused, total=total, elapsed_s=elapsed, limit_s=self._options.time_limit_s

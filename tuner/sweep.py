@@ -20,7 +20,7 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial, trial_spec
 from warpsmith.tuner.cells import Cell, CellPlan, path_words
-from warpsmith.tuner.choose import fastest_first
+from warpsmith.tuner.choose import failures_by_kind, fastest_first
 from warpsmith.tuner.evaluate import Deadlines
 from warpsmith.tuner.interrupt import watching_for_interrupt
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
@@ -44,8 +44,7 @@ class CellResult:
     @property
     def failures(self) -> dict[FailureKind, int]:
         """How many have no time, by kind."""
-        outcomes = (trial.outcome for trial in self.trials)
-        return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
+        return failures_by_kind(self.trials)
 
     def spec(self) -> dict[str, Any]:
         """The cell as JSON values."""
@@ -192,14 +191,13 @@ def _in_rounds(plans: Sequence[CellPlan]) -> Iterator[tuple[str, Config]]:
 def _snapshot(trials: Mapping[Cell, list[Trial]], total: int, elapsed_s: float) -> Snapshot:
     tried = [trial for each in trials.values() for trial in each]
     best = next(iter(fastest_first(tried)), None)
-    failures = collections.Counter(trial.outcome.kind for trial in tried if isinstance(trial.outcome, Failure))
     return Snapshot(
         done=len(tried),
         total=total,
         reused=0,
         best_ns=best.median_ns if best else None,
         best=f"{best.family} {best.config}" if best else "",
-        failures=failures,
+        failures=failures_by_kind(tried),
         elapsed_s=elapsed_s,
         time_left_s=estimate_time_left(done=len(tried), reused=0, total=total, elapsed_s=elapsed_s, limit_s=None),
     )

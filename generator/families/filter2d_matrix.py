@@ -22,7 +22,8 @@ from warpsmith.generator.families.filter2d_text import (
     row_pitch,
     words,
 )
-from warpsmith.generator.families.filter2d_window_geometry import StoreHint
+from warpsmith.generator.families.filter2d_window_geometry import StoreHint, rows_inside
+from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem
@@ -34,8 +35,6 @@ WARP_COLUMNS = 128
 """Outputs of a warp, across: 16 segments of 8, the rows and columns of one product."""
 SEGMENT, DEPTH = 8, 16
 """Outputs of a segment, and pixels that a product sums over."""
-MAX_REGISTERS = 255
-"""Registers that one thread can have."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Geometry:
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
         rows, unroll = config.integer("rows"), config.integer("unroll")
         block_warps, block_strips = config.integer("block_warps"), config.integer("block_strips")
-        first_row, interior_rows = problem.before[0], _interior_rows(problem, unroll)
+        first_row, interior_rows = rows_inside(problem, 1, unroll)
         first_column, last_column = _interior_columns(problem)
         if interior_rows == 0 or last_column < first_column:
             interior_rows, last_column = 0, first_column - WARP_COLUMNS
@@ -185,13 +184,6 @@ class Filter2dMatrix(Family):
 def _lead(problem: Filter2d) -> int:
     """Elements that a row is read further left than its first tap, so that pairs are aligned."""
     return problem.before[1] * problem.channels % 2
-
-
-def _interior_rows(problem: Filter2d, unroll: int) -> int:
-    """Output rows whose windows lie within the image: whole turns of the loop."""
-    before = problem.before[0]
-    end = problem.image[0] - (problem.filter[0] - 1 - before)
-    return max(0, (min(end, problem.output_shape[0]) - before) // unroll * unroll)
 
 
 def _interior_columns(problem: Filter2d) -> tuple[int, int]:

@@ -145,7 +145,7 @@ class Geometry:
         load_vector, store_vector = config.integer("load_vector"), config.integer("store_vector")
         block_columns, block_strips = config.integer("block_columns"), config.integer("block_strips")
         row_leads, row_skews = leads(problem, load_vector), skews(problem, store_vector)
-        first_row, interior_rows = _interior_rows(problem, lcm(len(row_leads), len(row_skews)), unroll)
+        first_row, interior_rows = rows_inside(problem, lcm(len(row_leads), len(row_skews)), unroll)
         first_column, threads = _interior_columns(problem, columns, load_vector, store_vector)
         if interior_rows == 0 or threads == 0:
             interior_rows = threads = 0
@@ -191,7 +191,7 @@ class Geometry:
         return self.prefetch > 0 and self.path is not MemoryPath.ASYNC
 
 
-def _interior_rows(problem: Filter2d, rows_period: int, unroll: int) -> tuple[int, int]:
+def rows_inside(problem: Filter2d, rows_period: int, unroll: int) -> tuple[int, int]:
     """First row, and rows, whose windows lie within the image: whole turns of the loop."""
     before = problem.before[0]
     first = ceil(before / rows_period) * rows_period

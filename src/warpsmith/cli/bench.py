@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.cli import files
-from warpsmith.cli.operations import read_weights
+from warpsmith.cli.operations import ChannelsOption, PlanesOption, read_weights
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
 from warpsmith.cli.output import print_json, print_table
 from warpsmith.cli.sweep import run_sweep, workload
@@ -41,8 +41,6 @@ FiltersOption = Annotated[
 ]
 BorderOption = Annotated[str, typer.Option("--border", help=f"One of {', '.join(Border)}.")]
 DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type: {', '.join(DType)}.")]
-PlanesOption = Annotated[int, typer.Option("--planes", help="Independent planes, filtered alike.")]
-ChannelsOption = Annotated[int, typer.Option("--channels", help="Interleaved channels of a pixel, 1 to 4.")]
 SaveOption = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the JSON document here too.")]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Plot times over filter sizes, as .svg or .png.")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from warpsmith.errors import LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Constant, Launch, Program
+from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture
 
 Given = TypeVar("Given")
 
@@ -100,6 +100,23 @@ def given(launch: Launch, name: str, among: Mapping[str, Given]) -> Given:
         return among[name]
     except KeyError:
         raise LaunchError(f"kernel {launch.entry} needs {name!r}, which was not given") from None
+
+
+def argument_bytes(
+    launch: Launch,
+    argument: Argument,
+    addresses: Mapping[str, int],
+    values: Mapping[str, bytes],
+    textures: Mapping[Texture, int],
+) -> bytes:
+    """What a kernel takes for `argument`; `textures` has the handle of each. Raises LaunchError as `given` does."""
+    match argument:
+        case ByValue(operand):
+            return given(launch, operand, values)
+        case Texture():
+            return textures[argument].to_bytes(8, "little")
+        case Pointer(buffer):
+            return given(launch, buffer, addresses).to_bytes(8, "little")
 
 
 def check_constant(launch: Launch, constant: Constant, offered: int, declared: int) -> None:

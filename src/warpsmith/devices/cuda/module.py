@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.base import BoundLaunch, Module, given
+from warpsmith.devices.base import BoundLaunch, Module, argument_bytes, given
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
 from warpsmith.devices.cuda.status import STATUS, SUCCESS, call, failure, is_capturing
 from warpsmith.devices.cuda.texture import TextureObject, Textures
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Argument, ByValue, Launch, Pointer, Texture
+from warpsmith.generator.program import Launch, Texture
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.driver import PrimaryContext
@@ -58,7 +58,8 @@ class CudaModule(Module):
                 for each in launch.arguments
                 if isinstance(each, Texture)
             }
-            data = [_argument(launch, argument, addresses, values, textures) for argument in launch.arguments]
+            handles = {texture: made.handle for texture, made in textures.items()}
+            data = [argument_bytes(launch, each, addresses, values, handles) for each in launch.arguments]
             _check_geometry(function, launch, self._device)
             _check_arguments(function, launch, [len(each) for each in data])
             if launch.shared_bytes:
@@ -135,22 +136,6 @@ class _KernelWithState:
                 self.textures.keep(self.objects)
             else:
                 self.textures.sweep()
-
-
-def _argument(
-    launch: Launch,
-    argument: Argument,
-    addresses: Mapping[str, int],
-    values: Mapping[str, bytes],
-    textures: Mapping[Texture, TextureObject],
-) -> bytes:
-    match argument:
-        case ByValue(operand):
-            return given(launch, operand, values)
-        case Texture():
-            return textures[argument].handle.to_bytes(8, "little")
-        case Pointer(buffer):
-            return given(launch, buffer, addresses).to_bytes(8, "little")
 
 
 def _attribute(function: Any, attribute: Any, launch: Launch) -> int:

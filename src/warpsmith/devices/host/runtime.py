@@ -13,13 +13,23 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Binary, BinaryKind, BoundLaunch, Module, Runtime, check_constant, given
+from warpsmith.devices.base import (
+    Allocation,
+    Binary,
+    BinaryKind,
+    BoundLaunch,
+    Module,
+    Runtime,
+    argument_bytes,
+    check_constant,
+    given,
+)
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
-from warpsmith.devices.host.texture import TextureDescriptor, describe
+from warpsmith.devices.host.texture import describe
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Texture
+from warpsmith.generator.program import Constant, Launch, Texture
 
 _ALIGNMENT = 256
 
@@ -65,7 +75,8 @@ class HostModule(Module):
             for each in launch.arguments
             if isinstance(each, Texture)
         }
-        data = [_argument(launch, each, addresses, values, textures) for each in launch.arguments]
+        handles = {texture: made.handle for texture, made in textures.items()}
+        data = [argument_bytes(launch, each, addresses, values, handles) for each in launch.arguments]
         self._check_sizes(launch, [len(each) for each in data])
         constants = [self._constant(launch, each, given(launch, each.operand, values)) for each in launch.constants]
         storage = [ctypes.create_string_buffer(each, len(each)) for each in data]
@@ -225,19 +236,3 @@ def _exports(library: ctypes.CDLL, name: str) -> bool:
         library[name]
         return True
     return False
-
-
-def _argument(
-    launch: Launch,
-    argument: Argument,
-    addresses: Mapping[str, int],
-    values: Mapping[str, bytes],
-    textures: Mapping[Texture, TextureDescriptor],
-) -> bytes:
-    match argument:
-        case ByValue(operand):
-            return given(launch, operand, values)
-        case Texture():
-            return textures[argument].handle.to_bytes(8, "little")
-        case Pointer(buffer):
-            return given(launch, buffer, addresses).to_bytes(8, "little")
