@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
-from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
 
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
@@ -83,6 +83,7 @@ class Filter2d(Problem):
         pitch: bytes from one row of the image to the next; None where rows follow each other without a gap. Planes
             follow each other without one.
         result_pitch: the same of the result.
+        accuracy: what errors are small against; `normwise` admits algorithms that need fewer multiplications.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.
@@ -106,6 +107,7 @@ class Filter2d(Problem):
     anchor: tuple[int, int] | None = None
     pitch: int | None = None
     result_pitch: int | None = None
+    accuracy: Accuracy = Accuracy.ELEMENTWISE
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -116,6 +118,7 @@ class Filter2d(Problem):
         # One problem has one key: whatever says what is the case anyway is None.
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
         set_field(self, "border", Border.of(self.border))
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy"))
         for name, most in (("planes", None), ("filters", None), ("channels", 4)):
             set_field(self, name, count(getattr(self, name), name, most))
         self._check_sizes()
@@ -236,9 +239,10 @@ class Filter2d(Problem):
         """Images of another size, plane count or gap between rows are near, measured in octaves; any other difference
         is a miss.
         """
-        if not isinstance(other, Filter2d) or other.border is not self.border:
+        if not isinstance(other, Filter2d):
             return None
-        alike = ("filter", "dtype", "cval", "weights", "channels", "filters", "result_dtype", "convolve", "anchor")
+        may_differ = {"image", "planes", "pitch", "result_pitch"}
+        alike = (field.name for field in dataclasses.fields(self) if field.name not in may_differ)
         if any(getattr(self, name) != getattr(other, name) for name in alike):
             return None
         gaps, other_gaps = (
@@ -253,7 +257,8 @@ class Filter2d(Problem):
         return sum(abs(math.log2(ratio)) for ratio in ratios)
 
     def spec(self) -> dict[str, Any]:
-        words = {name: str(value) for name in ("dtype", "border", "result_dtype") if (value := getattr(self, name))}
+        names = ("dtype", "border", "result_dtype", "accuracy")
+        words = {name: str(value) for name in names if (value := getattr(self, name))}
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             **words,
@@ -283,6 +288,7 @@ class Filter2d(Problem):
             "anchor": f"{self.anchor[0]},{self.anchor[1]}" if self.anchor else None,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
+            "accuracy": None if self.accuracy is Accuracy.ELEMENTWISE else self.accuracy,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

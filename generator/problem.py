@@ -35,6 +35,15 @@ class DType(enum.StrEnum):
         return {DType.FLOAT32: 4, DType.FLOAT16: 2, DType.UINT8: 1}[self]
 
 
+class Accuracy(enum.StrEnum):
+    """What the error of a result is small against."""
+
+    ELEMENTWISE = "elementwise"
+    """Each output's own sum of |weights| * |pixels|: small outputs keep their digits beside large ones."""
+    NORMWISE = "normwise"
+    """The sum of |weights| times the largest |pixel| of the window: sums and differences of pixels may be formed."""
+
+
 class Role(enum.StrEnum):
     """What an operand is to its problem."""
 

@@ -42,7 +42,18 @@ class Texture:
     pitch: int = 0
 
 
-Argument = Pointer | ByValue | Texture
+@dataclasses.dataclass(frozen=True, slots=True)
+class Transformed:
+    """A kernel argument: an input operand of float32, each row of it (its last dimension) multiplied by `matrix`.
+
+    In float64, and rounded to float32 at the end. Copied into the kernel's parameter block.
+    """
+
+    operand: str
+    matrix: tuple[tuple[float, ...], ...]
+
+
+Argument = Pointer | ByValue | Texture | Transformed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,7 +108,7 @@ class Program:
     def by_value(self) -> frozenset[str]:
         """The operands whose bytes some launch takes, as an argument or in constant memory."""
         constants = (constant.operand for launch in self.launches for constant in launch.constants)
-        arguments = (argument.operand for argument in self._arguments() if isinstance(argument, ByValue))
+        arguments = (argument.operand for argument in self._arguments() if isinstance(argument, ByValue | Transformed))
         return frozenset((*arguments, *constants))
 
     @property
@@ -151,6 +162,8 @@ def _argument_spec(argument: Argument) -> dict[str, Any]:
             return {"pointer": buffer}
         case ByValue(operand):
             return {"by_value": operand}
+        case Transformed(operand, matrix):
+            return {"transformed": operand, "matrix": [list(row) for row in matrix]}
         case Texture(dtype=dtype):
             return {"texture": {**dataclasses.asdict(argument), "dtype": str(dtype)}}
 
@@ -172,6 +185,8 @@ def _argument_of(spec: dict[str, Any]) -> Argument:
     match spec:
         case {"pointer": buffer}:
             return Pointer(buffer)
+        case {"transformed": operand, "matrix": matrix}:
+            return Transformed(operand, tuple(tuple(row) for row in matrix))
         case {"texture": fields}:
             return Texture(**{**fields, "dtype": DType(fields["dtype"])})
         case _:

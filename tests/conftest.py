@@ -16,7 +16,7 @@ from warpsmith.generator.device import H200, Device
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import Accuracy, DType, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 
@@ -57,6 +57,7 @@ FACTORS: dict[str, Sequence[Any]] = {
     "channels": [1, 2, 3, 4],
     "filters": [1, 2, 5, 19],
     "planes": [1, 3],
+    "accuracy": list(Accuracy),
     "convolve": [False, True],
     "anchor": ["centre", "first", "last"],
     # Elements between the rows of image and result; aligned is up to a multiple of 32 bytes, as 2-D textures want it.
@@ -105,7 +106,7 @@ def filter2d_of(case: Mapping[str, Any]) -> Filter2d:
         cval=-1.5,
         anchor={"centre": None, "first": (0, 0), "last": (size[0] - 1, size[1] - 1)}[case["anchor"]],
         weights=tuple(known) if case["weights"] == "known" else None,
-        **{name: case[name] for name in ("channels", "filters", "planes", "convolve")},
+        **{name: case[name] for name in ("channels", "filters", "planes", "convolve", "accuracy")},
     )
     pixel, result_pixel = (each.dtype.itemsize * free.channels for each in (free.operands[0], free.output))
     return dataclasses.replace(

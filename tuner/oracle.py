@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType, Operand, Problem
+from warpsmith.generator.problem import Accuracy, DType, Operand, Problem
 
 Operands = Mapping[str, NDArray[Any]]
 """The input arrays of a problem by name."""
@@ -23,7 +23,9 @@ _STRIP_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """What a result must be: float64 values, and for each the sum of |terms| that its error is measured against."""
+    """What a result must be: float64 values, and for each what its error is measured against: the sum of its |terms|,
+    or, for a problem that is accurate in norm only, the sum of |weights| times the window's largest |pixel|.
+    """
 
     expected: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -100,7 +102,7 @@ def _filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[Any]) -> 
         padded = _padded(problem, plane, row_steps, column_steps)
         for taps, target, scale_of_target in zip(filters, of_plane, scale_of_plane, strict=True):
             steps = (row_steps - row_steps.min(), (column_steps - column_steps.min()) * problem.channels)
-            _accumulate(padded, taps, steps, target, scale_of_target)
+            _accumulate(padded, taps, steps, target, scale_of_target, problem.accuracy)
     return Reference(expected.reshape(problem.output.shape), scale.reshape(problem.output.shape))
 
 
@@ -167,15 +169,22 @@ def _accumulate(
     steps: tuple[NDArray[np.int64], NDArray[np.int64]],
     expected: NDArray[np.float64],
     scale: NDArray[np.float64],
+    accuracy: Accuracy,
 ) -> None:
-    """Adds weights[r, s] * padded, `steps[0][r]` rows down and `steps[1][s]` elements right, and its absolute value."""
+    """Adds weights[r, s] * padded, `steps[0][r]` rows down and `steps[1][s]` elements right, and makes the scale."""
     rows, elements = expected.shape
 
     def strip(part: slice) -> None:
         for (r, s), weight in np.ndenumerate(weights):
             down, right = int(steps[0][r]), int(steps[1][s])
-            term = weight * padded[part.start + down : part.stop + down, right : right + elements]
+            pixels = padded[part.start + down : part.stop + down, right : right + elements]
+            term = weight * pixels
             expected[part] += term
-            scale[part] += np.abs(term)
+            if accuracy is Accuracy.ELEMENTWISE:
+                scale[part] += np.abs(term)
+            else:
+                np.maximum(scale[part], np.abs(pixels), out=scale[part])
+        if accuracy is Accuracy.NORMWISE:
+            scale[part] *= np.abs(weights).sum()
 
     for_each_strip(rows, elements * 8, strip)

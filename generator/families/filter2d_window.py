@@ -7,7 +7,9 @@ the outputs of a thread.
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import product
+from math import ceil
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import (
@@ -22,20 +24,23 @@ from warpsmith.generator.families.filter2d_text import (
     require_filter2d,
     words,
 )
-from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, StoreHint, Tail
+from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.problem import DType, Problem
-from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.problem import Accuracy, DType, Problem
+from warpsmith.generator.program import Launch, Program, Transformed
 from warpsmith.generator.render import render
 from warpsmith.generator.separable import Term, separable_terms
 from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.generator.winograd import Group, factors, factors_matrix, groups, products
 
 VECTORS = {DType.FLOAT32: (1, 2, 4), DType.FLOAT16: (1, 2, 4, 8), DType.UINT8: (1, 2, 4, 8, 16)}
 """Elements of one access, up to 16 bytes."""
 WALKS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 88, 105, 128, 144, 176, 210, 256)
-"""Rows of a strip. Long walks are few, so that small steps decide whether the last wave of blocks is a full one."""
+"""Rows of a strip, whatever the image."""
+LONG_WALK = 64
+"""Rows from which on a few more or less decide how full the last wave of blocks is."""
 
 
 class Filter2dWindow(Family):
@@ -55,19 +60,19 @@ class Filter2dWindow(Family):
         filter2d = require_filter2d(problem)
         texture = image_texture(filter2d) is not None
         paths = words(path for path in MemoryPath if texture or path is not MemoryPath.TEXTURE)
-        methods = tuple(Method) if separable_terms(filter2d) else (Method.DIRECT,)
         weights = words(each for each in Weights if filter2d.weights is not None or each is not Weights.LITERAL)
         widths = (1, 2, 4, 8) if filter2d.dtype is DType.FLOAT32 else (1, 2, 4, 8, 16)
         return Space(
             parameters=(
                 Parameter("path", paths, "how pixels come from the image to a thread"),
                 Parameter("weights", weights, "where a thread finds the filter's values"),
-                Parameter("method", words(methods), "every tap, or the passes of a separable filter, fused"),
+                Parameter("method", words(_methods(filter2d)), "every tap, the passes of a separable filter, or pairs"),
                 Parameter("columns", widths, "adjacent outputs a thread"),
                 Parameter("load_vector", VECTORS[filter2d.dtype], "elements in one load"),
                 Parameter("store_vector", VECTORS[filter2d.output.dtype], "elements in one store"),
                 Parameter("unroll", (1, 2, 3, 4, 6, 8, 10, 12, 16, 20), "input rows in one turn of the loop"),
-                Parameter("rows", WALKS, "output rows a thread walks down"),
+                Parameter("order", words(Order), "a turn goes row by row, or tap by tap over its rows"),
+                Parameter("rows", _walks(filter2d, device), "output rows a thread walks down"),
                 Parameter("tail", words(Tail), "trimmed leaves out the taps below the end of a walk"),
                 Parameter("prefetch", (0, 1, 2, 3, 5, 7), "rows read ahead, into registers or a ring of shared memory"),
                 Parameter("block_columns", (32, 64, 128, 256), "threads across a block"),
@@ -90,7 +95,7 @@ class Filter2dWindow(Family):
         # The last of these is legal wherever anything is.
         widths, walks = (
             [width for width in (8, 4, 2, 1) if width * filter2d.dtype.itemsize <= 16],
-            _walks(filter2d, device),
+            _likely_walks(filter2d, device),
         )
         for columns, (rows, unroll, prefetch), load, store in product(widths, walks, (1, 2, 4, 8), (1, 2, 4, 8)):
             config = Config.of(
@@ -102,6 +107,7 @@ class Filter2dWindow(Family):
                     "load_vector": max(1, columns // load),
                     "store_vector": max(1, columns // store),
                     "unroll": unroll,
+                    "order": Order.ROWS.value,
                     "rows": rows,
                     "tail": Tail.WHOLE.value,
                     "prefetch": prefetch,
@@ -120,7 +126,9 @@ class Filter2dWindow(Family):
         filter2d = require_filter2d(problem)
         geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
         texture = image_texture(filter2d) if geometry.path is MemoryPath.TEXTURE else None
-        terms = separable_terms(filter2d) if config.text("method") == Method.SEPARABLE else ()
+        method = config.text("method")
+        terms = separable_terms(filter2d) if method == Method.SEPARABLE else ()
+        pairs = Pairs.of(filter2d, weights) if method == Method.WINOGRAD else None
         source = render(
             "filter2d_window.cu.jinja",
             p=Filter2dText.of(filter2d),
@@ -129,6 +137,7 @@ class Filter2dWindow(Family):
             weights=weights.value,
             texture=texture,
             terms=[_literals(term) for term in terms],
+            pairs=pairs,
             bytes=geometry.load_vector * filter2d.dtype.itemsize,
         )
         interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes if geometry.interior_threads else 0
@@ -136,13 +145,60 @@ class Filter2dWindow(Family):
             entry=self.name,
             grid=(geometry.frame_blocks + interior, 1, 1),
             block=(geometry.block_columns, geometry.block_strips, 1),
-            arguments=filter2d_arguments(weights, texture),
+            arguments=(*filter2d_arguments(weights, texture), *(pairs.arguments if pairs else ())),
             constants=filter2d_constants(weights),
         )
         return Program(self.name, config, source, (launch,))
 
 
-def _walks(problem: Filter2d, device: Device) -> list[tuple[int, int, int]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pairs:
+    """What the template needs to filter two outputs at a time."""
+
+    groups: tuple[Group, ...]
+    products: int
+    """Of a row of taps and two outputs."""
+    factors: tuple[tuple[tuple[str, ...], ...], ...]
+    """For each filter and row, the products' factors as literals; empty where they come at each call."""
+    arguments: tuple[Transformed, ...]
+    """The kernel's argument that brings them then."""
+
+    @classmethod
+    def of(cls, problem: Filter2d, weights: Weights) -> Pairs:
+        columns, is_literal = problem.filter[1], weights is Weights.LITERAL
+        taps = problem.taps if is_literal else ()
+        matrix = factors_matrix(columns, problem.convolve)
+        return cls(
+            groups=groups(columns),
+            products=products(columns),
+            factors=tuple(tuple(tuple(map(float_literal, factors(row))) for row in rows) for rows in taps),
+            arguments=() if is_literal else (Transformed("weights", matrix),),
+        )
+
+
+def _methods(problem: Filter2d) -> list[Method]:
+    methods = [Method.DIRECT]
+    if separable_terms(problem):
+        methods.append(Method.SEPARABLE)
+    # Two taps a row or more are worth pairs; elements of one channel are no neighbours where there are several.
+    if problem.accuracy is Accuracy.NORMWISE and problem.channels == 1 and problem.filter[1] > 1:
+        methods.append(Method.WINOGRAD)
+    return methods
+
+
+def _walks(problem: Filter2d, device: Device) -> tuple[int, ...]:
+    """WALKS, and those that make as many warps as the device holds at once: of a single wave none waits for another."""
+    rows, columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
+    waves: set[int] = set()
+    for width, warps in product((2, 4, 8), (8, 12, 16, 20, 24, 28, 32)):
+        across = ceil(columns / (32 * width)) * problem.planes
+        if strips := warps * device.multiprocessors // across:
+            least = ceil(rows / strips)
+            waves |= {ceil(least / unroll) * unroll for unroll in (2, 4)}
+    return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < rows)}))
+
+
+def _likely_walks(problem: Filter2d, device: Device) -> list[tuple[int, int, int]]:
     """Rows of a strip, rows of a turn, and rows read ahead, the likeliest first."""
     by_taps = [(4, 4, 1), (6, 6, 1), (12, 12, 1), (128, 1, 1)]
     likely = by_taps[sum(problem.filter[0] > rows for rows in (3, 5, 7))]

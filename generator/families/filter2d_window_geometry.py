@@ -17,6 +17,7 @@ from warpsmith.generator.families.filter2d_text import MemoryPath, result_pitch,
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.separable import separable_terms
 from warpsmith.generator.space import Config
+from warpsmith.generator.winograd import products
 
 
 class Method(enum.StrEnum):
@@ -26,6 +27,17 @@ class Method(enum.StrEnum):
     """Tap by tap."""
     SEPARABLE = "separable"
     """Term by term: along the row, then down."""
+    WINOGRAD = "winograd"
+    """Two adjacent outputs at a time, from sums and differences of pixels, which saves a third of the products."""
+
+
+class Order(enum.StrEnum):
+    """The order of a turn of the loop."""
+
+    ROWS = "rows"
+    """Row by row."""
+    TAPS = "taps"
+    """Tap by tap over all rows of the turn, so that a weight is read once for them."""
 
 
 class Tail(enum.StrEnum):
@@ -89,9 +101,19 @@ def loads(problem: Filter2d, columns: int, load_vector: int, store_vector: int) 
 
 def multiply_adds(problem: Filter2d, method: str) -> int:
     """Multiply-adds of one output element, in all filters."""
-    if method == Method.SEPARABLE:
-        return sum(term.cost for term in separable_terms(problem))
-    return problem.filters * problem.filter[0] * problem.filter[1]
+    rows, columns = problem.filter
+    match method:
+        case Method.SEPARABLE:
+            return sum(term.cost for term in separable_terms(problem))
+        case Method.WINOGRAD:
+            return problem.filters * rows * products(columns) // 2
+        case _:
+            return problem.filters * rows * columns
+
+
+def sums(columns: int, method: str) -> int:
+    """Sums in progress for one row of a thread's outputs: two outputs take four of Winograd's."""
+    return 2 * columns if method == Method.WINOGRAD else columns
 
 
 def starts_rolled(problem: Filter2d, method: str, columns: int) -> bool:
@@ -138,6 +160,8 @@ class Geometry:
     """Words of 4 bytes that a thread needs of a row."""
     rolled_start: bool
     """Whether the rows above the first complete window are a loop."""
+    together: bool
+    """Whether the rows of a turn are added tap by tap."""
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
@@ -178,12 +202,13 @@ class Geometry:
             trimmed=config.text("tail") == Tail.TRIMMED,
             words=ceil(needed(problem, columns, load_vector, store_vector) * problem.dtype.itemsize / 4),
             rolled_start=starts_rolled(problem, config.text("method"), columns),
+            together=config.text("order") == Order.TAPS,
         )
 
     @property
     def queued(self) -> bool:
-        """Whether rows read ahead move up from place to place, which costs moves, and do not stay in theirs."""
-        return self.rolled_start or self.unroll % (self.prefetch + 1) != 0
+        """Whether rows read ahead move up in a turn, which costs moves, and do not stay in their places."""
+        return self.unroll % (self.prefetch + 1) != 0
 
     @property
     def ahead(self) -> bool:

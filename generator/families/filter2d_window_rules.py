@@ -9,11 +9,13 @@ from warpsmith.generator.families.filter2d_text import MemoryPath, Weights, resu
 from warpsmith.generator.families.filter2d_window_geometry import (
     LoadHint,
     Method,
+    Order,
     Tail,
     loads,
     multiply_adds,
     period,
     starts_rolled,
+    sums,
 )
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Constraint
@@ -33,7 +35,7 @@ def constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     """All the rules."""
     return (
         *_alignment(problem),
-        *_weights(),
+        *_methods(problem),
         *_loop(problem),
         *_paths(problem),
         *_shared_memory(problem),
@@ -68,11 +70,28 @@ def _alignment(problem: Filter2d) -> tuple[Constraint, ...]:
     )
 
 
-def _weights() -> tuple[Constraint, ...]:
+def _methods(problem: Filter2d) -> tuple[Constraint, ...]:
+    out_pitch = result_pitch(problem)
     return (
         Constraint(
             "a separable filter's factors are literals",
-            lambda method, weights: method == Method.DIRECT or weights == Weights.LITERAL,
+            lambda method, weights: method != Method.SEPARABLE or weights == Weights.LITERAL,
+        ),
+        Constraint(
+            "Winograd's factors are an argument or literals",
+            lambda method, weights: method != Method.WINOGRAD or weights != Weights.CONSTANT,
+        ),
+        Constraint(
+            "Winograd's factors are read once for the rows of a turn; literals are not read",
+            lambda method, weights, order: (
+                order == Order.ROWS if weights == Weights.LITERAL else method != Method.WINOGRAD or order == Order.TAPS
+            ),
+        ),
+        Constraint(
+            "Winograd's outputs come in pairs, which start alike in every row",
+            lambda method, columns, store_vector: (
+                method != Method.WINOGRAD or (columns > 1 and period(out_pitch, store_vector) == 1)
+            ),
         ),
     )
 
@@ -95,9 +114,22 @@ def _loop(problem: Filter2d) -> tuple[Constraint, ...]:
             lambda rows, unroll, tail: tail == Tail.WHOLE or rows > unroll,
         ),
         Constraint(
+            "a turn of one row has one order; tap by tap, the taps of a tail are not trimmed",
+            lambda method, unroll, order, tail: (
+                order == Order.ROWS or ((unroll > 1 or method == Method.WINOGRAD) and tail == Tail.WHOLE)
+            ),
+        ),
+        Constraint(
+            "tap by tap, a turn reads nothing ahead into registers, or the whole next turn",
+            lambda path, unroll, order, prefetch: (
+                order == Order.ROWS or path == MemoryPath.ASYNC or prefetch in (0, unroll)
+            ),
+        ),
+        Constraint(
             "rows read ahead stay in place only where a turn is whole rounds of them; few taps cannot pay for moves",
-            lambda path, method, unroll, prefetch: (
+            lambda path, method, unroll, order, prefetch: (
                 unroll % (prefetch + 1) == 0
+                or (order == Order.TAPS and path != MemoryPath.ASYNC)
                 or (path != MemoryPath.ASYNC and prefetch <= unroll and multiply_adds(problem, method) > _MANY_TAPS)
             ),
         ),
@@ -186,13 +218,17 @@ def _shared_memory(problem: Filter2d) -> tuple[Constraint, ...]:
 
 
 def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
-    def registers(path: str, columns: int, load_vector: int, store_vector: int, unroll: int, prefetch: int) -> int:
+    def registers(
+        path: str, method: str, columns: int, load_vector: int, store_vector: int, unroll: int, prefetch: int
+    ) -> int:
         pixels = load_vector * loads(problem, columns, load_vector, store_vector)
         ahead = prefetch * pixels * problem.dtype.itemsize // 4 if path != MemoryPath.ASYNC else 0
-        return problem.filters * columns * (problem.filter[0] - 1 + unroll) + pixels + ahead + OTHER_REGISTERS
+        in_progress = problem.filters * sums(columns, method) * (problem.filter[0] - 1 + unroll)
+        return in_progress + pixels + ahead + OTHER_REGISTERS
 
     def enough_registers(
         path: str,
+        method: str,
         columns: int,
         load_vector: int,
         store_vector: int,
@@ -203,15 +239,15 @@ def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
         min_blocks: int,
     ) -> bool:
         threads = min_blocks * block_columns * block_strips
-        each = registers(path, columns, load_vector, store_vector, unroll, prefetch)
+        each = registers(path, method, columns, load_vector, store_vector, unroll, prefetch)
         return threads * each <= device.registers_per_multiprocessor
 
     taps = f"{problem.filter[0]}x{problem.filter[1]} taps"
     return (
         Constraint(
             f"sums and pixels of a thread must fit {MAX_REGISTERS} registers, for {taps}",
-            lambda path, columns, load_vector, store_vector, unroll, prefetch: (
-                registers(path, columns, load_vector, store_vector, unroll, prefetch) <= MAX_REGISTERS
+            lambda path, method, columns, load_vector, store_vector, unroll, prefetch: (
+                registers(path, method, columns, load_vector, store_vector, unroll, prefetch) <= MAX_REGISTERS
             ),
         ),
         Constraint(

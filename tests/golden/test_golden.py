@@ -60,6 +60,7 @@ def window(
             "load_vector": vectors[0],
             "store_vector": vectors[1],
             "unroll": turn[0],
+            "order": "rows",
             "rows": turn[1],
             "tail": "whole",
             "prefetch": 0,
@@ -132,6 +133,21 @@ CASES = {
         "filter2d_window",
         Filter2d(image=(720, 1281), filter=(11, 11), border=Border.REFLECT),
         window(columns=4, vectors=(1, 1), turn=(1, 24), block=(64, 1), path="texture", weights="constant"),
+    ),
+    "window_11x11_taps": Case(
+        "filter2d_window",
+        Filter2d(image=(9216, 9216), filter=(11, 11)),
+        window(columns=4, vectors=(4, 2), turn=(2, 210), block=(64, 1), order="taps", prefetch=2),
+    ),
+    "window_8x8_winograd": Case(
+        "filter2d_window",
+        Filter2d(image=(1080, 1920), filter=(8, 8), border=Border.NEAREST, convolve=True, accuracy="normwise"),
+        window(columns=4, vectors=(4, 4), turn=(2, 64), block=(64, 1), order="taps", method="winograd"),
+    ),
+    "window_2x7_winograd_literal": Case(
+        "filter2d_window",
+        Filter2d(image=(480, 644), filter=(2, 7), weights=BINOMIAL_7[:14], accuracy="normwise"),
+        window(columns=2, vectors=(2, 2), turn=(1, 24), block=(64, 2), method="winograd", weights="literal"),
     ),
     "matrix_5x5_uint8": Case("filter2d_matrix", Filter2d(image=(4320, 7680), filter=(5, 5), dtype="uint8")),
     "matrix_3x3_float16_rgb": Case(

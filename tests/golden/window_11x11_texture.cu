@@ -1,6 +1,6 @@
 // warpsmith filter2d_window
 // problem: filter2d image=720x1281 filter=11x11 planes=1 dtype=float32 border=reflect
-// config:  block_columns=64 block_strips=1 columns=4 load=cached load_vector=1 method=direct min_blocks=0 path=texture prefetch=0 rows=24 store=plain store_vector=1 tail=whole unroll=1 weights=constant
+// config:  block_columns=64 block_strips=1 columns=4 load=cached load_vector=1 method=direct min_blocks=0 order=rows path=texture prefetch=0 rows=24 store=plain store_vector=1 tail=whole unroll=1 weights=constant
 //
 // A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
 // kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
@@ -235,7 +235,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
         for (int u = 0; u < kUnroll; ++u) {
             add_row(sums, source.read(kLast + done + u, kLast + u), kLast + u, 0, kFilterRows);
             store_row(target + (done + u) * kResultPitch, sums, u);
-        }
+}
         advance(sums, kUnroll);
     }
 }

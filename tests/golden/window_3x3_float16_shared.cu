@@ -1,6 +1,6 @@
 // warpsmith filter2d_window
 // problem: filter2d image=1080x1920 filter=3x3 planes=1 dtype=float16 border=nearest channels=3
-// config:  block_columns=32 block_strips=4 columns=8 load=cached load_vector=8 method=direct min_blocks=0 path=shared prefetch=0 rows=4 store=plain store_vector=8 tail=whole unroll=2 weights=argument
+// config:  block_columns=32 block_strips=4 columns=8 load=cached load_vector=8 method=direct min_blocks=0 order=rows path=shared prefetch=0 rows=4 store=plain store_vector=8 tail=whole unroll=2 weights=argument
 //
 // A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
 // kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
@@ -283,7 +283,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
         for (int u = 0; u < kUnroll; ++u) {
             add_row(sums, source.read(kLast + done + u, kLast + u), weights, kLast + u, 0, kFilterRows);
             store_row(target + (done + u) * kResultPitch, sums, u);
-        }
+}
         advance(sums, kUnroll);
     }
 }

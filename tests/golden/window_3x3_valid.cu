@@ -1,6 +1,6 @@
 // warpsmith filter2d_window
 // problem: filter2d image=9216x9216 filter=3x3 planes=1 dtype=float32 border=valid
-// config:  block_columns=64 block_strips=2 columns=4 load=cached load_vector=4 method=direct min_blocks=0 path=global prefetch=1 rows=4 store=streaming store_vector=4 tail=whole unroll=4 weights=argument
+// config:  block_columns=64 block_strips=2 columns=4 load=cached load_vector=4 method=direct min_blocks=0 order=rows path=global prefetch=1 rows=4 store=streaming store_vector=4 tail=whole unroll=4 weights=argument
 //
 // A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
 // kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
@@ -238,7 +238,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
             }
             add_row(sums, ahead[(kLast + u) % (kPrefetch + 1)], weights, kLast + u, 0, kFilterRows);
             store_row(target + (done + u) * kResultPitch, sums, u);
-        }
+}
         advance(sums, kUnroll);
     }
 }

@@ -1,6 +1,6 @@
 // warpsmith filter2d_window
 // problem: filter2d image=333x517 filter=3x3 planes=3 dtype=float32 border=wrap
-// config:  block_columns=64 block_strips=1 columns=1 load=cached load_vector=1 method=direct min_blocks=4 path=global prefetch=0 rows=12 store=plain store_vector=1 tail=whole unroll=3 weights=argument
+// config:  block_columns=64 block_strips=1 columns=1 load=cached load_vector=1 method=direct min_blocks=4 order=rows path=global prefetch=0 rows=12 store=plain store_vector=1 tail=whole unroll=3 weights=argument
 //
 // A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
 // kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
@@ -229,7 +229,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
         for (int u = 0; u < kUnroll; ++u) {
             add_row(sums, source.read(kLast + done + u, kLast + u), weights, kLast + u, 0, kFilterRows);
             store_row(target + (done + u) * kResultPitch, sums, u);
-        }
+}
         advance(sums, kUnroll);
     }
 }

@@ -1,6 +1,6 @@
 // warpsmith filter2d_window
 // problem: filter2d image=480x640 filter=4x2 planes=1 dtype=float32 border=mirror
-// config:  block_columns=32 block_strips=4 columns=8 load=streaming load_vector=2 method=direct min_blocks=0 path=global prefetch=0 rows=32 store=plain store_vector=4 tail=trimmed unroll=2 weights=argument
+// config:  block_columns=32 block_strips=4 columns=8 load=streaming load_vector=2 method=direct min_blocks=0 order=rows path=global prefetch=0 rows=32 store=plain store_vector=4 tail=trimmed unroll=2 weights=argument
 //
 // A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
 // kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
@@ -230,7 +230,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
         for (int u = 0; u < kUnroll; ++u) {
             add_row(sums, source.read(kLast + done + u, kLast + u), weights, kLast + u, 0, kFilterRows);
             store_row(target + (done + u) * kResultPitch, sums, u);
-        }
+}
         advance(sums, kUnroll);
     }
 
@@ -241,7 +241,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
         for (int u = 0; u < kUnroll; ++u) {
             add_row(sums, source.read(kLast + done + u, kLast + u), weights, kLast + u, done + u + kFilterRows - rows, kFilterRows);
             store_row(target + (done + u) * kResultPitch, sums, u);
-        }
+}
         advance(sums, kUnroll);
     }
 }

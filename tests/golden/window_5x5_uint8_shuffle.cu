@@ -1,6 +1,6 @@
 // warpsmith filter2d_window
 // problem: filter2d image=4320x7680 filter=5x5 planes=1 dtype=uint8 border=valid
-// config:  block_columns=64 block_strips=2 columns=8 load=cached load_vector=8 method=direct min_blocks=0 path=shuffle prefetch=1 rows=8 store=streaming store_vector=4 tail=whole unroll=4 weights=argument
+// config:  block_columns=64 block_strips=2 columns=8 load=cached load_vector=8 method=direct min_blocks=0 order=rows path=shuffle prefetch=1 rows=8 store=streaming store_vector=4 tail=whole unroll=4 weights=argument
 //
 // A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
 // kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
@@ -281,7 +281,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
             if (active) {
                 store_row(target + (done + u) * kResultPitch, sums, u);
             }
-        }
+}
         advance(sums, kUnroll);
     }
 }

@@ -1,6 +1,6 @@
 // warpsmith filter2d_window
 // problem: filter2d image=9216x9216 filter=6x6 planes=1 dtype=float32 border=valid
-// config:  block_columns=64 block_strips=2 columns=4 load=cached load_vector=4 method=direct min_blocks=0 path=async prefetch=3 rows=16 store=plain store_vector=4 tail=whole unroll=4 weights=argument
+// config:  block_columns=64 block_strips=2 columns=4 load=cached load_vector=4 method=direct min_blocks=0 order=rows path=async prefetch=3 rows=16 store=plain store_vector=4 tail=whole unroll=4 weights=argument
 //
 // A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
 // kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
@@ -282,7 +282,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
             if (active) {
                 store_row(target + (done + u) * kResultPitch, sums, u);
             }
-        }
+}
         advance(sums, kUnroll);
     }
 }

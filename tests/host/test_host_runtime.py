@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from warpsmith.devices.host.machine import host_device
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.program import ByValue, Launch, Pointer, Program
+from warpsmith.generator.program import ByValue, Launch, Pointer, Program, Transformed
 from warpsmith.generator.space import Config
 
 SOURCE = 'extern "C" __global__ void kernel(float* x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }'
@@ -136,6 +137,24 @@ def test_elapsed_time_is_that_of_the_work(host, module):
 def test_refused_launches(module, changes, message):
     with pytest.raises(LaunchError, match=message):
         bind(module, launch_of(**changes))
+
+
+def test_a_transformed_argument_has_its_rows_multiplied(host, make_program):
+    source = (
+        "struct Rows { float values[2][3]; };\n"
+        'extern "C" __global__ void kernel(float* out, Rows rows) {'
+        " out[threadIdx.x] = (&rows.values[0][0])[threadIdx.x]; }"
+    )
+    matrix = ((1.0, 0.0), (0.5, 0.5), (0.0, -1.0))
+    program = make_program(source, "pv", block=(6, 1, 1))
+    launch = dataclasses.replace(program.launches[0], arguments=(Pointer("out"), Transformed("rows", matrix)))
+    module = host.load(HostCompiler().compile(dataclasses.replace(program, launches=(launch,))))
+    out = host.allocate(24)
+    given = np.array([[1, 2], [3, 5]], np.float32)
+    module.bind(launch, {"out": out.address}, {"rows": given.tobytes()})(None)
+    result = np.empty((2, 3), np.float32)
+    host.download(result, out.address)
+    np.testing.assert_array_equal(result, [[1, 1.5, -2], [3, 4, -5]])
 
 
 def test_closed_module_launches_nothing(host, binary):

@@ -21,7 +21,7 @@ from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import MAX_WEIGHTS_BYTES, Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
-from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture
+from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture, Transformed
 from warpsmith.generator.registry import FAMILIES, families_for, family_named
 from warpsmith.generator.space import Config
 
@@ -167,6 +167,8 @@ class TestEveryProgram:
             for launch in program.launches:
                 where = program.config.text("weights")
                 assert (ByValue("weights") in launch.arguments) == (where not in ("constant", "literal"))
+                is_transformed = where == "argument" and program.config.values().get("method") == "winograd"
+                assert any(isinstance(each, Transformed) for each in launch.arguments) == is_transformed
                 assert launch.constants == ((Constant("weights", "weights"),) if where == "constant" else ())
                 textures = [each for each in launch.arguments if isinstance(each, Texture)]
                 is_texture = program.config.text("path") == "texture"

@@ -12,7 +12,7 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType, Operand, Problem, Role
+from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role
 
 EVERY_FIELD = Filter2d(
     image=(8, 9),
@@ -28,6 +28,7 @@ EVERY_FIELD = Filter2d(
     anchor=(0, 2),
     pitch=128,
     result_pitch=32,
+    accuracy=Accuracy.NORMWISE,
 )
 """A problem in which every field is alive: border `constant` reads cval, and the weights are known."""
 
@@ -46,6 +47,7 @@ CHANGES: dict[str, Any] = {
     "anchor": None,
     "pitch": 256,
     "result_pitch": None,
+    "accuracy": Accuracy.ELEMENTWISE,
 }
 """For each field, a value that makes EVERY_FIELD another problem. Set past the checks: some need weights to match."""
 
@@ -174,7 +176,7 @@ class TestKey:
     def test_names_what_is_unusual(self) -> None:
         assert EVERY_FIELD.key().rpartition(" ")[0] == (
             "filter2d image=8x9 filter=2x3 planes=2 dtype=float32 border=constant cval=1.5 channels=3 filters=2 "
-            "result_dtype=uint8 convolve=yes anchor=0,2 pitch=128 result_pitch=32"
+            "result_dtype=uint8 convolve=yes anchor=0,2 pitch=128 result_pitch=32 accuracy=normwise"
         )
 
     def test_tells_any_two_problems_apart(self) -> None:

@@ -8,7 +8,17 @@ import json
 import pytest
 
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Texture, Workspace, launch_spec
+from warpsmith.generator.program import (
+    ByValue,
+    Constant,
+    Launch,
+    Pointer,
+    Program,
+    Texture,
+    Transformed,
+    Workspace,
+    launch_spec,
+)
 from warpsmith.generator.space import Config
 
 SPREAD = Launch("spread", (3, 2, 1), (32, 4, 1), (Pointer("image"), Pointer("scratch"), ByValue("weights")), 4096)
@@ -17,7 +27,13 @@ GATHER = Launch(
     "gather",
     (7, 1, 1),
     (64, 1, 1),
-    (Pointer("scratch"), ROWS, Texture("line", DType.UINT8, 99), Pointer("result")),
+    (
+        Pointer("scratch"),
+        ROWS,
+        Texture("line", DType.UINT8, 99),
+        Pointer("result"),
+        Transformed("taps", ((0.5, -1.0),)),
+    ),
     constants=(Constant("constant_taps", "taps"),),
 )
 PROGRAM = Program(
@@ -48,6 +64,13 @@ CHANGED = {
     "block": relaunched(block=(4, 32, 1)),
     "arguments": relaunched(arguments=(Pointer("scratch"), Pointer("image"), ByValue("weights"))),
     "kind of an argument": relaunched(arguments=(Pointer("image"), Pointer("scratch"), Pointer("weights"))),
+    "matrix": dataclasses.replace(
+        PROGRAM,
+        launches=(
+            SPREAD,
+            dataclasses.replace(GATHER, arguments=(*GATHER.arguments[:-1], Transformed("taps", ((0.5, 1.0),)))),
+        ),
+    ),
     "shared bytes": relaunched(shared_bytes=8192),
     "constants": relaunched(constants=(Constant("constant_weights", "weights"),)),
     "texture buffer": with_texture(buffer="masks"),
@@ -100,7 +123,7 @@ class TestSpec:
 
 def test_by_value_names_the_operands_that_travel_with_the_launch() -> None:
     assert PROGRAM.by_value == {"weights", "taps"}
-    plain = dataclasses.replace(GATHER, constants=())
+    plain = dataclasses.replace(GATHER, constants=(), arguments=GATHER.arguments[:-1])
     assert dataclasses.replace(PROGRAM, launches=(plain,)).by_value == frozenset()
 
 

@@ -12,7 +12,7 @@ import typer
 from warpsmith.cli.options import extent, join, pair
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType, Problem, member
+from warpsmith.generator.problem import Accuracy, DType, Problem, member
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,6 +57,14 @@ PitchOption = Annotated[
 ResultPitchOption = Annotated[
     int | None, typer.Option("--result-pitch", metavar="BYTES", help="From one row of the result to the next.")
 ]
+AccuracyOption = Annotated[
+    str,
+    typer.Option(
+        "--accuracy",
+        help="What errors are small against: each output's own terms (elementwise), or the largest pixel of its window "
+        "(normwise), which admits faster algorithms.",
+    ),
+]
 WeightsOption = Annotated[
     Path | None,
     typer.Option(
@@ -83,6 +91,7 @@ def filter2d(
     origin: OriginOption = None,
     pitch: PitchOption = None,
     result_pitch: ResultPitchOption = None,
+    accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
 ) -> Problem:
     """An image filter: correlation with a small window, as scipy.ndimage.correlate."""
     taps = extent(filter_size, "--filter")
@@ -102,6 +111,7 @@ def filter2d(
         anchor=_anchor(anchor, origin, taps),
         pitch=pitch,
         result_pitch=result_pitch,
+        accuracy=member(Accuracy, accuracy, "accuracy"),
     )
 
 

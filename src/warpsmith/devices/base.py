@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from warpsmith.errors import LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture
+from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture, Transformed
 
 Given = TypeVar("Given")
 
@@ -113,10 +113,18 @@ def argument_bytes(
     match argument:
         case ByValue(operand):
             return given(launch, operand, values)
+        case Transformed(operand, matrix):
+            return _transformed(given(launch, operand, values), matrix)
         case Texture():
             return textures[argument].to_bytes(8, "little")
         case Pointer(buffer):
             return given(launch, buffer, addresses).to_bytes(8, "little")
+
+
+def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
+    factors = np.array(matrix)
+    rows = np.frombuffer(values, np.float32).reshape(-1, factors.shape[1])
+    return (rows @ factors.T).astype(np.float32).tobytes()
 
 
 def check_constant(launch: Launch, constant: Constant, offered: int, declared: int) -> None:
