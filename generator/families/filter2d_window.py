@@ -8,8 +8,10 @@ the outputs of a thread.
 from __future__ import annotations
 
 import dataclasses
+import math
 from itertools import product
 from math import ceil
+from typing import NamedTuple
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import (
@@ -85,10 +87,10 @@ class Filter2dWindow(Family):
         )
 
     def default(self, problem: Problem, device: Device) -> Config:
-        """Aligned vector accesses, one row read ahead, and strips of one turn, or the nearest point of the space.
+        """Aligned vector accesses and the likeliest walk, or the nearest point of the space.
 
-        On an H200, 9216x9216 float32, the best of some hundred random configs walked 4 rows for filters up to 3x3, 6 to
-        8 for 5x5, 12 for 6x6 and 7x7, in one turn; larger filters do best with walks of 100 to 250 rows.
+        On an H200, 9216x9216 float32, the best configs walked 4 rows for filters up to 5x5, tap by tap from 4x4 on, and
+        12 for 6x6 and 7x7, in one turn; larger filters did best with turns of 2 or 3 rows and a single wave of walks.
         """
         filter2d = require_filter2d(problem)
         space = self.space(problem, device)
@@ -97,7 +99,7 @@ class Filter2dWindow(Family):
             [width for width in (8, 4, 2, 1) if width * filter2d.dtype.itemsize <= 16],
             _likely_walks(filter2d, device),
         )
-        for columns, (rows, unroll, prefetch), load, store in product(widths, walks, (1, 2, 4, 8), (1, 2, 4, 8)):
+        for columns, walk, load, store in product(widths, walks, (1, 2, 4, 8), (1, 2, 4, 8)):
             config = Config.of(
                 {
                     "path": MemoryPath.GLOBAL.value,
@@ -106,11 +108,11 @@ class Filter2dWindow(Family):
                     "columns": columns,
                     "load_vector": max(1, columns // load),
                     "store_vector": max(1, columns // store),
-                    "unroll": unroll,
-                    "order": Order.ROWS.value,
-                    "rows": rows,
+                    "unroll": walk.unroll,
+                    "order": walk.order.value,
+                    "rows": walk.rows,
                     "tail": Tail.WHOLE.value,
-                    "prefetch": prefetch,
+                    "prefetch": walk.prefetch,
                     "block_columns": 64,
                     "block_strips": 2,
                     "min_blocks": 0,
@@ -194,18 +196,43 @@ def _walks(problem: Filter2d, device: Device) -> tuple[int, ...]:
         across = ceil(columns / (32 * width)) * problem.planes
         if strips := warps * device.multiprocessors // across:
             least = ceil(rows / strips)
-            waves |= {ceil(least / unroll) * unroll for unroll in (2, 4)}
+            waves |= {ceil(least / unroll) * unroll for unroll in (2, 3, 4)}
     return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < rows)}))
 
 
-def _likely_walks(problem: Filter2d, device: Device) -> list[tuple[int, int, int]]:
-    """Rows of a strip, rows of a turn, and rows read ahead, the likeliest first."""
-    by_taps = [(4, 4, 1), (6, 6, 1), (12, 12, 1), (128, 1, 1)]
-    likely = by_taps[sum(problem.filter[0] > rows for rows in (3, 5, 7))]
-    # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places.
+class _Walk(NamedTuple):
+    """How a thread walks down a strip."""
+
+    order: Order
+    rows: int
+    unroll: int
+    prefetch: int
+
+
+def _likely_walks(problem: Filter2d, device: Device) -> list[_Walk]:
+    """Ways to walk, the likeliest first."""
+    outputs, width = problem.output_shape, 4
+    across = ceil(outputs[1] * problem.channels / (32 * width)) * problem.planes
+    # Large filters leave room for 16 warps on a multiprocessor; all of them start together, and end together.
+    strips = 16 * device.multiprocessors // across
+    wave = ceil(outputs[0] / strips) if strips else 128
+    by_taps = (
+        (3, _Walk(Order.ROWS, 4, 4, 1)),
+        (5, _Walk(Order.TAPS, 4, 4, 0)),
+        (7, _Walk(Order.ROWS, 12, 12, 1)),
+        (9, _Walk(Order.TAPS, ceil(wave / 3) * 3, 3, 3)),
+        (math.inf, _Walk(Order.TAPS, ceil(wave / 2) * 2, 2, 2)),
+    )
+    likely = next(walk for most, walk in by_taps if problem.filter[0] <= most)
+    others = ((128, 1, 1), (8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
+    walks = [
+        likely,
+        likely._replace(order=Order.ROWS, prefetch=1),
+        *(_Walk(Order.ROWS, *each) for each in others[0 if problem.filter[0] > 7 else 1 :]),
+    ]
+    # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places; or one wave.
     fills = problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2)
-    walks = [likely, (8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0)]
-    short_enough = [walk for walk in walks if walk[0] <= max(1, fills)]
+    short_enough = [walk for walk in walks if walk.rows <= max(1, fills, wave if walk in walks[:2] else 1)]
     return [*short_enough, *(walk for walk in walks if walk not in short_enough)]
 
 
