@@ -22,7 +22,7 @@ from warpsmith.generator.families.filter2d_text import (
     row_pitch,
     words,
 )
-from warpsmith.generator.families.filter2d_window_geometry import StoreHint, rows_inside
+from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
@@ -31,26 +31,40 @@ from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
-WARP_COLUMNS = 128
-"""Outputs of a warp, across: 16 segments of 8, the rows and columns of one product."""
-SEGMENT, DEPTH = 8, 16
-"""Outputs of a segment, and pixels that a product sums over."""
+TILE, SEGMENT = 64, 4
+"""Outputs of a tile, which is one product, and of a segment, which is one row of it; across."""
+DEPTH = 16
+"""Pixels that a product sums over."""
+LOAD_BYTES = 4
+"""Of a load, which is four pixels or two; and of the widest store that is worth its exchange within a quad."""
+EARLY_WORDS = 32
+"""Registers of pixels that a thread reads before the weights are there, when it has no sums yet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
     """One config on one problem. Columns count elements, of which a pixel has `channels`."""
 
+    tiles: int
     rows: int
     unroll: int
     prefetch: int
-    lead: int
-    store_vector: int
+    product_rows: int
+    """Rows of the image that a product sums over."""
+    window_rows: int
+    """Rows of the filter, and one of zeros where that makes windows end where a product does."""
     streaming: bool
     first_row: int
     interior_rows: int
+    adjacent: int
+    """Segments of a thread side by side: so many outputs it stores at once, after an exchange with its quad."""
+    lead: int
+    """Elements read before a segment's windows, so that loads and stores are aligned."""
+    early: int
+    """Products whose pixels are read before the weights are there."""
     first_column: int
     last_column: int
+    """Where the last warp begins; left of the first where there is none."""
     interior_warps: int
     frame_pixels: int
     block_warps: int
@@ -61,31 +75,37 @@ class Geometry:
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
-        rows, unroll = config.integer("rows"), config.integer("unroll")
+        tiles, rows, unroll = config.integer("tiles"), config.integer("rows"), config.integer("unroll")
         block_warps, block_strips = config.integer("block_warps"), config.integer("block_strips")
-        first_row, interior_rows = rows_inside(problem, 1, unroll)
-        first_column, last_column = _interior_columns(problem)
+        warp_columns = TILE * tiles
+        first_row, interior_rows = _interior_rows(problem, unroll)
+        adjacent, lead, first_column = _alignment(problem, tiles)
+        last_column = _last_column(problem, warp_columns, adjacent, lead, first_column)
         if interior_rows == 0 or last_column < first_column:
-            interior_rows, last_column = 0, first_column - WARP_COLUMNS
-        columns = last_column + WARP_COLUMNS - first_column
+            interior_rows, last_column = 0, first_column - warp_columns
+        columns = last_column + warp_columns - first_column
         outputs = problem.output_shape[0] * problem.output_shape[1] * problem.channels
         frame_pixels = outputs - interior_rows * columns
         return cls(
+            tiles=tiles,
             rows=rows,
             unroll=unroll,
             prefetch=config.integer("prefetch"),
-            lead=_lead(problem),
-            store_vector=1 if result_pitch(problem) % 2 else 2,
+            product_rows=_product_rows(problem),
+            window_rows=_window_rows(problem),
             streaming=config.text("store") == StoreHint.STREAMING,
             first_row=first_row,
             interior_rows=interior_rows,
+            adjacent=adjacent,
+            lead=lead,
+            early=_early(problem, tiles, config.integer("prefetch")),
             first_column=first_column,
             last_column=last_column,
-            interior_warps=ceil(columns / WARP_COLUMNS),
+            interior_warps=ceil(columns / warp_columns),
             frame_pixels=frame_pixels,
             block_warps=block_warps,
             block_strips=block_strips,
-            column_blocks=max(1, ceil(columns / (WARP_COLUMNS * block_warps))),
+            column_blocks=max(1, ceil(columns / (warp_columns * block_warps))),
             strip_blocks=max(1, ceil(interior_rows / (rows * block_strips))),
             frame_blocks=ceil(frame_pixels * problem.planes / (32 * block_warps * block_strips)),
         )
@@ -105,54 +125,60 @@ class Filter2dMatrix(Family):
             return "applies one filter at a time"
         if device.kind is DeviceKind.CUDA and device.compute_capability < (8, 0):
             return "needs compute capability 8.0, whose tensor cores multiply 16x16 halves"
-        if row_pitch(problem) % 2:
-            return "reads pairs, which rows an odd number of elements apart do not keep aligned"
-        reach = SEGMENT + (problem.filter[1] - 1) * problem.channels + _lead(problem)
-        if reach > DEPTH:
-            return f"a segment and its filter reach over {reach} elements; a product sums over {DEPTH}"
+        pitch = row_pitch(problem) * problem.dtype.itemsize
+        if pitch % LOAD_BYTES:
+            return f"reads {LOAD_BYTES} bytes at a time, which rows {pitch} bytes apart do not keep aligned"
+        if _reach(problem) > DEPTH:
+            return f"a segment and its filter reach over {_reach(problem)} elements; a product sums over {DEPTH}"
         if problem.filter[0] > 13:
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
         return None
 
     def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
         filter2d = require_filter2d(problem)
-
-        def registers(unroll: int, prefetch: int) -> int:
-            taps = filter2d.filter[0]
-            return 8 * (taps - 1 + unroll) + 4 * taps + 4 * (prefetch + 2) + 24
-
+        product_rows = _product_rows(filter2d)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.GLOBAL,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words((Weights.ARGUMENT, Weights.CONSTANT)), "where a thread finds the weights"),
-                Parameter("unroll", (1, 2, 3, 4, 6, 8), "input rows in one turn of the loop"),
+                Parameter("tiles", (1, 2, 4), f"tiles of {TILE} outputs that a warp owns, across"),
+                Parameter("unroll", (1, 2, 3, 4, 6, 8, 12), "input rows in one turn of the loop"),
                 Parameter("rows", (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128), "output rows a warp walks down"),
-                Parameter("prefetch", (0, 1, 2, 3, 5), "rows read ahead, into registers"),
-                Parameter("block_warps", (1, 2, 4), "warps across a block"),
-                Parameter("block_strips", (1, 2, 4), "warps down a block, each with rows of its own"),
+                Parameter("prefetch", (0, 1, 2, 3, 5), "products whose pixels are read ahead, into registers"),
+                Parameter("block_warps", (1, 2, 4, 8), "warps across a block"),
+                Parameter("block_strips", (1, 2, 4, 8), "warps down a block, each with rows of its own"),
                 Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
             ),
             constraints=(
+                Constraint(
+                    f"a turn of the loop is whole products of {product_rows} rows",
+                    lambda unroll: unroll % product_rows == 0,
+                ),
                 Constraint("a strip is whole turns of the loop", lambda rows, unroll: rows % unroll == 0),
                 Constraint(
-                    "rows read ahead stay in place only where a turn is whole rounds of them",
-                    lambda unroll, prefetch: unroll % (prefetch + 1) == 0,
+                    "pixels read ahead stay in place only where a turn is whole rounds of them",
+                    lambda unroll, prefetch: unroll // product_rows % (prefetch + 1) == 0,
                 ),
                 Constraint(
                     f"sums, weights and pixels of a thread must fit {MAX_REGISTERS} registers",
-                    lambda unroll, prefetch: registers(unroll, prefetch) <= MAX_REGISTERS,
+                    lambda tiles, prefetch: _registers(filter2d, tiles, prefetch) <= MAX_REGISTERS,
+                ),
+                Constraint(
+                    "a block is at most 8 warps, so that several are resident at once",
+                    lambda block_warps, block_strips: block_warps * block_strips <= 8,
                 ),
             ),
         )
 
     def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
-        """Walks of 16 rows, which spread the splitting of the weights over 2048 outputs, and one row read ahead."""
+        """Walks of 32 rows, so that the rows above the first window are few beside them, and one product read ahead."""
         return Config.of(
             {
                 "path": MemoryPath.GLOBAL.value,
                 "weights": Weights.ARGUMENT.value,
-                "unroll": 2,
-                "rows": 16,
+                "tiles": 2,
+                "unroll": 4,
+                "rows": 32,
                 "prefetch": 1,
                 "block_warps": 2,
                 "block_strips": 2,
@@ -181,14 +207,60 @@ class Filter2dMatrix(Family):
         return Program(self.name, config, source, (launch,))
 
 
-def _lead(problem: Filter2d) -> int:
-    """Elements that a row is read further left than its first tap, so that pairs are aligned."""
-    return problem.before[1] * problem.channels % 2
+def _reach(problem: Filter2d) -> int:
+    """Elements of a row that the windows of a segment cover."""
+    return SEGMENT + (problem.filter[1] - 1) * problem.channels
 
 
-def _interior_columns(problem: Filter2d) -> tuple[int, int]:
-    """Where the first warp begins, and the last one; before the first where there is none."""
-    before = problem.before[1] * problem.channels + _lead(problem)
-    image_end = problem.image[1] * problem.channels + before - WARP_COLUMNS - SEGMENT
-    result_end = problem.output_shape[1] * problem.channels - WARP_COLUMNS
-    return before, min(image_end, result_end) // 2 * 2
+def _product_rows(problem: Filter2d) -> int:
+    """Rows that a product sums over: two where half of its depth covers a segment's windows."""
+    return 2 if 2 * _reach(problem) <= DEPTH else 1
+
+
+def _window_rows(problem: Filter2d) -> int:
+    """Rows of the filter, and a further one of zeros where windows would end within a product."""
+    return problem.filter[0] + (_product_rows(problem) == 2 and problem.filter[0] % 2 == 0)
+
+
+def _interior_rows(problem: Filter2d, unroll: int) -> tuple[int, int]:
+    """First output row, and output rows, for which all that is read lies within the image: whole turns of the loop."""
+    first = problem.before[0]
+    rows = min(problem.image[0] - _window_rows(problem) + 1, problem.output_shape[0] - first)
+    return first, max(0, rows // unroll * unroll)
+
+
+def _alignment(problem: Filter2d, tiles: int) -> tuple[int, int, int]:
+    """Segments side by side, elements read before windows, first output: for the widest store that all rows allow."""
+    before, step = problem.before[1] * problem.channels, LOAD_BYTES // problem.dtype.itemsize
+    spare = DEPTH // _product_rows(problem) - _reach(problem)
+    widest = min(2 * tiles, LOAD_BYTES // problem.output.dtype.itemsize)
+    for adjacent in (each for each in (4, 2) if each <= widest and result_pitch(problem) % each == 0):
+        for lead in range(spare + 1):
+            for start in range(0, adjacent, step):
+                if (start + lead + before) % adjacent == 0:
+                    return adjacent, lead, start + lead + before
+    return 1, 0, before
+
+
+def _last_column(problem: Filter2d, warp_columns: int, adjacent: int, lead: int, first: int) -> int:
+    """Where the last warp begins, aligned as the first one; what it loads lies within a row."""
+    start = first - problem.before[1] * problem.channels - lead
+    image_end = problem.image[1] * problem.channels - (warp_columns - SEGMENT + DEPTH // _product_rows(problem)) - start
+    result_end = problem.output_shape[1] * problem.channels - warp_columns - first
+    aligned = max(adjacent, LOAD_BYTES // problem.dtype.itemsize)
+    return first + min(image_end, result_end) // aligned * aligned
+
+
+def _early(problem: Filter2d, tiles: int, prefetch: int) -> int:
+    """Products read before the weights are there: up to the first turn's, and at least those always read ahead."""
+    start = (_window_rows(problem) - 1) // _product_rows(problem)
+    return min(start + prefetch, max(prefetch, EARLY_WORDS // (2 * tiles * problem.dtype.itemsize)))
+
+
+def _registers(problem: Filter2d, tiles: int, prefetch: int) -> int:
+    """Registers of a thread: sums in progress, weights, pixels read ahead and in use; the rest read off ptxas."""
+    rows = _product_rows(problem)
+    sums = 4 * tiles * (_window_rows(problem) - 1 + rows)
+    weights = 2 * (problem.filter[0] + rows - 1)
+    pixels = 2 * tiles * (prefetch + 1) * problem.dtype.itemsize + 8 * tiles
+    return sums + weights + pixels + 32

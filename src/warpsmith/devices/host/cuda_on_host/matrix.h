@@ -19,7 +19,13 @@ inline void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigne
     }
 }
 
-inline unsigned subtract_halves(unsigned a, unsigned b) {
-    const auto half = [](unsigned bits) { return half_to_float(static_cast<unsigned short>(bits)); };
-    return floats_to_half2(half(a) - half(b), half(a >> 16) - half(b >> 16));
+// `low` and `high`, clamped to a byte each, below the lower half of `above`: cvt.pack.sat.u8.
+inline unsigned saturated_bytes(int low, int high, unsigned above) {
+    const auto byte = [](int value) { return static_cast<unsigned>(value < 0 ? 0 : value > 255 ? 255 : value); };
+    return above << 16 | byte(high) << 8 | byte(low);
+}
+
+// Stores the lowest byte of `bits`, past the caches on a GPU.
+inline void store_byte_streaming(unsigned char* address, unsigned bits) {
+    *address = static_cast<unsigned char>(bits);
 }
