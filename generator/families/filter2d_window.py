@@ -104,7 +104,7 @@ class Filter2dWindow(Family):
                 {
                     "path": MemoryPath.GLOBAL.value,
                     "weights": default_weights(filter2d),
-                    "method": (Method.SEPARABLE if separable_terms(filter2d) else Method.DIRECT).value,
+                    "method": _likely_method(filter2d).value,
                     "columns": columns,
                     "load_vector": max(1, columns // load),
                     "store_vector": max(1, columns // store),
@@ -200,6 +200,14 @@ def _walks(problem: Filter2d, device: Device) -> tuple[int, ...]:
     return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < rows)}))
 
 
+def _likely_method(problem: Filter2d) -> Method:
+    """Pairs save more than their additions cost from 12 rows on, in literals (which have no reads) from 8 on."""
+    if separable_terms(problem):
+        return Method.SEPARABLE
+    worthwhile = problem.filter[0] > (11 if problem.weights is None else 7)
+    return Method.WINOGRAD if worthwhile and Method.WINOGRAD in _methods(problem) else Method.DIRECT
+
+
 class _Walk(NamedTuple):
     """How a thread walks down a strip."""
 
@@ -213,21 +221,23 @@ def _likely_walks(problem: Filter2d, device: Device) -> list[_Walk]:
     """Ways to walk, the likeliest first."""
     outputs, width = problem.output_shape, 4
     across = ceil(outputs[1] * problem.channels / (32 * width)) * problem.planes
+    is_paired = _likely_method(problem) is Method.WINOGRAD
     # Large filters leave room for 16 warps on a multiprocessor; all of them start together, and end together.
-    strips = 16 * device.multiprocessors // across
+    strips = (8 if is_paired else 16) * device.multiprocessors // across
     wave = ceil(outputs[0] / strips) if strips else 128
+    even = ceil(wave / 2) * 2
     by_taps = (
         (3, _Walk(Order.ROWS, 4, 4, 1)),
         (5, _Walk(Order.TAPS, 4, 4, 0)),
         (7, _Walk(Order.ROWS, 12, 12, 1)),
         (9, _Walk(Order.TAPS, ceil(wave / 3) * 3, 3, 3)),
-        (math.inf, _Walk(Order.TAPS, ceil(wave / 2) * 2, 2, 2)),
+        (math.inf, _Walk(Order.TAPS, ceil(wave / 3) * 3, 3, 0) if is_paired else _Walk(Order.TAPS, even, 2, 2)),
     )
     likely = next(walk for most, walk in by_taps if problem.filter[0] <= most)
     others = ((128, 1, 1), (8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
     walks = [
         likely,
-        likely._replace(order=Order.ROWS, prefetch=1),
+        likely._replace(order=Order.ROWS, prefetch=1) if likely.unroll % 2 == 0 else _Walk(Order.ROWS, even, 2, 1),
         *(_Walk(Order.ROWS, *each) for each in others[0 if problem.filter[0] > 7 else 1 :]),
     ]
     # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places; or one wave.
