@@ -8,10 +8,7 @@ the outputs of a thread.
 from __future__ import annotations
 
 import dataclasses
-import math
 from itertools import product
-from math import ceil
-from typing import NamedTuple
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import (
@@ -28,9 +25,10 @@ from warpsmith.generator.families.filter2d_text import (
 )
 from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
+from warpsmith.generator.families.filter2d_window_walks import likely_method, likely_walks, methods, walks
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.problem import Accuracy, DType, Problem
+from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Program, Transformed
 from warpsmith.generator.render import render
 from warpsmith.generator.separable import Term, separable_terms
@@ -39,10 +37,6 @@ from warpsmith.generator.winograd import Group, factors, factors_matrix, groups,
 
 VECTORS = {DType.FLOAT32: (1, 2, 4), DType.FLOAT16: (1, 2, 4, 8), DType.UINT8: (1, 2, 4, 8, 16)}
 """Elements of one access, up to 16 bytes."""
-WALKS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 88, 105, 128, 144, 176, 210, 256)
-"""Rows of a strip, whatever the image."""
-LONG_WALK = 64
-"""Rows from which on a few more or less decide how full the last wave of blocks is."""
 
 
 class Filter2dWindow(Family):
@@ -68,13 +62,13 @@ class Filter2dWindow(Family):
             parameters=(
                 Parameter("path", paths, "how pixels come from the image to a thread"),
                 Parameter("weights", weights, "where a thread finds the filter's values"),
-                Parameter("method", words(_methods(filter2d)), "every tap, the passes of a separable filter, or pairs"),
+                Parameter("method", words(methods(filter2d)), "every tap, the passes of a separable filter, or pairs"),
                 Parameter("columns", widths, "adjacent outputs a thread"),
                 Parameter("load_vector", VECTORS[filter2d.dtype], "elements in one load"),
                 Parameter("store_vector", VECTORS[filter2d.output.dtype], "elements in one store"),
                 Parameter("unroll", (1, 2, 3, 4, 6, 8, 10, 12, 16, 20), "input rows in one turn of the loop"),
                 Parameter("order", words(Order), "a turn goes row by row, or tap by tap over its rows"),
-                Parameter("rows", _walks(filter2d, device), "output rows a thread walks down"),
+                Parameter("rows", walks(filter2d, device), "output rows a thread walks down"),
                 Parameter("tail", words(Tail), "trimmed leaves out the taps below the end of a walk"),
                 Parameter("prefetch", (0, 1, 2, 3, 5, 7), "rows read ahead, into registers or a ring of shared memory"),
                 Parameter("block_columns", (32, 64, 128, 256), "threads across a block"),
@@ -89,22 +83,21 @@ class Filter2dWindow(Family):
     def default(self, problem: Problem, device: Device) -> Config:
         """Aligned vector accesses and the likeliest walk, or the nearest point of the space.
 
-        On an H200, 9216x9216 float32, the best configs walked 4 rows for filters up to 5x5, tap by tap from 4x4 on, and
-        12 for 6x6 and 7x7, in one turn; larger filters did best with turns of 2 or 3 rows and a single wave of walks.
+        On an H200, 9216x9216 float32, the best configs walked 4 rows for filters up to 5x5 and 12 for 6x6 and 7x7, in
+        one turn; larger filters did best tap by tap, with turns of 2 or 3 rows and a single wave of walks.
         """
         filter2d = require_filter2d(problem)
         space = self.space(problem, device)
         # The last of these is legal wherever anything is.
-        widths, walks = (
-            [width for width in (8, 4, 2, 1) if width * filter2d.dtype.itemsize <= 16],
-            _likely_walks(filter2d, device),
-        )
-        for columns, walk, load, store in product(widths, walks, (1, 2, 4, 8), (1, 2, 4, 8)):
+        ways = dict.fromkeys((likely_method(filter2d), Method.DIRECT))
+        widths = [width for width in (8, 4, 2, 1) if width * filter2d.dtype.itemsize <= 16]
+        parts = (1, 2, 4, 8)
+        for method, columns, walk, load, store in product(ways, widths, likely_walks(filter2d, device), parts, parts):
             config = Config.of(
                 {
                     "path": MemoryPath.GLOBAL.value,
                     "weights": default_weights(filter2d),
-                    "method": _likely_method(filter2d).value,
+                    "method": method.value,
                     "columns": columns,
                     "load_vector": max(1, columns // load),
                     "store_vector": max(1, columns // store),
@@ -176,74 +169,6 @@ class Pairs:
             factors=tuple(tuple(tuple(map(float_literal, factors(row))) for row in rows) for rows in taps),
             arguments=() if is_literal else (Transformed("weights", matrix),),
         )
-
-
-def _methods(problem: Filter2d) -> list[Method]:
-    methods = [Method.DIRECT]
-    if separable_terms(problem):
-        methods.append(Method.SEPARABLE)
-    # Two taps a row or more are worth pairs; elements of one channel are no neighbours where there are several.
-    if problem.accuracy is Accuracy.NORMWISE and problem.channels == 1 and problem.filter[1] > 1:
-        methods.append(Method.WINOGRAD)
-    return methods
-
-
-def _walks(problem: Filter2d, device: Device) -> tuple[int, ...]:
-    """WALKS, and those that make as many warps as the device holds at once: of a single wave none waits for another."""
-    rows, columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
-    waves: set[int] = set()
-    for width, warps in product((2, 4, 8), (8, 12, 16, 20, 24, 28, 32)):
-        across = ceil(columns / (32 * width)) * problem.planes
-        if strips := warps * device.multiprocessors // across:
-            least = ceil(rows / strips)
-            waves |= {ceil(least / unroll) * unroll for unroll in (2, 3, 4)}
-    return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < rows)}))
-
-
-def _likely_method(problem: Filter2d) -> Method:
-    """Pairs save more than their additions cost from 12 rows on, in literals (which have no reads) from 8 on."""
-    if separable_terms(problem):
-        return Method.SEPARABLE
-    worthwhile = problem.filter[0] > (11 if problem.weights is None else 7)
-    return Method.WINOGRAD if worthwhile and Method.WINOGRAD in _methods(problem) else Method.DIRECT
-
-
-class _Walk(NamedTuple):
-    """How a thread walks down a strip."""
-
-    order: Order
-    rows: int
-    unroll: int
-    prefetch: int
-
-
-def _likely_walks(problem: Filter2d, device: Device) -> list[_Walk]:
-    """Ways to walk, the likeliest first."""
-    outputs, width = problem.output_shape, 4
-    across = ceil(outputs[1] * problem.channels / (32 * width)) * problem.planes
-    is_paired = _likely_method(problem) is Method.WINOGRAD
-    # Large filters leave room for 16 warps on a multiprocessor; all of them start together, and end together.
-    strips = (8 if is_paired else 16) * device.multiprocessors // across
-    wave = ceil(outputs[0] / strips) if strips else 128
-    even = ceil(wave / 2) * 2
-    by_taps = (
-        (3, _Walk(Order.ROWS, 4, 4, 1)),
-        (5, _Walk(Order.TAPS, 4, 4, 0)),
-        (7, _Walk(Order.ROWS, 12, 12, 1)),
-        (9, _Walk(Order.TAPS, ceil(wave / 3) * 3, 3, 3)),
-        (math.inf, _Walk(Order.TAPS, ceil(wave / 3) * 3, 3, 0) if is_paired else _Walk(Order.TAPS, even, 2, 2)),
-    )
-    likely = next(walk for most, walk in by_taps if problem.filter[0] <= most)
-    others = ((128, 1, 1), (8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
-    walks = [
-        likely,
-        likely._replace(order=Order.ROWS, prefetch=1) if likely.unroll % 2 == 0 else _Walk(Order.ROWS, even, 2, 1),
-        *(_Walk(Order.ROWS, *each) for each in others[0 if problem.filter[0] > 7 else 1 :]),
-    ]
-    # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places; or one wave.
-    fills = problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2)
-    short_enough = [walk for walk in walks if walk.rows <= max(1, fills, wave if walk in walks[:2] else 1)]
-    return [*short_enough, *(walk for walk in walks if walk not in short_enough)]
 
 
 def _literals(term: Term) -> dict[str, object]:

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.cli import files
-from warpsmith.cli.operations import ChannelsOption, PlanesOption, read_weights
+from warpsmith.cli.operations import AccuracyOption, ChannelsOption, PlanesOption, read_weights
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
 from warpsmith.cli.output import print_json, print_table
 from warpsmith.cli.sweep import run_sweep, workload
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, WarpsmithError
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType, member
+from warpsmith.generator.problem import Accuracy, DType, member
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
@@ -103,6 +103,7 @@ def _filter2d(
     planes: PlanesOption = 1,
     channels: ChannelsOption = 1,
     weights: WeightsOption = None,
+    accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -122,6 +123,7 @@ def _filter2d(
             dtype=member(DType, dtype, "dtype"),
             border=Border.of(border),
             channels=channels,
+            accuracy=member(Accuracy, accuracy, "accuracy"),
         )
         for size in filters or ((SWEPT_FILTER,) if sweep else PAPER_FILTERS)
     ]

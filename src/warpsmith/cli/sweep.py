@@ -13,6 +13,7 @@ from warpsmith.cli.output import print_json, table
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
 from warpsmith.tuner.cells import plan_sweep
@@ -60,7 +61,8 @@ def workload(problem: Filter2d) -> str:
     counts = (("plane", problem.planes), ("channel", problem.channels))
     several = "".join(f" x {count} {name}s" for name, count in counts if count > 1)
     rows, columns = problem.image
-    return f"image {rows}x{columns}{several} {problem.dtype}, border {problem.border}"
+    accurate = ", accurate in norm" if problem.accuracy is Accuracy.NORMWISE else ""
+    return f"image {rows}x{columns}{several} {problem.dtype}, border {problem.border}{accurate}"
 
 
 def _prepare(folder: Path, names: list[str]) -> None:
