@@ -88,33 +88,31 @@ class Filter2dWindow(Family):
         """
         filter2d = require_filter2d(problem)
         space = self.space(problem, device)
-        # The last of these is legal wherever anything is.
-        ways = dict.fromkeys((likely_method(filter2d), Method.DIRECT))
-        widths = [width for width in (8, 4, 2, 1) if width * filter2d.dtype.itemsize <= 16]
         parts = (1, 2, 4, 8)
-        for method, columns, walk, load, store in product(ways, widths, likely_walks(filter2d, device), parts, parts):
-            config = Config.of(
-                {
-                    "path": MemoryPath.GLOBAL.value,
-                    "weights": default_weights(filter2d),
-                    "method": method.value,
-                    "columns": columns,
-                    "load_vector": max(1, columns // load),
-                    "store_vector": max(1, columns // store),
-                    "unroll": walk.unroll,
-                    "order": walk.order.value,
-                    "rows": walk.rows,
-                    "tail": Tail.WHOLE.value,
-                    "prefetch": walk.prefetch,
-                    "block_columns": 64,
-                    "block_strips": 2,
-                    "min_blocks": 0,
-                    "load": LoadHint.CACHED.value,
-                    "store": StoreHint.STREAMING.value,
-                }
-            )
-            if space.contains(config):
-                return config
+        for method in dict.fromkeys((likely_method(filter2d), Method.DIRECT)):
+            for walk, load, store in product(likely_walks(filter2d, method, device), parts, parts):
+                config = Config.of(
+                    {
+                        "path": walk.path.value,
+                        "weights": default_weights(filter2d),
+                        "method": method.value,
+                        "columns": walk.columns,
+                        "load_vector": max(1, walk.columns // load),
+                        "store_vector": max(1, walk.columns // store),
+                        "unroll": walk.unroll,
+                        "order": walk.order.value,
+                        "rows": walk.rows,
+                        "tail": Tail.WHOLE.value,
+                        "prefetch": walk.prefetch,
+                        "block_columns": 64,
+                        "block_strips": 2,
+                        "min_blocks": 0,
+                        "load": LoadHint.CACHED.value,
+                        "store": StoreHint.STREAMING.value,
+                    }
+                )
+                if space.contains(config):
+                    return config
         raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
 
     def program(self, problem: Problem, config: Config) -> Program:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from math import ceil
 from typing import NamedTuple
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.families.filter2d_text import MemoryPath
 from warpsmith.generator.families.filter2d_window_geometry import Method, Order
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.problem import Accuracy
+from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.separable import separable_terms
 
 WALKS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 88, 105, 128, 144, 176, 210, 256)
 """Rows of a strip, whatever the image."""
+INSTRUCTIONS = 2000
+"""That an instruction cache of 32 KB holds."""
 LONG_WALK = 64
 """Rows from which on a few more or less decide how full the last wave of blocks is."""
 
@@ -32,14 +34,9 @@ def methods(problem: Filter2d) -> list[Method]:
 
 def walks(problem: Filter2d, device: Device) -> tuple[int, ...]:
     """WALKS, and those that make as many warps as the device holds at once: of a single wave none waits for another."""
-    rows, columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
-    waves: set[int] = set()
-    for width, warps in product((2, 4, 8), (8, 12, 16, 20, 24, 28, 32)):
-        across = ceil(columns / (32 * width)) * problem.planes
-        if strips := warps * device.multiprocessors // across:
-            least = ceil(rows / strips)
-            waves |= {ceil(least / unroll) * unroll for unroll in (2, 3, 4)}
-    return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < rows)}))
+    choices = product((2, 4, 8), (8, 12, 16, 20, 24, 28, 32), (1, 2, 3, 4))
+    waves = {_wave(problem, device, *choice) for choice in choices}
+    return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < problem.output_shape[0])}))
 
 
 def likely_method(problem: Filter2d) -> Method:
@@ -51,38 +48,66 @@ def likely_method(problem: Filter2d) -> Method:
 
 
 class Walk(NamedTuple):
-    """How a thread walks down a strip."""
+    """How a thread walks down a strip, and how many outputs wide."""
 
     order: Order
     rows: int
     unroll: int
     prefetch: int
+    columns: int = 4
+    path: MemoryPath = MemoryPath.GLOBAL
 
 
-def likely_walks(problem: Filter2d, device: Device) -> list[Walk]:
-    """Ways to walk, the likeliest first."""
-    outputs, width = problem.output_shape, 4
-    across = ceil(outputs[1] * problem.channels / (32 * width)) * problem.planes
-    is_paired = likely_method(problem) is Method.WINOGRAD
-    # Large filters leave room for 16 warps on a multiprocessor; all of them start together, and end together.
-    strips = (8 if is_paired else 16) * device.multiprocessors // across
-    wave = ceil(outputs[0] / strips) if strips else 128
-    even = ceil(wave / 2) * 2
-    by_taps = (
-        (3, Walk(Order.ROWS, 4, 4, 1)),
-        (5, Walk(Order.TAPS, 4, 4, 0)),
-        (7, Walk(Order.ROWS, 12, 12, 1)),
-        (9, Walk(Order.TAPS, ceil(wave / 3) * 3, 3, 3)),
-        (math.inf, Walk(Order.TAPS, ceil(wave / 3) * 3, 3, 0) if is_paired else Walk(Order.TAPS, even, 2, 2)),
-    )
-    likely = next(walk for most, walk in by_taps if problem.filter[0] <= most)
-    others = ((128, 1, 1), (8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
+def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk]:
+    """Ways to walk, the likeliest first; the last one is legal wherever any is.
+
+    Measured on an H200 with 9216x9216 float32 (docs/tuning-notes.md); for elements of 1 or 2 bytes, and images that do
+    not fill the device, what is nearest to that.
+    """
+    likely = _likely_walk(problem, method, device)
+    shorter = ((8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
+    others = (*(((128, 1, 1),) if problem.filter[0] > 7 else ()), *shorter)
+    widest = 4 if problem.dtype is DType.FLOAT32 else 8
     ways = [
-        likely,
-        likely._replace(order=Order.ROWS, prefetch=1) if likely.unroll % 2 == 0 else Walk(Order.ROWS, even, 2, 1),
-        *(Walk(Order.ROWS, *each) for each in others[0 if problem.filter[0] > 7 else 1 :]),
+        Walk(Order.ROWS, rows, unroll, prefetch, columns)
+        for columns in (widest, 4, 2, 1)
+        for rows, unroll, prefetch in others
     ]
-    # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places; or one wave.
+    # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places.
     fills = problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2)
-    short_enough = [walk for walk in ways if walk.rows <= max(1, fills, wave if walk in ways[:2] else 1)]
-    return [*short_enough, *(walk for walk in ways if walk not in short_enough)]
+    short_enough = [walk for walk in ways if walk.rows <= max(1, fills)]
+    others_first = [*short_enough, *(walk for walk in ways if walk not in short_enough)]
+    # A long walk of one wave is as long as the image allows.
+    is_short = likely.rows <= max(1, fills) or problem.filter[0] > 7
+    return [likely, *others_first] if is_short else [*others_first, likely]
+
+
+def _likely_walk(problem: Filter2d, method: Method, device: Device) -> Walk:
+    rows, columns = problem.filter
+    is_literal, wide = problem.weights is not None, 4 if problem.dtype is DType.FLOAT32 else 8
+    if rows <= 3:
+        return Walk(Order.ROWS, 4, 4, 1, wide)
+    if rows <= 5:
+        return Walk(Order.ROWS if is_literal else Order.TAPS, 4, 4, 0, wide)
+    if rows <= 7:
+        return Walk(Order.ROWS, 12, 12, 1, wide)
+    match method:
+        case Method.SEPARABLE:
+            return Walk(Order.ROWS, 128, 8, 7, 2, MemoryPath.ASYNC)
+        case Method.WINOGRAD if is_literal:
+            return Walk(Order.ROWS, _wave(problem, device, 2, 48, 2), 2, 1, 2)
+        case Method.WINOGRAD:
+            return Walk(Order.TAPS, _wave(problem, device, 4, 8, 3), 3, 0)
+    if is_literal:
+        return Walk(Order.ROWS, _wave(problem, device, 4, 16, 2), 2, 1)
+    # A turn of two rows, as long as the instruction cache holds it.
+    if 16 * rows * columns <= INSTRUCTIONS:
+        return Walk(Order.TAPS, _wave(problem, device, 8, 12 if rows <= 9 else 8, 2), 2, 2, 8)
+    return Walk(Order.ROWS, _wave(problem, device, 8, 8, 1), 1, 1, 8)
+
+
+def _wave(problem: Filter2d, device: Device, columns: int, warps: int, unroll: int) -> int:
+    """Rows of a walk, whole turns, that make about `warps` warps a multiprocessor: all start and end together."""
+    across = ceil(problem.output_shape[1] * problem.channels / (32 * columns)) * problem.planes
+    strips = max(1, warps * device.multiprocessors // across)
+    return ceil(ceil(problem.output_shape[0] / strips) / unroll) * unroll

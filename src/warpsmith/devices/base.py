@@ -124,7 +124,7 @@ def argument_bytes(
 def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
     factors = np.array(matrix)
     rows = np.frombuffer(values, np.float32).reshape(-1, factors.shape[1])
-    return (rows @ factors.T).astype(np.float32).tobytes()
+    return bytes((rows @ factors.T).astype(np.float32))
 
 
 def check_constant(launch: Launch, constant: Constant, offered: int, declared: int) -> None:
