@@ -38,6 +38,7 @@ LARGER = (
     Filter2d(image=(2160, 3840), filter=(5, 5), dtype=DType.UINT8, channels=3, border=Border.MIRROR),
     Filter2d(image=(1080, 1920), filter=(7, 7), dtype=DType.FLOAT16, border=Border.CONSTANT, cval=0.5, pitch=4096),
     Filter2d(image=(768, 1024), filter=(15, 15), border=Border.NEAREST, convolve=True),
+    Filter2d(image=(768, 1030), filter=(15, 15), border=Border.MIRROR, accuracy="normwise"),
     Filter2d(image=(1000, 1003), filter=(5, 5), filters=6, dtype=DType.UINT8, result_dtype=DType.FLOAT32),
     Filter2d(image=(400, 512), filter=(31, 31), border=Border.WRAP, anchor=(0, 30)),
 )

@@ -16,11 +16,13 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.families.filter2d_window import Filter2dWindow
+from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.problem import Accuracy, DType, Operand
 from warpsmith.generator.registry import FAMILIES
-from warpsmith.generator.space import Config, Space
+from warpsmith.generator.space import Config, Space, Value
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Measurement
@@ -119,6 +121,8 @@ def check(runtime: HostRuntime, problem: Filter2d, family: Family, config: Confi
     if problem.output.dtype is DType.UINT8:
         expected = expected.clip(0, 255)
     terms = by_scipy(problem, np.abs(image), np.abs(weights), abs(problem.cval))
+    if problem.accuracy is Accuracy.NORMWISE:
+        terms[...] = np.abs(weights).sum() * max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
     error = np.abs(target.elements.astype(np.float64) - expected)
     told = f"{problem.key()} {family.name} {config}"
     wrong = ~(error <= tolerance(problem, expected, terms))  # NaN is wrong too
@@ -127,13 +131,23 @@ def check(runtime: HostRuntime, problem: Filter2d, family: Family, config: Confi
     assert source.is_intact(), f"{told}: wrote to the image"
 
 
+def narrowed(space: Space, **wanted: Value) -> Space:
+    """The part of a space in which these parameters have these values."""
+    return Space(
+        tuple(
+            dataclasses.replace(each, values=(wanted[each.name],)) if each.name in wanted else each
+            for each in space.parameters
+        ),
+        space.constraints,
+    )
+
+
 def config_for(family: Family, problem: Filter2d, turn: int) -> Config:
     """The default config in every fourth turn, else a random one; ways to read the image take turns."""
     default, space = family.default(problem, DEVICE), family.space(problem, DEVICE)
     path = next(each for each in space.parameters if each.name == "path")
-    wanted = dataclasses.replace(path, values=(path.values[turn % len(path.values)],))
-    narrowed = Space(tuple(wanted if each is path else each for each in space.parameters), space.constraints)
-    return default if turn % 4 == 0 else narrowed.drawn(random.Random(problem.key())) or default
+    wanted = narrowed(space, path=path.values[turn % len(path.values)])
+    return default if turn % 4 == 0 else wanted.drawn(random.Random(problem.key())) or default
 
 
 @every_family
@@ -145,6 +159,22 @@ def test_is_what_scipy_computes(family: Family, border: Border, spread: tuple[Fi
     cases = [(each, config_for(family, each, turn)) for turn, each in enumerate(solved)]
     with ThreadPoolExecutor(2) as pool, contextlib.closing(HostRuntime(workers=1)) as runtime:
         list(pool.map(lambda case: check(runtime, case[0], family, case[1]), cases))
+
+
+@pytest.mark.parametrize("weights", ["argument", "literal"])
+@pytest.mark.parametrize("columns", [2, 3, 4, 7, 15])
+def test_pairs_of_outputs_are_what_scipy_computes(columns: int, weights: str) -> None:
+    """Winograd's pairs, for each way to cut a row of taps."""
+    free = Filter2d((40, 121), (3, columns), filters=2, border=Border.REFLECT, convolve=True, accuracy="normwise")
+    known = tuple((i * 5 % 7 - 3) / 8 for i in range(6 * columns))
+    problem = dataclasses.replace(free, weights=known) if weights == "literal" else free
+    family = Filter2dWindow()
+    space = narrowed(family.space(problem, DEVICE), method=Method.WINOGRAD.value, weights=weights)
+    configs = {space.drawn(random.Random(seed)) for seed in range(3)}
+    with contextlib.closing(HostRuntime(workers=1)) as runtime:
+        for config in configs:
+            assert config is not None
+            check(runtime, problem, family, config)
 
 
 SOBEL = Filter2d(image=(31, 44), filter=(3, 3), border=Border.MIRROR, weights=(1, 0, -1, 2, 0, -2, 1, 0, -1))
