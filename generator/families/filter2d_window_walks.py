@@ -17,6 +17,8 @@ WALKS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 88, 105, 
 """Rows of a strip, whatever the image."""
 INSTRUCTIONS = 2000
 """That an instruction cache of 32 KB holds."""
+MEMORY_BOUND = 7
+"""Rows of the largest filter whose multiply-adds take less time than its bytes."""
 LONG_WALK = 64
 """Rows from which on a few more or less decide how full the last wave of blocks is."""
 
@@ -33,7 +35,12 @@ def methods(problem: Filter2d) -> list[Method]:
 
 
 def walks(problem: Filter2d, device: Device) -> tuple[int, ...]:
-    """WALKS, and those that make as many warps as the device holds at once: of a single wave none waits for another."""
+    """WALKS, and those that make as many warps as the device holds at once: of a single wave none waits for another.
+
+    Only where arithmetic binds: up to 7x7 long walks lose, whatever their number.
+    """
+    if problem.filter[0] <= MEMORY_BOUND:
+        return WALKS
     choices = product((2, 4, 8), (8, 12, 16, 20, 24, 28, 32), (1, 2, 3, 4))
     waves = {_wave(problem, device, *choice) for choice in choices}
     return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < problem.output_shape[0])}))
@@ -66,7 +73,7 @@ def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk
     """
     likely = _likely_walk(problem, method, device)
     shorter = ((8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
-    others = (*(((128, 1, 1),) if problem.filter[0] > 7 else ()), *shorter)
+    others = (*(((128, 1, 1),) if problem.filter[0] > MEMORY_BOUND else ()), *shorter)
     widest = 4 if problem.dtype is DType.FLOAT32 else 8
     ways = [
         Walk(Order.ROWS, rows, unroll, prefetch, columns)
@@ -78,7 +85,7 @@ def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk
     short_enough = [walk for walk in ways if walk.rows <= max(1, fills)]
     others_first = [*short_enough, *(walk for walk in ways if walk not in short_enough)]
     # A long walk of one wave is as long as the image allows.
-    is_short = likely.rows <= max(1, fills) or problem.filter[0] > 7
+    is_short = likely.rows <= max(1, fills) or problem.filter[0] > MEMORY_BOUND
     return [likely, *others_first] if is_short else [*others_first, likely]
 
 
@@ -89,7 +96,7 @@ def _likely_walk(problem: Filter2d, method: Method, device: Device) -> Walk:
         return Walk(Order.ROWS, 4, 4, 1, wide)
     if rows <= 5:
         return Walk(Order.ROWS if is_literal else Order.TAPS, 4, 4, 0, wide)
-    if rows <= 7:
+    if rows <= MEMORY_BOUND:
         return Walk(Order.ROWS, 12, 12, 1, wide)
     match method:
         case Method.SEPARABLE:
