@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import cache
 
 TRIPLE = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
 """F(2, 3): the factors of x0-x2, x1+x2, x2-x1 and x3-x1. The first is of the first output, the second of both, the
@@ -38,6 +39,7 @@ class Group:
         return len(BY_TAPS[self.taps])
 
 
+@cache
 def groups(taps: int) -> tuple[Group, ...]:
     """How a row of `taps` is cut: threes, and what remains."""
     made: list[Group] = []
@@ -53,6 +55,7 @@ def products(taps: int) -> int:
     return last.first_product + last.products
 
 
+@cache
 def factors_matrix(taps: int, turned: bool = False) -> tuple[tuple[float, ...], ...]:
     """The matrix that makes the factors of the products from a row of `taps`; `turned` reads the row backwards."""
     rows: list[tuple[float, ...]] = []

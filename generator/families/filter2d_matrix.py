@@ -22,7 +22,7 @@ from warpsmith.generator.families.filter2d_text import (
     row_pitch,
     words,
 )
-from warpsmith.generator.families.filter2d_window_geometry import StoreHint
+from warpsmith.generator.families.filter2d_window_geometry import StoreHint, rows_inside
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
@@ -78,7 +78,7 @@ class Geometry:
         tiles, rows, unroll = config.integer("tiles"), config.integer("rows"), config.integer("unroll")
         block_warps, block_strips = config.integer("block_warps"), config.integer("block_strips")
         warp_columns = TILE * tiles
-        first_row, interior_rows = _interior_rows(problem, unroll)
+        first_row, interior_rows = rows_inside(problem, 1, unroll, _window_rows(problem) - problem.filter[0])
         adjacent, lead, first_column = _alignment(problem, tiles)
         last_column = _last_column(problem, warp_columns, adjacent, lead, first_column)
         if interior_rows == 0 or last_column < first_column:
@@ -220,13 +220,6 @@ def _product_rows(problem: Filter2d) -> int:
 def _window_rows(problem: Filter2d) -> int:
     """Rows of the filter, and a further one of zeros where windows would end within a product."""
     return problem.filter[0] + (_product_rows(problem) == 2 and problem.filter[0] % 2 == 0)
-
-
-def _interior_rows(problem: Filter2d, unroll: int) -> tuple[int, int]:
-    """First output row, and output rows, for which all that is read lies within the image: whole turns of the loop."""
-    first = problem.before[0]
-    rows = min(problem.image[0] - _window_rows(problem) + 1, problem.output_shape[0] - first)
-    return first, max(0, rows // unroll * unroll)
 
 
 def _alignment(problem: Filter2d, tiles: int) -> tuple[int, int, int]:

@@ -216,11 +216,11 @@ class Geometry:
         return self.prefetch > 0 and self.path is not MemoryPath.ASYNC
 
 
-def rows_inside(problem: Filter2d, rows_period: int, unroll: int) -> tuple[int, int]:
-    """First row, and rows, whose windows lie within the image: whole turns of the loop."""
+def rows_inside(problem: Filter2d, rows_period: int, unroll: int, beyond: int = 0) -> tuple[int, int]:
+    """First row, and rows, whose windows, and `beyond` rows below, lie within the image: whole turns of the loop."""
     before = problem.before[0]
     first = ceil(before / rows_period) * rows_period
-    end = problem.image[0] - (problem.filter[0] - 1 - before)
+    end = problem.image[0] - (problem.filter[0] - 1 - before) - beyond
     return first, max(0, (min(end, problem.output_shape[0]) - first) // unroll * unroll)
 
 

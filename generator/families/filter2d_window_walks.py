@@ -66,7 +66,7 @@ class Walk(NamedTuple):
 
 
 def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk]:
-    """Ways to walk, the likeliest first; the last one is legal wherever any is.
+    """Ways to walk, the likeliest first; one row at a time, one output wide, is legal wherever anything is.
 
     Measured on an H200 with 9216x9216 float32 (docs/tuning-notes.md); for elements of 1 or 2 bytes, and images that do
     not fill the device, what is nearest to that.
@@ -74,24 +74,27 @@ def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk
     likely = _likely_walk(problem, method, device)
     shorter = ((8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
     others = (*(((128, 1, 1),) if problem.filter[0] > MEMORY_BOUND else ()), *shorter)
-    widest = 4 if problem.dtype is DType.FLOAT32 else 8
     ways = [
         Walk(Order.ROWS, rows, unroll, prefetch, columns)
-        for columns in (widest, 4, 2, 1)
+        for columns in (_widest(problem), 4, 2, 1)
         for rows, unroll, prefetch in others
     ]
     # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places.
-    fills = problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2)
-    short_enough = [walk for walk in ways if walk.rows <= max(1, fills)]
-    others_first = [*short_enough, *(walk for walk in ways if walk not in short_enough)]
-    # A long walk of one wave is as long as the image allows.
-    is_short = likely.rows <= max(1, fills) or problem.filter[0] > MEMORY_BOUND
-    return [likely, *others_first] if is_short else [*others_first, likely]
+    fills = max(1, problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2))
+    # Walks that leave places empty come last, but a walk of one wave is as long as it has to be.
+    ways.sort(key=lambda walk: walk.rows > fills)
+    is_short = likely.rows <= fills or problem.filter[0] > MEMORY_BOUND
+    return [likely, *ways] if is_short else [*ways, likely]
+
+
+def _widest(problem: Filter2d) -> int:
+    """Outputs across that one load or store of 16 bytes covers, at most 8."""
+    return 4 if problem.dtype is DType.FLOAT32 else 8
 
 
 def _likely_walk(problem: Filter2d, method: Method, device: Device) -> Walk:
     rows, columns = problem.filter
-    is_literal, wide = problem.weights is not None, 4 if problem.dtype is DType.FLOAT32 else 8
+    is_literal, wide = problem.weights is not None, _widest(problem)
     if rows <= 3:
         return Walk(Order.ROWS, 4, 4, 1, wide)
     if rows <= 5:
