@@ -6,6 +6,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
 from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
@@ -13,6 +14,7 @@ from warpsmith.generator.problem import Problem
 FAMILIES: tuple[Family, ...] = (
     Filter2dWindow(),
     Filter2dMatrix(),
+    Filter2dWarpgroup(),
     Filter2dPlain(),
 )
 """In the order of preference where nothing is measured."""

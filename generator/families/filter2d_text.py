@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Texture
+from warpsmith.generator.separable import Term
 from warpsmith.generator.space import Config, Parameter
 
 TEXTURE_PITCH_ALIGNMENT = 32
@@ -72,6 +73,15 @@ def float_literal(value: float) -> str:
     """A float32 as a CUDA literal that reads back to the same bits."""
     text = f"{value:.9g}"
     return f"{text}f" if any(mark in text for mark in ".en") else f"{text}.0f"
+
+
+def literals(term: Term) -> dict[str, object]:
+    """A separable term as CUDA literals."""
+    return {
+        "filter": term.filter,
+        "column": [float_literal(value) for value in term.column],
+        "row": [float_literal(value) for value in term.row],
+    }
 
 
 PIXEL = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "unsigned char"}

@@ -20,6 +20,7 @@ from warpsmith.generator.families.filter2d_text import (
     filter2d_constants,
     float_literal,
     image_texture,
+    literals,
     require_filter2d,
     words,
 )
@@ -31,7 +32,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Program, Transformed
 from warpsmith.generator.render import render
-from warpsmith.generator.separable import Term, separable_terms
+from warpsmith.generator.separable import separable_terms
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.generator.winograd import Group, factors, factors_matrix, groups, products
 
@@ -129,7 +130,7 @@ class Filter2dWindow(Family):
             config=config.key(),
             weights=weights.value,
             texture=texture,
-            terms=[_literals(term) for term in terms],
+            terms=[literals(term) for term in terms],
             pairs=pairs,
             bytes=geometry.load_vector * filter2d.dtype.itemsize,
         )
@@ -167,11 +168,3 @@ class Pairs:
             factors=tuple(tuple(tuple(map(float_literal, factors(row))) for row in rows) for rows in taps),
             arguments=() if is_literal else (Transformed("weights", matrix),),
         )
-
-
-def _literals(term: Term) -> dict[str, object]:
-    return {
-        "filter": term.filter,
-        "column": [float_literal(value) for value in term.column],
-        "row": [float_literal(value) for value in term.row],
-    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ UPDATE = "WARPSMITH_UPDATE_GOLDEN"
 NVCC = shutil.which("nvcc")
 
 BINOMIAL_7 = tuple(float(a * b) for a in (1, 6, 15, 20, 15, 6, 1) for b in (1, 6, 15, 20, 15, 6, 1))
+BINOMIAL_15 = tuple(float(math.comb(14, r) * math.comb(14, s)) for r in range(15) for s in range(15))
 LAPLACIAN = (0.0, 1.0, 0.0, 1.0, -4.0, 1.0, 0.0, 1.0, 0.0)
 
 
@@ -97,6 +99,22 @@ def plain(
     )
 
 
+def warpgroup(rows: int, prefetch: int, block: tuple[int, int], weights: str, min_blocks: int) -> Config:
+    """A config of the warpgroup kernel with plain stores; `block` is warpgroups across and down."""
+    return Config.of(
+        {
+            "path": "async",
+            "weights": weights,
+            "rows": rows,
+            "prefetch": prefetch,
+            "block_groups": block[0],
+            "block_strips": block[1],
+            "min_blocks": min_blocks,
+            "store": "plain",
+        }
+    )
+
+
 CASES = {
     "window_3x3_valid": Case("filter2d_window", Filter2d(image=(9216, 9216), filter=(3, 3))),
     "window_5x5_reflect": Case("filter2d_window", Filter2d(image=(512, 512), filter=(5, 5), border=Border.REFLECT)),
@@ -155,6 +173,16 @@ CASES = {
         Filter2d(
             image=(1080, 1920), filter=(3, 3), dtype="float16", channels=3, border=Border.REFLECT, weights=LAPLACIAN
         ),
+    ),
+    "warpgroup_9x9": Case("filter2d_warpgroup", Filter2d(image=(9216, 9216), filter=(9, 9))),
+    "warpgroup_15x15_separable": Case(
+        "filter2d_warpgroup",
+        Filter2d(image=(1080, 1920), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15),
+    ),
+    "warpgroup_5x3_uint8_rgb": Case(
+        "filter2d_warpgroup",
+        Filter2d(image=(1080, 1920), filter=(5, 3), dtype="uint8", channels=3, border=Border.REFLECT, convolve=True),
+        warpgroup(rows=32, prefetch=3, block=(2, 2), weights="constant", min_blocks=1),
     ),
     "plain_3x3_valid": Case("filter2d_plain", Filter2d(image=(9216, 9216), filter=(3, 3))),
     "plain_3x3_nearest_literal": Case(
@@ -217,7 +245,7 @@ def test_the_cases_cover_every_family_border_and_kind_of_weights() -> None:
 def nvcc(source: Path, *options: str) -> str:
     """What nvcc and ptxas say, warnings being errors."""
     assert NVCC is not None
-    command = [NVCC, "-std=c++17", "-arch=sm_90", "--Werror", "all-warnings", *options, str(source)]
+    command = [NVCC, "-std=c++17", "-arch=sm_90a", "--Werror", "all-warnings", *options, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report = done.stdout + done.stderr
     assert done.returncode == 0, report

@@ -42,7 +42,7 @@ class NvrtcCompiler(Compiler):
 
     @property
     def _options(self) -> tuple[str, ...]:
-        return (f"--gpu-architecture={self.arch}", "-std=c++17", "--ptxas-options=-v")
+        return (f"--gpu-architecture={_target(self.arch)}", "-std=c++17", "--ptxas-options=-v")
 
     def compile(self, program: Program) -> Binary:
         name = nvrtc_name()
@@ -57,6 +57,14 @@ class NvrtcCompiler(Compiler):
         finally:
             _nvrtc_call("nvrtcDestroyProgram", handle)
         return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
+
+
+def _target(arch: str) -> str:
+    """The architecture with what it alone has, such as the warpgroup products of `sm_90a`.
+
+    Machine code runs on the one architecture that it was made for anyway.
+    """
+    return f"{arch}a" if re.fullmatch(r"sm_(9|1\d)\d", arch) else arch
 
 
 def nvrtc_name() -> str:
@@ -111,7 +119,7 @@ class NvccCompiler(Compiler):
 
     @property
     def _options(self) -> tuple[str, ...]:
-        return (f"-arch={self.arch}", "-std=c++17", "-Xptxas", "-v")
+        return (f"-arch={_target(self.arch)}", "-std=c++17", "-Xptxas", "-v")
 
     def compile(self, program: Program) -> Binary:
         name = self.name

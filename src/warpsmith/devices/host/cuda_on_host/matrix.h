@@ -1,4 +1,4 @@
-// Matrix products of a warp, as generated sources define them with PTX for a GPU.
+// Matrix products of a warp or a warpgroup, as generated sources define them with PTX for a GPU.
 #pragma once
 
 // sums += a * b: mma.m16n8k16 with halves in and floats out. Which thread holds what: PTX manual, matrix fragments for
@@ -29,3 +29,41 @@ inline unsigned saturated_bytes(int low, int high, unsigned above) {
 inline void store_byte_streaming(unsigned char* address, unsigned bits) {
     *address = static_cast<unsigned char>(bits);
 }
+
+// Matrix products of a warpgroup, wgmma.m64nNk8 with tf32 numbers in: done at once, which is one of the orders that PTX
+// allows.
+inline void show_to_products() {}
+inline void begin_products() {}
+inline void commit_products() {}
+template <int kSums> void finish_products(float (&)[kSums]) {}
+
+// Matrix B in shared memory: core matrices of 8 columns by 4 elements, those of the first 4 elements first.
+using MatrixB = const float *;
+inline MatrixB matrix_b(const float *first) { return first; }
+inline MatrixB behind(MatrixB matrix, int elements) { return matrix + elements; }
+
+// sums = a * b, or sums += a * b. Which thread holds what: PTX manual, matrix fragments for wgmma.m64nNk8. Each number
+// is cut to its upper 19 bits; products and their sum are taken in double and rounded once.
+template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float (&a)[4], MatrixB b) {
+    const auto tf32 = [](float value) {
+        return static_cast<double>(__uint_as_float(__float_as_uint(value) & 0xffffe000u));
+    };
+    const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+    double rows[2][8];
+    for (int k = 0; k < 8; ++k) {
+        for (int i = 0; i < 2; ++i) {
+            rows[i][k] = tf32(__shfl_sync(0xffffffffu, a[k / 4 * 2 + i], lane / 4 * 4 + k % 4));
+        }
+    }
+    for (int n = 0; n < kSums; ++n) {
+        const int column = n / 4 * 8 + lane % 4 * 2 + n % 2;
+        double sum = kAdd ? static_cast<double>(sums[n]) : 0.0;
+        for (int k = 0; k < 8; ++k) {
+            sum += rows[n % 4 / 2][k] * tf32(b[k / 4 * (8 * kSums) + column * 4 + k % 4]);
+        }
+        sums[n] = static_cast<float>(sum);
+    }
+}
+
+inline float add_now(float a, float b) { return __fadd_rn(a, b); }
+inline float multiply_add_now(float a, float b, float c) { return fmaf(a, b, c); }

@@ -45,5 +45,8 @@ template <int kBytes> void copy_async(void *shared, const void *global) {
     }
     memcpy(shared, global, kBytes);
 }
+template <int kBytes> void copy_async_if(bool wanted, void *shared, const void *global) {
+    if (wanted) copy_async<kBytes>(shared, global);
+}
 inline void copy_async_commit() {}
 template <int kPending> void copy_async_wait() {}

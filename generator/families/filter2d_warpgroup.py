@@ -1,0 +1,202 @@
+"""A row of the image times all rows of the filter at once, by products of a warpgroup on Hopper's tensor cores.
+
+Source: convolution as products with banded Toeplitz matrices; float32 from three products of tf32 numbers, which hold
+11 bits each, and sums that leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota
+2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
+already and take two products. A product sums over pixels that are not in every window, with weights of zero: where one
+is infinite or not a number, so are outputs up to 31 elements beside the windows that it lies in.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.families.filter2d_text import (
+    Filter2dText,
+    MemoryPath,
+    Weights,
+    filter2d_arguments,
+    filter2d_constants,
+    literals,
+    require_filter2d,
+    words,
+)
+from warpsmith.generator.families.filter2d_warpgroup_geometry import (
+    BEFORE_LAST_SEGMENT,
+    COLUMNS,
+    MIN_COPY_BYTES,
+    SEGMENT,
+    Alignment,
+    Geometry,
+    depth,
+    reach,
+)
+from warpsmith.generator.families.filter2d_window_geometry import StoreHint
+from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.separable import separable_terms
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+MAX_DEPTH = 32
+"""Pixels that the products of a row sum over, at most: filters of 25 columns."""
+STATIC_SHARED_BYTES = 48 * 1024
+"""That a kernel can have without asking for more."""
+STRIPS = (8, 16, 32, 64, 128, 256)
+"""Rows of a strip, whatever the image."""
+SPILLED = 16
+"""Registers that a thread may be short of: what is not used within the loop is spilled, which one more warpgroup can
+be worth."""
+RESIDENT = range(1, 9)
+"""Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
+
+
+class Filter2dWarpgroup(Family):
+    """`filter2d` by wgmma instructions: 64 segments of a row of the image times a filter's Toeplitz matrix."""
+
+    name = "filter2d_warpgroup"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Filter2d):
+            return "solves filter2d only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability != (9, 0):
+            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if problem.filters > 1:
+            return "applies one filter at a time"
+        if problem.filter[0] == 1:
+            return "adds up rows of products; the filter has one row"
+        if Alignment.of(problem).copy_vector * problem.dtype.itemsize < MIN_COPY_BYTES:
+            return "copies 4 bytes at a time or more, which the pitch of the rows does not keep aligned"
+        if depth(problem) > MAX_DEPTH:
+            return f"a segment and its filter reach over {reach(problem)} elements; products sum over {MAX_DEPTH}"
+        if not Alignment.of(problem).has_interior(problem):
+            return f"a warpgroup computes {COLUMNS} elements of a row, which the image does not have"
+        if not _weights(problem):
+            return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        filter2d = require_filter2d(problem)
+        return Space(
+            parameters=(
+                Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
+                Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
+                Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
+                Parameter("prefetch", (1, 2, 3, 4, 5, 7), "rows whose pixels are read ahead"),
+                Parameter("block_groups", (1, 2, 3), "warpgroups across a block"),
+                Parameter("block_strips", (1, 2), "warpgroups down a block, each with rows of its own"),
+                Parameter("min_blocks", (0, 1, 2, 3, 4, 5, 6), "blocks that must fit a multiprocessor; 0: any"),
+                Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
+            ),
+            constraints=(
+                Constraint(
+                    f"weights and rows read ahead fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
+                    lambda weights, prefetch, block_groups, block_strips: (
+                        _shared_bytes(filter2d, Weights(weights), prefetch, block_groups * block_strips)
+                        <= STATIC_SHARED_BYTES
+                    ),
+                ),
+                Constraint(
+                    "a block is at most 4 warpgroups, so that several are resident at once",
+                    lambda block_groups, block_strips: block_groups * block_strips <= 4,
+                ),
+                Constraint(
+                    "blocks that must fit a multiprocessor leave each thread most of the registers that it needs",
+                    lambda weights, block_groups, block_strips, min_blocks: (
+                        128
+                        * block_groups
+                        * block_strips
+                        * min_blocks
+                        * (_registers(filter2d, Weights(weights)) - SPILLED)
+                        <= device.registers_per_multiprocessor
+                    ),
+                ),
+            ),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        """One warpgroup a block, in a single wave of as many as registers allow; five rows read ahead, or what fits."""
+        filter2d = require_filter2d(problem)
+        choices = _weights(filter2d)
+        weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
+        resident = device.registers_per_multiprocessor // (128 * _registers(filter2d, weights))
+        fitting = (each for each in (5, 3, 2) if _shared_bytes(filter2d, weights, each) <= STATIC_SHARED_BYTES)
+        return Config.of(
+            {
+                "path": MemoryPath.ASYNC.value,
+                "weights": weights.value,
+                "rows": _wave(filter2d, device, min(resident, RESIDENT[-1])),
+                "prefetch": next(fitting, 1),
+                "block_groups": 1,
+                "block_strips": 1,
+                "min_blocks": 0,
+                "store": StoreHint.STREAMING.value,
+            }
+        )
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        filter2d = require_filter2d(problem)
+        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
+        terms = separable_terms(filter2d) if weights is Weights.LITERAL else ()
+        source = render(
+            "filter2d_warpgroup.cu.jinja",
+            p=Filter2dText.of(filter2d),
+            g=geometry,
+            config=config.key(),
+            weights=weights.value,
+            terms=[literals(term) for term in terms],
+        )
+        interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.frame_blocks + interior, 1, 1),
+            block=(128 * geometry.block_groups, geometry.block_strips, 1),
+            arguments=filter2d_arguments(weights),
+            constants=filter2d_constants(weights),
+        )
+        return Program(self.name, config, source, (launch,))
+
+
+def strips(problem: Filter2d, device: Device) -> tuple[int, ...]:
+    """STRIPS, and those that make as many warpgroups as the device holds at once."""
+    waves = {_wave(problem, device, resident) for resident in RESIDENT}
+    return tuple(sorted({*STRIPS, *waves}))
+
+
+def _wave(problem: Filter2d, device: Device, resident: int) -> int:
+    """Rows of a strip that make about `resident` warpgroups a multiprocessor: all start and end together."""
+    across = ceil(problem.output_shape[1] * problem.channels / COLUMNS) * problem.planes
+    return max(STRIPS[0], ceil(problem.output_shape[0] / max(1, resident * device.multiprocessors // across)))
+
+
+def _weights(problem: Filter2d) -> list[Weights]:
+    """Where weights may lie, so that a thread's registers and a block's shared memory suffice."""
+    choices = [Weights.ARGUMENT, Weights.CONSTANT, *([Weights.LITERAL] if separable_terms(problem) else [])]
+    return [
+        each
+        for each in choices
+        if _registers(problem, each) <= MAX_REGISTERS and _shared_bytes(problem, each, 1) <= STATIC_SHARED_BYTES
+    ]
+
+
+def _matrix_rows(problem: Filter2d, weights: Weights) -> int:
+    """Rows of weights in matrix B: the filter's, or those of its separable terms."""
+    return len(separable_terms(problem)) if weights is Weights.LITERAL else problem.filter[0]
+
+
+def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1) -> int:
+    """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in use."""
+    factors = 2 * 4 * depth(problem) * SEGMENT * _matrix_rows(problem, weights)
+    ring = (prefetch + 1) * (BEFORE_LAST_SEGMENT + depth(problem)) * problem.dtype.itemsize
+    return factors + 4 * warpgroups * ring
+
+
+def _registers(problem: Filter2d, weights: Weights) -> int:
+    """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
+    parts = 2 if problem.dtype is DType.FLOAT32 else 1
+    outputs = _matrix_rows(problem, weights) + problem.filter[0] - 1
+    return 4 * outputs + depth(problem) // 2 * parts + 28

@@ -1,0 +1,135 @@
+"""Where the warpgroups of `filter2d_warpgroup` lie in an image, and what they copy, load and store at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from math import ceil, gcd
+
+from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
+from warpsmith.generator.families.filter2d_window_geometry import StoreHint, rows_inside
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+
+SEGMENT = 8
+"""Adjacent outputs that one row of matrix A makes."""
+BEFORE_LAST_SEGMENT = 15 * SEGMENT
+"""Outputs of a warp, across, but for its last segment."""
+COLUMNS = 64 * SEGMENT
+"""Outputs of a warpgroup, across: a product has 64 rows."""
+STEP = 8
+"""Pixels that one instruction sums over."""
+MIN_COPY_BYTES, COPY_BYTES = 4, 16
+"""That an asynchronous copy takes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """One config on one problem. Columns count elements, of which a pixel has `channels`."""
+
+    rows: int
+    prefetch: int
+    depth: int
+    """Elements that the products of a row sum over, from a segment's first one on."""
+    lead: int
+    """Elements read before a segment's windows, so that loads and stores are aligned."""
+    copy_vector: int
+    load_vector: int
+    store_vector: int
+    streaming: bool
+    min_blocks: int
+    first_row: int
+    interior_rows: int
+    first_column: int
+    last_column: int
+    """Where the last warpgroup begins."""
+    interior_groups: int
+    frame_pixels: int
+    block_groups: int
+    block_strips: int
+    column_blocks: int
+    strip_blocks: int
+    frame_blocks: int
+
+    @classmethod
+    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+        rows, block_groups, block_strips = (config.integer(name) for name in ("rows", "block_groups", "block_strips"))
+        first_row, interior_rows = rows_inside(problem, 1, 1)
+        alignment = Alignment.of(problem)
+        last_column = alignment.last_column(problem)
+        columns = last_column + COLUMNS - alignment.first_column
+        outputs = problem.output_shape[0] * problem.output_shape[1] * problem.channels
+        frame_pixels = outputs - interior_rows * columns
+        return cls(
+            rows=rows,
+            prefetch=config.integer("prefetch"),
+            depth=depth(problem),
+            lead=alignment.lead,
+            copy_vector=alignment.copy_vector,
+            load_vector=alignment.load_vector,
+            store_vector=alignment.store_vector,
+            streaming=config.text("store") == StoreHint.STREAMING,
+            min_blocks=config.integer("min_blocks"),
+            first_row=first_row,
+            interior_rows=interior_rows,
+            first_column=alignment.first_column,
+            last_column=last_column,
+            interior_groups=ceil(columns / COLUMNS),
+            frame_pixels=frame_pixels,
+            block_groups=block_groups,
+            block_strips=block_strips,
+            column_blocks=ceil(columns / (COLUMNS * block_groups)),
+            strip_blocks=ceil(interior_rows / (rows * block_strips)),
+            frame_blocks=ceil(frame_pixels * problem.planes / (128 * block_groups * block_strips)),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Alignment:
+    """The widest loads and stores that all rows allow, and where segments begin for them."""
+
+    copy_vector: int
+    """Elements that a thread copies at once into shared memory."""
+    load_vector: int
+    """And that it loads from there at once."""
+    store_vector: int
+    lead: int
+    first_column: int
+
+    @classmethod
+    def of(cls, problem: Filter2d) -> Alignment:
+        before, spare = problem.before[1] * problem.channels, depth(problem) - reach(problem)
+        thread = depth(problem) // 4  # elements of a segment that a thread loads
+        widest = COPY_BYTES // problem.dtype.itemsize
+        together = gcd(BEFORE_LAST_SEGMENT + depth(problem), row_pitch(problem))
+        copies = [each for each in (16, 8, 4, 2, 1) if each <= widest and together % each == 0]
+        stores = [each for each in (2, 1) if result_pitch(problem) % each == 0]
+        return next(
+            cls(copy, gcd(copy, thread), store, lead, start + lead + before)
+            for store in stores
+            for copy in copies
+            for lead in range(spare + 1)
+            for start in range(0, store, copy)
+            if (start + lead + before) % store == 0
+        )
+
+    def last_column(self, problem: Filter2d) -> int:
+        """Where the last warpgroup begins, aligned as the first one; what it loads lies within a row."""
+        start = self.first_column - problem.before[1] * problem.channels - self.lead
+        image_end = problem.image[1] * problem.channels - (COLUMNS - SEGMENT + depth(problem)) - start
+        result_end = problem.output_shape[1] * problem.channels - COLUMNS - self.first_column
+        aligned = max(self.copy_vector, self.store_vector)
+        return self.first_column + min(image_end, result_end) // aligned * aligned
+
+    def has_interior(self, problem: Filter2d) -> bool:
+        """Whether a warpgroup's windows lie within the image somewhere."""
+        return self.last_column(problem) >= self.first_column and rows_inside(problem, 1, 1)[1] > 0
+
+
+def depth(problem: Filter2d) -> int:
+    """Elements that the products of a row sum over: whole instructions, and two of them for each of four threads."""
+    return ceil(reach(problem) / STEP) * STEP
+
+
+def reach(problem: Filter2d) -> int:
+    """Elements of a row that the windows of a segment cover."""
+    return SEGMENT + (problem.filter[1] - 1) * problem.channels

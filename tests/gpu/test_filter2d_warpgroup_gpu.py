@@ -1,0 +1,73 @@
+"""float32 by products of tf32 numbers: as accurate as the bound says, whatever the pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.ndimage
+from numpy.typing import NDArray
+
+from warpsmith.devices.cuda.compiler import NvrtcCompiler
+from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
+from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, Geometry
+from warpsmith.generator.filter2d import Border, Filter2d
+
+pytestmark = pytest.mark.gpu
+
+FAMILY = Filter2dWarpgroup()
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[CudaRuntime]:
+    opened = CudaRuntime(0)
+    yield opened
+    opened.close()
+
+
+def filtered(runtime: CudaRuntime, problem: Filter2d, image: NDArray[np.float32], weights: NDArray[np.float32]) -> Any:
+    program = FAMILY.program(problem, FAMILY.default(problem, runtime.device))
+    module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program))
+    source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
+    runtime.upload(source.address, image)
+    for launch in program.launches:
+        addresses = {"image": source.address, "result": target.address}
+        module.bind(launch, addresses, {"weights": weights.tobytes()})(None)
+    result = np.empty(problem.output.shape, np.float32)
+    runtime.download(result, target.address)
+    module.close()
+    runtime.free(source)
+    runtime.free(target)
+    return result.reshape(problem.image)
+
+
+@pytest.mark.parametrize("size", [2, 3, 7, 9, 15, 17])
+@pytest.mark.parametrize("kind", ["normal", "positive", "orders of magnitude", "near a power of two"])
+def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str) -> None:
+    """Also where all terms are positive, so that rounding towards zero adds up; where one term is most of the sum; and
+    where the parts that are left out are as large as they can be.
+    """
+    problem = Filter2d(image=(300, 1100), filter=(size, size), border=Border.CONSTANT)
+    if FAMILY.why_not(problem, runtime.device):
+        pytest.skip("no Hopper GPU")
+    rng = np.random.default_rng(size)
+    image, weights = (rng.standard_normal(shape, np.float32) for shape in (problem.image, problem.filter))
+    if kind != "normal":
+        image, weights = rng.random(problem.image, np.float32), rng.random(problem.filter, np.float32) + np.float32(0.5)
+    if kind == "orders of magnitude":
+        image = (image * 10.0 ** rng.integers(-12, 12, problem.image)).astype(np.float32)
+    if kind == "near a power of two":  # 1 + 2^-11 - 2^-23 and less: halves of the last bit that a product reads
+        image, weights = (1 + each * np.float32(2**-11) for each in (image, rng.random(problem.filter, np.float32)))
+    expected = scipy.ndimage.correlate(image.astype(np.float64), weights.astype(np.float64), mode="constant")
+    terms = scipy.ndimage.correlate(
+        np.abs(image.astype(np.float64)), np.abs(weights.astype(np.float64)), mode="constant"
+    )
+    error = np.abs(filtered(runtime, problem, image, weights) - expected) / terms
+    # Without the frame, whose long chains of multiply-adds come nearer to the bound, which is 1e-6.
+    g = Geometry.of(problem, FAMILY.default(problem, runtime.device))
+    inside = error[g.first_row : g.first_row + g.interior_rows, g.first_column : g.last_column + COLUMNS]
+    assert inside.size > 0.8 * error.size
+    assert inside.max() <= 7e-7
