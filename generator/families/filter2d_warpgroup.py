@@ -27,8 +27,10 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     COLUMNS,
     MIN_COPY_BYTES,
     SEGMENT,
+    THREAD_COLUMNS,
     Alignment,
     Geometry,
+    Walk,
     depth,
     reach,
 )
@@ -86,6 +88,8 @@ class Filter2dWarpgroup(Family):
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
+                Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
+                Parameter("walk", words(Walk), "from above, or every other strip from below"),
                 Parameter("prefetch", (1, 2, 3, 4, 5, 7), "rows whose pixels are read ahead"),
                 Parameter("block_groups", (1, 2, 3), "warpgroups across a block"),
                 Parameter("block_strips", (1, 2), "warpgroups down a block, each with rows of its own"),
@@ -130,6 +134,8 @@ class Filter2dWarpgroup(Family):
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
                 "rows": _wave(filter2d, device, min(resident, RESIDENT[-1])),
+                "columns": THREAD_COLUMNS,
+                "walk": Walk.ALTERNATING.value,
                 "prefetch": next(fitting, 1),
                 "block_groups": 1,
                 "block_strips": 1,
@@ -149,6 +155,7 @@ class Filter2dWarpgroup(Family):
             config=config.key(),
             weights=weights.value,
             terms=[literals(term) for term in terms],
+            symmetric=all(term.column == term.column[::-1] for term in terms),
         )
         interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes
         launch = Launch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from math import ceil, gcd
 
 from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
@@ -12,6 +13,8 @@ from warpsmith.generator.space import Config
 
 SEGMENT = 8
 """Adjacent outputs that one row of matrix A makes."""
+THREAD_COLUMNS = SEGMENT // 2
+"""Outputs of a thread, across: four threads share two segments."""
 BEFORE_LAST_SEGMENT = 15 * SEGMENT
 """Outputs of a warp, across, but for its last segment."""
 COLUMNS = 64 * SEGMENT
@@ -22,11 +25,22 @@ MIN_COPY_BYTES, COPY_BYTES = 4, 16
 """That an asynchronous copy takes."""
 
 
+class Walk(enum.StrEnum):
+    """Which way warpgroups go through their strips."""
+
+    DOWN = "down"
+    """All from above."""
+    ALTERNATING = "alternating"
+    """Every other one from below."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
     """One config on one problem. Columns count elements, of which a pixel has `channels`."""
 
     rows: int
+    alternating: bool
+    """Whether every other strip is walked from below: strips that share rows then read them at the same time."""
     prefetch: int
     depth: int
     """Elements that the products of a row sum over, from a segment's first one on."""
@@ -61,6 +75,7 @@ class Geometry:
         frame_pixels = outputs - interior_rows * columns
         return cls(
             rows=rows,
+            alternating=config.text("walk") == Walk.ALTERNATING,
             prefetch=config.integer("prefetch"),
             depth=depth(problem),
             lead=alignment.lead,

@@ -26,7 +26,7 @@ from warpsmith.generator.families.filter2d_text import (
 )
 from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
-from warpsmith.generator.families.filter2d_window_walks import likely_method, likely_walks, methods, walks
+from warpsmith.generator.families.filter2d_window_walks import LONG_WALK, likely_method, likely_walks, methods, walks
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem
@@ -106,7 +106,7 @@ class Filter2dWindow(Family):
                         "tail": Tail.WHOLE.value,
                         "prefetch": walk.prefetch,
                         "block_columns": 64,
-                        "block_strips": 2,
+                        "block_strips": 1 if walk.rows >= LONG_WALK else 2,  # two would not fit in one wave
                         "min_blocks": 0,
                         "load": LoadHint.CACHED.value,
                         "store": StoreHint.STREAMING.value,

@@ -1,6 +1,6 @@
 // warpsmith filter2d_warpgroup
 // problem: filter2d image=1080x1920 filter=15x15 planes=1 dtype=float32 border=nearest weights=sha256:6bfb180b7a6910c6
-// config:  block_groups=1 block_strips=1 min_blocks=0 path=async prefetch=5 rows=9 store=streaming weights=literal
+// config:  block_groups=1 block_strips=1 columns=4 min_blocks=0 path=async prefetch=5 rows=9 store=streaming walk=alternating weights=literal
 //
 // A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
 // matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The
@@ -283,6 +283,7 @@ struct Rows {
     const Pixel* __restrict__ source;  // what the thread copies of the row that is asked for next
     Pixel* copied;                     // where to, in the first slot
     const Pixel* pixels;               // the thread's pixels there
+    int step;                          // from row to row
     int remaining;                     // rows to be asked for; then the last one again, since a branch costs more
     int asked, next;                   // slots, in elements
 
@@ -294,7 +295,7 @@ struct Rows {
             copy_async_if<kCopyVector * sizeof(Pixel)>(is_needed, copied + asked + i, source + i);
         }
         copy_async_commit();
-        source += --remaining > 0 ? kPitch : 0;
+        source += --remaining > 0 ? step : 0;
         asked = asked == (kSlots - 1) * kRowPixels ? 0 : asked + kRowPixels;
     }
 
@@ -400,8 +401,9 @@ __device__ __forceinline__ void store(Result* __restrict__ target, const float (
     }
 }
 
-// Walks down a strip of `rows` output rows. `target` is the thread's first output.
-__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors, int rows) {
+// Walks along a strip of `rows` output rows. `target` is the thread's first output; `step` leads to the next.
+__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors,
+                                      int rows, int step) {
     const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
     float sums[kLast][4] = {};  // of the outputs in progress
     source.begin();
@@ -415,7 +417,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
         advance(sums, products, complete);
         if (k >= 0) {
             store(target, complete);
-            target += kResultPitch;
+            target += step;
         }
     }
 }
@@ -433,29 +435,31 @@ filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result)
         }
         return;
     }
+    const int block = blockIdx.x - kFrameBlocks;
+    // Strips that share rows then read them at the same time, at the beginning or at the end.
+    const bool from_below = block / kColumnBlocks % kStripBlocks % 2;
     __shared__ __align__(128) Factors factors;
     split(factors);
     show_to_products();
     __syncthreads();
     // From the first thread of a warp, so that the compiler knows that all of them go the same way.
     const int here = __shfl_sync(0xffffffffu, threadIdx.y * kBlockGroups + threadIdx.x / 128, 0);
-    const int block = blockIdx.x - kFrameBlocks;
     const int group = block % kColumnBlocks * kBlockGroups + here % kBlockGroups;
     const int inside = (block / kColumnBlocks % kStripBlocks * kBlockStrips + here / kBlockGroups) * kThreadRows;
     const int plane = block / (kColumnBlocks * kStripBlocks);
     if (group >= kInteriorGroups || inside >= kInteriorRows) {
         return;
     }
-    const int row = kFirstRow + inside;
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const int element = min(kFirstColumn + group * kGroupColumns, kLastColumn) + warp * 128;
     const int rows = min(kThreadRows, kInteriorRows - inside);
-    const Pixel* first = plane_of(image, plane).pixels + (row - kBeforeRows) * kPitch + element -
-                         kBeforeColumns * kChannels - kLead;
+    const int row = kFirstRow + inside + (from_below ? rows - 1 : 0);
+    const Pixel* first = plane_of(image, plane).pixels + element - kBeforeColumns * kChannels - kLead +
+                         (row - kBeforeRows + (from_below ? kLast : 0)) * kPitch;
     __shared__ __align__(16) Pixel rings[kBlockGroups * kBlockStrips * 4][kSlots * kRowPixels];
     Pixel* ring = rings[here * 4 + warp];
     const Rows source{first + lane * kCopyVector, ring + lane * kCopyVector,
-                      ring + lane / 4 * 8 + lane % 4 * kThreadPixels, rows + kLast, 0, 0};
-    Result* target = result + plane * kResultPlane + row * kResultPitch + element;
-    slide(source, target + lane / 4 * 8 + lane % 4 * 2, factors, rows);
+                      ring + lane / 4 * 8 + lane % 4 * kThreadPixels, from_below ? -kPitch : kPitch, rows + kLast, 0, 0};
+    Result* target = result + plane * kResultPlane + row * kResultPitch + element + lane / 4 * 8 + lane % 4 * 2;
+    slide(source, target, factors, rows, from_below ? -kResultPitch : kResultPitch);
 }

@@ -1,6 +1,6 @@
 // warpsmith filter2d_warpgroup
 // problem: filter2d image=1080x1920 filter=5x3 planes=1 dtype=uint8 border=reflect channels=3 convolve=yes
-// config:  block_groups=2 block_strips=2 min_blocks=1 path=async prefetch=3 rows=32 store=plain weights=constant
+// config:  block_groups=2 block_strips=2 columns=4 min_blocks=1 path=async prefetch=3 rows=32 store=plain walk=down weights=constant
 //
 // A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
 // matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The
@@ -241,7 +241,8 @@ __device__ __forceinline__ void split(const Weights& weights, Factors& factors) 
         const int away = holder * kThreadPixels + part - kLead - column % 8;  // elements from the output's first tap
         const int s = away / kChannels;
         const bool is_tap = away >= 0 && away % kChannels == 0 && s < kFilterColumns;
-        const float value = is_tap ? tap(weights, 0, column / 8, is_tap ? s : 0) : 0.0f;
+        const int r = column / 8;
+        const float value = is_tap ? tap(weights, 0, r, is_tap ? s : 0) : 0.0f;
         factors.high[i] = to_tf32(value);
         factors.low[i] = to_tf32(value - to_tf32(value));
     }
@@ -397,7 +398,8 @@ __device__ __forceinline__ void store(Result* __restrict__ target, const float (
 }
 
 // Walks down a strip of `rows` output rows. `target` is the thread's first output.
-__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors, int rows) {
+__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors,
+                                      int rows) {
     const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
     float sums[kLast][4] = {};  // of the outputs in progress
     source.begin();
@@ -428,29 +430,29 @@ filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result)
         }
         return;
     }
+    const int block = blockIdx.x - kFrameBlocks;
     __shared__ __align__(128) Factors factors;
     split(weights, factors);
     show_to_products();
     __syncthreads();
     // From the first thread of a warp, so that the compiler knows that all of them go the same way.
     const int here = __shfl_sync(0xffffffffu, threadIdx.y * kBlockGroups + threadIdx.x / 128, 0);
-    const int block = blockIdx.x - kFrameBlocks;
     const int group = block % kColumnBlocks * kBlockGroups + here % kBlockGroups;
     const int inside = (block / kColumnBlocks % kStripBlocks * kBlockStrips + here / kBlockGroups) * kThreadRows;
     const int plane = block / (kColumnBlocks * kStripBlocks);
     if (group >= kInteriorGroups || inside >= kInteriorRows) {
         return;
     }
-    const int row = kFirstRow + inside;
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const int element = min(kFirstColumn + group * kGroupColumns, kLastColumn) + warp * 128;
     const int rows = min(kThreadRows, kInteriorRows - inside);
-    const Pixel* first = plane_of(image, plane).pixels + (row - kBeforeRows) * kPitch + element -
-                         kBeforeColumns * kChannels - kLead;
+    const int row = kFirstRow + inside;
+    const Pixel* first = plane_of(image, plane).pixels + element - kBeforeColumns * kChannels - kLead +
+                         (row - kBeforeRows) * kPitch;
     __shared__ __align__(16) Pixel rings[kBlockGroups * kBlockStrips * 4][kSlots * kRowPixels];
     Pixel* ring = rings[here * 4 + warp];
     const Rows source{first + lane * kCopyVector, ring + lane * kCopyVector,
                       ring + lane / 4 * 8 + lane % 4 * kThreadPixels, rows + kLast, 0, 0};
-    Result* target = result + plane * kResultPlane + row * kResultPitch + element;
-    slide(source, target + lane / 4 * 8 + lane % 4 * 2, factors, rows);
+    Result* target = result + plane * kResultPlane + row * kResultPitch + element + lane / 4 * 8 + lane % 4 * 2;
+    slide(source, target, factors, rows);
 }

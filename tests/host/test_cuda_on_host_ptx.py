@@ -130,3 +130,25 @@ def test_copies_to_shared_memory(run_kernel, size):
     """.replace("kFloats", str(size // 4))
     run_kernel(source, x, out, block=(64, 1, 1))
     np.testing.assert_array_equal(out, x[::-1])
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_only_threads_that_want_a_copy_make_one(run_kernel, size):
+    x = RANDOM.random(64 * size // 4, np.float32)
+    out = np.zeros_like(x)
+    source = """
+        extern "C" __global__ void kernel(const float* x, float* out) {
+            __shared__ __align__(16) float tile[kFloats * 64];
+            for (int i = threadIdx.x; i < kFloats * 64; i += 64) tile[i] = -1.0f;
+            __syncthreads();
+            const int first = kFloats * threadIdx.x;
+            copy_async_if<kFloats * 4>(threadIdx.x % 3 == 1, tile + first, x + first);
+            copy_async_commit();
+            copy_async_wait<0>();
+            __syncthreads();
+            for (int i = threadIdx.x; i < kFloats * 64; i += 64) out[i] = tile[i];
+        }
+    """.replace("kFloats", str(size // 4))
+    run_kernel(source, x, out, block=(64, 1, 1))
+    wanted = np.repeat(np.arange(64) % 3 == 1, size // 4)
+    np.testing.assert_array_equal(out, np.where(wanted, x, np.float32(-1)))

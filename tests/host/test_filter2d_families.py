@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import random
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,6 +18,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
 from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
@@ -32,10 +35,33 @@ from warpsmith.tuner.workshop import Workshop
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
+WARPGROUP = Filter2dWarpgroup()
 GUARD, FILL = 1 << 16, 0xFF
 """Bytes round an array, and what they and the gaps between its rows hold: NaN, as a float of any size."""
 
-every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+NARROW = Filter2d((13, 142), (4, 2), dtype="float16")
+every_family = pytest.mark.parametrize(
+    "family", [each for each in FAMILIES if each.why_not(NARROW, DEVICE) is None], ids=lambda family: family.name
+)
+"""That solves images of the spread; those of warpgroups are wider."""
+
+BINOMIAL_13 = tuple(float(math.comb(12, r) * math.comb(12, s)) for r in range(13) for s in range(13))
+TWO_TERMS = tuple(((r + 1) * (s - 2) + r % 2 * (s + 3)) / 64 for r in range(6) for s in range(8))
+WIDE = (
+    Filter2d((26, 1117), (9, 9)),
+    Filter2d((21, 178), (3, 6), dtype="float16", channels=3),
+    Filter2d((22, 544), (4, 3), dtype="uint8", border="constant", cval=7.5, result_dtype="float16"),
+    Filter2d((24, 600), (5, 25), border="constant", cval=-1.5, result_dtype="uint8"),
+    Filter2d((27, 640), (13, 13), border="nearest", planes=2, weights=BINOMIAL_13),
+    Filter2d((20, 541), (2, 2), dtype="uint8", border="nearest", pitch=544, result_pitch=547, convolve=True),
+    Filter2d((28, 555), (6, 8), border="reflect", weights=TWO_TERMS),
+    Filter2d((25, 272), (6, 4), dtype="float16", border="reflect", channels=2, anchor=(5, 0), result_dtype="float32"),
+    Filter2d((23, 531), (3, 7), border="mirror", pitch=2136, anchor=(0, 6), convolve=True),
+    Filter2d((24, 1040), (7, 4), dtype="uint8", border="mirror", planes=3),
+    Filter2d((22, 140), (5, 3), dtype="uint8", border="wrap", channels=4, result_dtype="float32"),
+    Filter2d((20, 536), (12, 2), dtype="float16", border="wrap"),
+)
+"""As wide as a warpgroup, which computes 512 elements of a row."""
 
 
 class LaidOut:
@@ -156,9 +182,20 @@ def test_is_what_scipy_computes(family: Family, border: Border, spread: tuple[Fi
     """Each two values of two factors meet, not all combinations: every case costs a compilation."""
     solved = [each for each in spread if each.border is border and family.why_not(each, DEVICE) is None]
     assert solved
-    cases = [(each, config_for(family, each, turn)) for turn, each in enumerate(solved)]
+    check_all(family, solved)
+
+
+def check_all(family: Family, problems: Iterable[Filter2d]) -> None:
+    """Each with one config."""
+    cases = [(each, config_for(family, each, turn)) for turn, each in enumerate(problems)]
     with ThreadPoolExecutor(2) as pool, contextlib.closing(HostRuntime(workers=1)) as runtime:
         list(pool.map(lambda case: check(runtime, case[0], family, case[1]), cases))
+
+
+@pytest.mark.parametrize("border", Border)
+def test_products_of_warpgroups_are_what_scipy_computes(border: Border) -> None:
+    assert all(WARPGROUP.why_not(each, DEVICE) is None for each in WIDE)
+    check_all(WARPGROUP, (each for each in WIDE if each.border is border))
 
 
 @pytest.mark.parametrize("weights", ["argument", "literal"])
@@ -201,13 +238,24 @@ def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...]
     """Of the spread one problem of each border, each with two configs."""
     rng = random.Random(family.name)
     solved = [each for each in spread if family.why_not(each, DEVICE) is None]
-    for problem in [rng.choice([each for each in solved if each.border is border]) for border in Border]:
-        opened = Workshop.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=True)
-        with opened as workshop:
-            assert HostCompiler(sanitize=True).identity == workshop.compiler_identity
-            programs = [workshop.program(family.name, config_for(family, problem, turn)) for turn in range(2)]
-            for program, compiling in [(program, workshop.compile(program)) for program in programs]:
-                compiled = compiling.result()
-                assert isinstance(compiled, Compiled), compiled
-                outcome = workshop.bench.evaluate(program, compiled)
-                assert isinstance(outcome, Measurement), f"{problem.key()} {program.config}: {outcome}"
+    for border in Border:
+        problem = rng.choice([each for each in solved if each.border is border])
+        check_sanitized(problem, family, [config_for(family, problem, turn) for turn in range(2)])
+
+
+def test_products_of_warpgroups_are_clean_under_the_sanitizers() -> None:
+    """One problem of each type, the first with the default config and the others with random ones."""
+    for turn, problem in enumerate((WIDE[8], WIDE[11], WIDE[5])):
+        check_sanitized(problem, WARPGROUP, [config_for(WARPGROUP, problem, turn)])
+
+
+def check_sanitized(problem: Filter2d, family: Family, configs: Iterable[Config]) -> None:
+    opened = Workshop.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=True)
+    with opened as workshop:
+        assert HostCompiler(sanitize=True).identity == workshop.compiler_identity
+        programs = [workshop.program(family.name, config) for config in configs]
+        for program, compiling in [(program, workshop.compile(program)) for program in programs]:
+            compiled = compiling.result()
+            assert isinstance(compiled, Compiled), compiled
+            outcome = workshop.bench.evaluate(program, compiled)
+            assert isinstance(outcome, Measurement), f"{problem.key()} {program.config}: {outcome}"

@@ -51,6 +51,11 @@ def compiler(request: pytest.FixtureRequest) -> Compiler:
     return made
 
 
+def other_arch(compiler: Compiler, arch: str) -> Compiler:
+    """The same compiler for another architecture."""
+    return NvrtcCompiler(arch) if isinstance(compiler, NvrtcCompiler) else NvccCompiler(arch)
+
+
 def test_a_program_becomes_a_cubin(compiler: Compiler) -> None:
     binary = compiler.compile(program(SOURCE))
     assert binary.kind is BinaryKind.CUBIN
@@ -75,9 +80,8 @@ def test_a_bad_program_is_refused_with_its_first_error(compiler: Compiler) -> No
 
 
 def test_an_unknown_architecture_is_named(compiler: Compiler) -> None:
-    other = NvrtcCompiler("sm_9") if isinstance(compiler, NvrtcCompiler) else NvccCompiler("sm_9")
     with pytest.raises(CompileError, match=r"for sm_9: .*arch"):
-        other.compile(program(SOURCE))
+        other_arch(compiler, "sm_9").compile(program(SOURCE))
 
 
 def test_too_much_shared_memory_is_an_error_of_ptxas(compiler: Compiler) -> None:
@@ -92,8 +96,34 @@ def test_it_crosses_process_borders(compiler: Compiler) -> None:
 
 
 def test_the_architecture_decides_the_identity(compiler: Compiler) -> None:
-    other = NvrtcCompiler("sm_80") if isinstance(compiler, NvrtcCompiler) else NvccCompiler("sm_80")
-    assert other.identity != compiler.identity
+    assert other_arch(compiler, "sm_80").identity != compiler.identity
+
+
+@pytest.mark.parametrize(
+    ("arch", "target"),
+    [
+        ("sm_75", "sm_75"),
+        ("sm_80", "sm_80"),
+        ("sm_89", "sm_89"),
+        ("sm_90", "sm_90a"),
+        ("sm_100", "sm_100a"),
+        ("sm_120", "sm_120a"),
+    ],
+)
+def test_what_an_architecture_alone_has_is_compiled_for(compiler: Compiler, arch: str, target: str) -> None:
+    made = other_arch(compiler, arch)
+    options = {option.rpartition("=")[2] for option in made.identity.split() if "arch" in option}
+    assert options == {target}
+    binary = made.compile(program(SOURCE))
+    assert binary.arch == arch  # which is what devices are asked for
+
+
+def test_instructions_of_warpgroups_are_known_on_hopper_and_not_before(compiler: Compiler) -> None:
+    fence = 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'
+    source = f'extern "C" __global__ void kernel() {{ {fence} }}'
+    assert compiler.compile(program(source)).arch == "sm_90"
+    with pytest.raises(CompileError, match=r"for sm_80: .*wgmma"):
+        other_arch(compiler, "sm_80").compile(program(source))
 
 
 def test_without_nvcc_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -109,7 +139,7 @@ def test_cuda_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_pa
     nvcc.chmod(0o755)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert find_nvcc() == str(nvcc)
-    assert NvccCompiler("sm_90").identity.startswith("nvcc 42.0.1 -arch=sm_90")
+    assert NvccCompiler("sm_90").identity.startswith("nvcc 42.0.1 -arch=sm_90a ")
 
 
 def test_a_program_that_is_no_nvcc_is_told_apart(tmp_path: Path) -> None:

@@ -1,0 +1,268 @@
+"""Where the products of warpgroups run: interior and frame share the outputs out, copies and stores are aligned."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import re
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
+from warpsmith.generator.families.filter2d_warpgroup import (
+    MAX_DEPTH,
+    STATIC_SHARED_BYTES,
+    STRIPS,
+    Filter2dWarpgroup,
+    strips,
+)
+from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import DType
+from warpsmith.generator.separable import separable_terms
+
+WARPGROUP = Filter2dWarpgroup()
+
+BINOMIAL_15 = tuple(float(math.comb(14, r) * math.comb(14, s)) for r in range(15) for s in range(15))
+TWO_TERMS = tuple(float((r + 1) * (s - 2) + (r % 2) * (s + 3)) for r in range(8) for s in range(6))
+FULL_RANK = tuple(float((i * i * 7 + i * 3) % 11 - 5) for i in range(25))
+
+PROBLEMS = [
+    Filter2d(image=(40, 528), filter=(9, 9)),
+    Filter2d(image=(41, 702), filter=(4, 4), dtype=DType.FLOAT16, border=Border.REFLECT),
+    Filter2d(image=(33, 541), filter=(2, 2), dtype=DType.UINT8, border=Border.WRAP, pitch=544, planes=3),
+    Filter2d(image=(50, 660), filter=(13, 5), dtype=DType.UINT8, border=Border.MIRROR, anchor=(12, 0)),
+    Filter2d(image=(50, 301), filter=(12, 3), dtype=DType.FLOAT16, border=Border.MIRROR, anchor=(0, 2), channels=2),
+    Filter2d(image=(30, 700), filter=(9, 13), dtype=DType.UINT8, border=Border.NEAREST, convolve=True),
+    Filter2d(image=(30, 400), filter=(8, 4), dtype=DType.UINT8, channels=3, result_dtype=DType.FLOAT32),
+    Filter2d(image=(37, 1101), filter=(5, 3), border=Border.CONSTANT, cval=1.5),
+    Filter2d(image=(24, 1031), filter=(3, 16), planes=2, border=Border.REFLECT, result_dtype=DType.UINT8),
+    Filter2d(image=(64, 640), filter=(7, 25), border=Border.WRAP),
+    Filter2d(image=(38, 612), filter=(3, 17), border=Border.REFLECT, anchor=(1, 5)),  # no room for a lead
+    Filter2d(image=(61, 187), filter=(6, 2), channels=3, border=Border.WRAP, pitch=2252, convolve=True),
+    Filter2d(image=(29, 3001), filter=(3, 9), dtype=DType.FLOAT16, pitch=6004, result_pitch=5990),
+    Filter2d(image=(70, 600), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15),
+    Filter2d(image=(40, 777), filter=(8, 6), weights=TWO_TERMS, result_dtype=DType.FLOAT16),
+]
+every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
+
+
+def geometries(problem: Filter2d) -> list[Geometry]:
+    """Of the default config and of random ones, the same in each run."""
+    space, rng = WARPGROUP.space(problem, H200), random.Random(problem.key())
+    configs = [WARPGROUP.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(40)))]
+    assert all(space.why_not(config) is None for config in configs)
+    return [Geometry.of(problem, config) for config in configs]
+
+
+def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row and element of each output of a frame: the arithmetic of locate() in filter2d_frame.cu.jinja."""
+    rows, elements = problem.output_shape[0], problem.output_shape[1] * problem.channels
+    n, interior = np.arange(g.frame_pixels), g.last_column + COLUMNS - g.first_column
+    whole = (rows - g.interior_rows) * elements
+    above = n[n < whole] // elements
+    inside, element = np.divmod(n[n >= whole] - whole, max(1, elements - interior))
+    return (
+        np.concatenate([np.where(above < g.first_row, above, above + g.interior_rows), g.first_row + inside]),
+        np.concatenate([n[n < whole] % elements, np.where(element < g.first_column, element, element + interior)]),
+    )
+
+
+@every_problem
+class TestGeometry:
+    def test_interior_and_frame_compute_every_output_once(self, problem: Filter2d) -> None:
+        """But for the last warpgroup, which computes some of its neighbour's again."""
+        assert WARPGROUP.why_not(problem, H200) is None
+        for g in geometries(problem):
+            computed = np.zeros((problem.output_shape[0], problem.output_shape[1] * problem.channels), np.int64)
+            begins = [min(g.first_column + n * COLUMNS, g.last_column) for n in range(g.interior_groups)]
+            assert begins == sorted(set(begins))
+            for first in begins:
+                assert 0 <= first <= computed.shape[1] - COLUMNS
+                computed[g.first_row : g.first_row + g.interior_rows, first : first + COLUMNS] = 1
+            np.add.at(computed, frame(problem, g), 1)
+            assert (computed == 1).all(), g
+
+    def test_blocks_cover_both_and_no_block_is_idle(self, problem: Filter2d) -> None:
+        for g in geometries(problem):
+            threads = 128 * g.block_groups * g.block_strips
+            assert 0 <= g.frame_blocks * threads - g.frame_pixels * problem.planes < threads
+            assert 0 <= g.column_blocks * g.block_groups - g.interior_groups < g.block_groups
+            tall = g.rows * g.block_strips
+            assert 0 <= g.strip_blocks * tall - g.interior_rows < tall
+
+    def test_copies_are_aligned_and_lie_in_the_image_s_own_rows(self, problem: Filter2d) -> None:
+        """In every row of every plane, whose pitch is a multiple of a copy then. A warp copies a row in as many turns
+        as it takes, by threads whose share begins before the row's end."""
+        for g in geometries(problem):
+            assert g.copy_vector * problem.dtype.itemsize in (4, 8, 16)
+            assert row_pitch(problem) % g.copy_vector == 0
+            begins = [min(g.first_column + n * COLUMNS, g.last_column) for n in range(g.interior_groups)]
+            for warp in (begin + 128 * n for begin in begins for n in range(4)):
+                first = warp - problem.before[1] * problem.channels - g.lead
+                assert first % g.copy_vector == 0
+                copies = np.arange(0, 120 + g.depth, g.copy_vector)
+                assert first >= 0
+                assert first + copies[-1] + g.copy_vector <= problem.image[1] * problem.channels
+            top = g.first_row - problem.before[0]
+            assert 0 <= top <= problem.image[0] - (g.interior_rows + problem.filter[0] - 1)
+
+    def test_loads_from_shared_memory_are_aligned(self, problem: Filter2d) -> None:
+        for g in geometries(problem):
+            share = g.depth // 4
+            assert share % g.load_vector == 0
+            row = np.arange(120 + g.depth)
+            for lane in range(32):
+                first = lane // 4 * 8 + lane % 4 * share
+                assert first % g.load_vector == 0
+                assert row[first + 64 : first + 64 + share].size == share  # the row has all of it
+            assert 64 % g.load_vector == row.size % g.load_vector == row.size % g.copy_vector == 0
+            assert g.load_vector * problem.dtype.itemsize in (1, 2, 4, 8, 16)
+
+    def test_a_product_s_depth_covers_windows_and_the_elements_before_them(self, problem: Filter2d) -> None:
+        reach = SEGMENT + (problem.filter[1] - 1) * problem.channels
+        for g in geometries(problem):
+            assert 0 <= g.lead <= g.depth - reach < 8
+            assert g.depth % 8 == 0
+            assert g.depth <= MAX_DEPTH
+
+    def test_two_outputs_are_stored_at_once_where_every_row_is_aligned_for_that(self, problem: Filter2d) -> None:
+        """Unless the first window begins at an odd element, and nothing before it would be read in vain."""
+        pitch, before = result_pitch(problem), problem.before[1] * problem.channels
+        reach = SEGMENT + (problem.filter[1] - 1) * problem.channels
+        for g in geometries(problem):
+            assert g.store_vector in (1, 2)
+            assert all(each % g.store_vector == 0 for each in (g.first_column, g.last_column, pitch))
+            assert g.store_vector == 2 or pitch % 2 or (before % 2 and g.depth == reach)
+
+    def test_weights_and_rows_read_ahead_fit_the_shared_memory_that_every_kernel_has(self, problem: Filter2d) -> None:
+        space, rng = WARPGROUP.space(problem, H200), random.Random(problem.key())
+        for config in (WARPGROUP.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(40)))):
+            source = WARPGROUP.program(problem, config).source
+            g, constant = Geometry.of(problem, config), dict(re.findall(r"constexpr int (\w+) = (\d+);", source))
+            is_literal = config.text("weights") == "literal"
+            rows = len(separable_terms(problem)) if is_literal else problem.filter[0]
+            assert constant["kMatrixRows" if is_literal else "kFilterRows"] == str(rows)
+            factors = 2 * 4 * g.depth * 8 * rows
+            rings = g.block_groups * g.block_strips * 4 * (g.prefetch + 1) * (120 + g.depth) * problem.dtype.itemsize
+            assert factors + rings <= 48 * 1024 == STATIC_SHARED_BYTES
+
+    def test_literal_weights_are_offered_where_passes_are_separable(self, problem: Filter2d) -> None:
+        weights = next(each for each in WARPGROUP.space(problem, H200).parameters if each.name == "weights")
+        separable = ("literal",) if separable_terms(problem) else ()
+        assert weights.values == ("argument", "constant", *separable)
+        assert WARPGROUP.default(problem, H200).text("weights") == ("literal" if separable else "argument")
+
+
+def test_known_weights_that_are_not_separable_are_no_literals() -> None:
+    problem = Filter2d(image=(64, 640), filter=(5, 5), weights=FULL_RANK)
+    assert separable_terms(problem) == ()
+    weights = next(each for each in WARPGROUP.space(problem, H200).parameters if each.name == "weights")
+    assert weights.values == ("argument", "constant")
+
+
+def test_an_interior_is_most_of_an_image() -> None:
+    problem = Filter2d(image=(1080, 1920), filter=(5, 5), border=Border.REFLECT)
+    assert all(g.frame_pixels < 0.02 * problem.output.size for g in geometries(problem))
+
+
+def test_an_image_may_be_all_interior() -> None:
+    assert {g.frame_blocks for g in geometries(Filter2d(image=(64, 1032), filter=(9, 9)))} == {0}
+
+
+class TestRefusals:
+    WIDE = Filter2d(image=(64, 640), filter=(3, 3))
+
+    @pytest.mark.parametrize(
+        ("problem", "reason"),
+        [
+            (dataclasses.replace(WIDE, filters=2), "applies one filter at a time"),
+            (dataclasses.replace(WIDE, filter=(1, 3)), "adds up rows of products; the filter has one row"),
+            (
+                dataclasses.replace(WIDE, image=(64, 519)),
+                "a warpgroup computes 512 elements of a row, which the image does not have",
+            ),
+            (
+                dataclasses.replace(WIDE, image=(2, 640), border=Border.WRAP),
+                "a warpgroup computes 512 elements of a row, which the image does not have",
+            ),
+            (
+                dataclasses.replace(WIDE, filter=(3, 26)),
+                "a segment and its filter reach over 33 elements; products sum over 32",
+            ),
+            (
+                dataclasses.replace(WIDE, filter=(3, 10), channels=3),
+                "a segment and its filter reach over 35 elements; products sum over 32",
+            ),
+            (dataclasses.replace(WIDE, filter=(40, 3)), "a filter of 40 rows does not fit the registers of a thread"),
+            (
+                dataclasses.replace(WIDE, image=(64, 642), dtype=DType.UINT8),
+                "copies 4 bytes at a time or more, which the pitch of the rows does not keep aligned",
+            ),
+            (
+                dataclasses.replace(WIDE, image=(64, 641), dtype=DType.FLOAT16),
+                "copies 4 bytes at a time or more, which the pitch of the rows does not keep aligned",
+            ),
+        ],
+        ids=lambda value: value.key().replace(" ", ",") if isinstance(value, Filter2d) else "",
+    )
+    def test_a_problem_is_refused_for_a_reason(self, problem: Filter2d, reason: str) -> None:
+        assert WARPGROUP.why_not(problem, H200) == WARPGROUP.why_not(problem, HOST) == reason
+
+    @pytest.mark.parametrize(
+        "problem",
+        [
+            dataclasses.replace(WIDE, image=(64, 520)),
+            dataclasses.replace(WIDE, filter=(3, 25)),
+            dataclasses.replace(WIDE, filter=(3, 9), channels=3),
+            dataclasses.replace(WIDE, filter=(25, 9)),
+            dataclasses.replace(WIDE, image=(64, 642), dtype=DType.UINT8, pitch=644),
+            dataclasses.replace(WIDE, image=(64, 641), dtype=DType.FLOAT16, pitch=1284),
+        ],
+        ids=lambda problem: problem.key().replace(" ", ","),
+    )
+    def test_its_neighbour_is_not(self, problem: Filter2d) -> None:
+        assert WARPGROUP.why_not(problem, H200) is None
+
+    @pytest.mark.parametrize("capability", [(8, 0), (8, 9), (10, 0), (12, 0)])
+    def test_other_tensor_cores_multiply_by_other_instructions(self, capability: tuple[int, int]) -> None:
+        device = dataclasses.replace(H200, compute_capability=capability)
+        told = WARPGROUP.why_not(self.WIDE, device)
+        assert told == "needs compute capability 9.0, whose warpgroups multiply matrices"
+        assert WARPGROUP.why_not(self.WIDE, H200) is None
+
+
+class TestDefault:
+    @pytest.mark.parametrize("dtype", DType)
+    @pytest.mark.parametrize("channels", [1, 3])
+    @pytest.mark.parametrize("image", [(9216, 9216), (1080, 1920), (40, 640)], ids=str)
+    def test_is_in_the_space_of_every_filter_that_is_solved(
+        self, image: tuple[int, int], channels: int, dtype: DType
+    ) -> None:
+        """2x2 to 17x17, and up to the largest ones."""
+        sizes = [*((r, s) for r in range(2, 18) for s in range(2, 18)), *((r, 9) for r in range(18, 33))]
+        sizes += [(r, 25) for r in range(2, 33)]
+        filters = (Filter2d(image, size, channels=channels, dtype=dtype, border=Border.WRAP) for size in sizes)
+        solved = [problem for problem in filters if WARPGROUP.why_not(problem, H200) is None]
+        assert len(solved) > 128
+        for problem in solved:
+            space = WARPGROUP.space(problem, H200)
+            assert space.why_not(WARPGROUP.default(problem, H200)) is None, problem.key()
+
+    @pytest.mark.parametrize(("size", "registers"), [(3, 58), (5, 74), (9, 108), (13, 144), (17, 175)])
+    def test_walks_are_one_wave(self, size: int, registers: int) -> None:
+        """Registers of a thread are what ptxas 13.0 counts; multiprocessors give them out by eights."""
+        held = H200.registers_per_multiprocessor // (128 * math.ceil(registers / 8) * 8) * H200.multiprocessors
+        for image, least in (((9216, 9216), 0.9), ((4320, 7680), 0.8), ((1080, 1920), 0.5)):
+            problem = Filter2d(image=image, filter=(size, size))
+            g = Geometry.of(problem, WARPGROUP.default(problem, H200))
+            walks = g.interior_groups * math.ceil(g.interior_rows / g.rows)
+            assert least * held <= walks <= held
+
+    def test_walks_of_a_small_image_are_short_ones(self) -> None:
+        problem = Filter2d(image=(64, 640), filter=(3, 3))
+        assert WARPGROUP.default(problem, H200).integer("rows") == STRIPS[0] == strips(problem, H200)[0]
