@@ -22,7 +22,8 @@ REMEDY = 'a plot needs Matplotlib: pip install "warpsmith[plots]"'
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's, which the colour-blind tell apart."""
-_MARKERS = "osD^vPX"
+_MARKERS = "osD^vPXh<"
+"""Of another number than the colours, so that lines differ in one of the two at least."""
 _COPY = "copy"
 
 
@@ -49,6 +50,8 @@ def can_plot() -> bool:
 def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: ImageFormat) -> bytes:
     """Times over outputs a thread, one line a memory path; the copy's time is a level. As figures 2 and 3.
 
+    Both scales are logarithmic: paths lie further apart than they did in the paper.
+
     Args:
         title: one line.
         lines: x is the number of outputs a thread, 1 or more. A line without points is named and not drawn.
@@ -65,7 +68,8 @@ def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: 
             axes.axhline(copy_ns / 1e3, color="0.45", linestyle="--", linewidth=1, label=_COPY, gid=_gid(_COPY))
         axes.set_xscale("log", base=2)
         _label_powers_of_two(axes, max((x for line in lines for x, _ in line.points), default=1))
-        axes.set_ylim(bottom=0)
+        axes.set_yscale("log")
+        _label_a_few_times(axes)
     return file.getvalue()
 
 
@@ -136,7 +140,8 @@ def _gid(name: str) -> str:
 def _label_powers_of_two(axes: Axes, largest: float) -> None:
     from matplotlib.ticker import NullLocator
 
-    ticks = [2**power for power in range(math.ceil(math.log2(largest)) + 1)]
+    powers = math.ceil(math.log2(largest)) + 1
+    ticks = [2**power for power in range(0, powers, 1 if powers <= 10 else 2)]  # more labels would overlap
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
 
