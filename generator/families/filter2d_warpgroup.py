@@ -3,8 +3,9 @@
 Source: convolution as products with banded Toeplitz matrices; float32 from three products of tf32 numbers, which hold
 11 bits each, and sums that leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota
 2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
-already and take two products. A product sums over pixels that are not in every window, with weights of zero: where one
-is infinite or not a number, so are outputs up to 31 elements beside the windows that it lies in.
+already and take two products. A product sums over pixels that are not in every window, with weights of zero: where a
+pixel is not a number or is infinite (as within 2^-12 of the largest float32), outputs of its windows and up to 31
+elements beside them are not numbers.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ STRIPS = (8, 16, 32, 64, 128, 256)
 SPILLED = 16
 """Registers that a thread may be short of: what is not used within the loop is spilled, which one more warpgroup can
 be worth."""
+LEAST_REGISTERS = 64
+"""Of a thread: with 56 ptxas lets the products of small filters wait for each other, with 40 it finds too few."""
 RESIDENT = range(1, 9)
 """Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
 
@@ -76,7 +79,7 @@ class Filter2dWarpgroup(Family):
         if depth(problem) > MAX_DEPTH:
             return f"a segment and its filter reach over {reach(problem)} elements; products sum over {MAX_DEPTH}"
         if not Alignment.of(problem).has_interior(problem):
-            return f"a warpgroup computes {COLUMNS} elements of a row, which the image does not have"
+            return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
         if not _weights(problem):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
         return None
@@ -111,12 +114,8 @@ class Filter2dWarpgroup(Family):
                 Constraint(
                     "blocks that must fit a multiprocessor leave each thread most of the registers that it needs",
                     lambda weights, block_groups, block_strips, min_blocks: (
-                        128
-                        * block_groups
-                        * block_strips
-                        * min_blocks
-                        * (_registers(filter2d, Weights(weights)) - SPILLED)
-                        <= device.registers_per_multiprocessor
+                        device.registers_per_multiprocessor // (128 * block_groups * block_strips * max(1, min_blocks))
+                        >= max(_registers(filter2d, Weights(weights)) - SPILLED, LEAST_REGISTERS)
                     ),
                 ),
             ),
@@ -206,4 +205,4 @@ def _registers(problem: Filter2d, weights: Weights) -> int:
     """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
     parts = 2 if problem.dtype is DType.FLOAT32 else 1
     outputs = _matrix_rows(problem, weights) + problem.filter[0] - 1
-    return 4 * outputs + depth(problem) // 2 * parts + 28
+    return 4 * outputs + depth(problem) // 2 * parts + 24

@@ -120,8 +120,8 @@ class Alignment:
         stores = [each for each in (2, 1) if result_pitch(problem) % each == 0]
         return next(
             cls(copy, gcd(copy, thread), store, lead, start + lead + before)
-            for store in stores
             for copy in copies
+            for store in stores
             for lead in range(spare + 1)
             for start in range(0, store, copy)
             if (start + lead + before) % store == 0

@@ -165,7 +165,7 @@ __device__ __forceinline__ void multiply(float (&sums)[4], const float (&a)[4], 
         "{ .reg .pred add; setp.ne.b32 add, %9, 0; "
         "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3"
-        "}, {%4, %5, %6, %7}, %8, add, 1, 1; }"
+        "}, { %4, %5, %6, %7 }, %8, add, 1, 1; }"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
           "r"(__float_as_uint(a[3])), "l"(b), "n"(kAdd ? 1 : 0));
@@ -232,7 +232,8 @@ __device__ __forceinline__ void split(Factors& factors) {
         const bool is_tap = away >= 0 && away % kChannels == 0 && s < kFilterColumns;
         const float value = is_tap ? kRowFactors[column / 8][is_tap ? s : 0] : 0.0f;
         factors.high[i] = to_tf32(value);
-        factors.low[i] = to_tf32(value - to_tf32(value));
+        const float rest = value - to_tf32(value);
+        factors.low[i] = rest == rest ? to_tf32(rest) : rest;  // where a weight is not a number, results are none either
     }
 }
 

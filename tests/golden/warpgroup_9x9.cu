@@ -145,7 +145,7 @@ __device__ __forceinline__ void multiply(float (&sums)[36], const float (&a)[4],
         "wgmma.mma_async.sync.aligned.m64n72k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
         "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35"
-        "}, {%36, %37, %38, %39}, %40, add, 1, 1; }"
+        "}, { %36, %37, %38, %39 }, %40, add, 1, 1; }"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
           "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
           "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
@@ -221,7 +221,8 @@ __device__ __forceinline__ void split(const Weights& weights, Factors& factors, 
         const int r = from_below ? kLast - column / 8 : column / 8;
         const float value = is_tap ? tap(weights, 0, r, is_tap ? s : 0) : 0.0f;
         factors.high[i] = to_tf32(value);
-        factors.low[i] = to_tf32(value - to_tf32(value));
+        const float rest = value - to_tf32(value);
+        factors.low[i] = rest == rest ? to_tf32(rest) : rest;  // where a weight is not a number, results are none either
     }
 }
 

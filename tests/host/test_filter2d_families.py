@@ -24,6 +24,7 @@ from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy, DType, Operand
+from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.plans.match import Match, MatchKind
@@ -129,9 +130,14 @@ def tolerance(problem: Filter2d, expected: NDArray[np.float64], terms: NDArray[n
             return 1e-6 * terms
 
 
-def check(runtime: HostRuntime, problem: Filter2d, family: Family, config: Config) -> None:
-    program = family.program(problem, config)
-    image, weights = drawn(problem)
+def filtered(
+    runtime: HostRuntime,
+    problem: Filter2d,
+    program: Program,
+    image: NDArray[np.generic],
+    weights: NDArray[np.float32],
+) -> tuple[LaidOut, LaidOut]:
+    """The image and the result, after the program has run."""
     source, target = LaidOut(problem.operands[0]), LaidOut(problem.output)
     source.elements[...] = image
     module = runtime.load(HOST.compiler(CompilerChoice.AUTO).compile(program))
@@ -143,6 +149,12 @@ def check(runtime: HostRuntime, problem: Filter2d, family: Family, config: Confi
     module.close()
     for allocation in scratch.values():
         runtime.free(allocation)
+    return source, target
+
+
+def check(runtime: HostRuntime, problem: Filter2d, family: Family, config: Config) -> None:
+    image, weights = drawn(problem)
+    source, target = filtered(runtime, problem, family.program(problem, config), image, weights)
     expected = by_scipy(problem, image, weights, problem.cval)
     if problem.output.dtype is DType.UINT8:
         expected = expected.clip(0, 255)
@@ -196,6 +208,18 @@ def check_all(family: Family, problems: Iterable[Filter2d]) -> None:
 def test_products_of_warpgroups_are_what_scipy_computes(border: Border) -> None:
     assert all(WARPGROUP.why_not(each, DEVICE) is None for each in WIDE)
     check_all(WARPGROUP, (each for each in WIDE if each.border is border))
+
+
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], ids=hex)
+def test_a_weight_that_is_not_a_number_shows_in_every_output(bits: int) -> None:
+    """Whatever its bits: rounding them as a number's would make zero of some."""
+    problem = Filter2d((12, 530), (3, 3))
+    weights = np.ones((3, 3), np.float32)
+    weights.view(np.uint32)[1, 1] = bits
+    with contextlib.closing(HostRuntime(workers=1)) as runtime:
+        program = WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE))
+        _, target = filtered(runtime, problem, program, np.ones(problem.image, np.float32), weights)
+    assert np.isnan(target.elements).all()
 
 
 @pytest.mark.parametrize("weights", ["argument", "literal"])

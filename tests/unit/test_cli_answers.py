@@ -177,7 +177,7 @@ class TestExplain:
         assert answer["families"] == {
             "filter2d_window": None,
             "filter2d_matrix": "float32 pixels do not fit a half",
-            "filter2d_warpgroup": "a warpgroup computes 512 elements of a row, which the image does not have",
+            "filter2d_warpgroup": "a warpgroup computes 512 elements of a row; the image is too small",
             "filter2d_plain": None,
         }
         assert printed(*asked, "--source") == answer["source"]
