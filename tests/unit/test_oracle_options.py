@@ -60,9 +60,10 @@ def assert_as_scipy(problem: Filter2d, seed: int = 0) -> None:
     np.testing.assert_allclose(got.scale, scale, rtol=1e-13)
 
 
+@pytest.mark.parametrize("image", [(19, 23), (37, 1931)])
 @pytest.mark.parametrize("border", SAME_SIZE)
-def test_in_norm_the_scale_is_the_windows_largest_pixel(border: Border) -> None:
-    problem = Filter2d(image=(19, 23), filter=(4, 3), border=border, cval=2.5, accuracy="normwise")
+def test_in_norm_the_scale_is_the_windows_largest_pixel(border: Border, image: tuple[int, int]) -> None:
+    problem = Filter2d(image=image, filter=(4, 3), border=border, cval=2.5, accuracy="normwise")
     operands = random_operands(problem, 5)
     window = {"size": problem.filter, "mode": str(border), "cval": 2.5}
     largest = ndimage.maximum_filter(np.abs(operands["image"].astype(np.float64)), **window)
