@@ -88,7 +88,7 @@ class Worker:
         # Its own session, so its own group: a compiler that it started dies with it, also after it died by itself.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        _reap(self._process)
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
             if stream is not None:
                 stream.close()
@@ -141,7 +141,7 @@ class Worker:
         return bytes(received)
 
     def _death(self, process: subprocess.Popen[bytes]) -> WorkerDied:
-        status = process.wait()
+        status = _reap(process)
         last_words = ""
         if self._stderr is not None:
             self._stderr.seek(0, os.SEEK_END)
@@ -149,6 +149,19 @@ class Worker:
             last_words = self._stderr.read().decode(errors="replace").strip()
         self.kill()
         return WorkerDied(status, last_words)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int:
+    """Waits until the process has ended; its exit code, or minus the signal's number.
+
+    Not by its wait(): a KeyboardInterrupt that struck inside its poll() leaves that waiting for a lock for ever.
+    """
+    if process.returncode is None:
+        try:
+            process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
+        except ChildProcessError:  # it was waited for, and the interrupt struck before that was noted
+            process.returncode = -signal.SIGKILL
+    return process.returncode
 
 
 def _wait(descriptor: int, event: int, deadline: float) -> None:

@@ -259,6 +259,15 @@ class TestDeaths:
             assert call(worker, jobs, os.getpid) != first
         assert worker.call(jobs.NoteInState("kept"), DEADLINE_S) == ["kept"]
 
+    def test_an_interrupt_inside_poll_does_not_make_kill_wait_for_ever(self, worker: Worker, jobs: ModuleType) -> None:
+        """It leaves the lock taken that CPython's Popen.wait() waits for; there is no other way to see to that."""
+        pid = call(worker, jobs, os.getpid)
+        process: Any = worker._process
+        assert process._waitpid_lock.acquire(blocking=False)
+        worker.kill()
+        assert ends(pid)
+        assert call(worker, jobs, os.getpid) != pid
+
     def test_a_process_that_died_between_jobs_is_replaced(self, worker: Worker, jobs: ModuleType) -> None:
         pid = call(worker, jobs, os.getpid)
         os.kill(pid, signal.SIGKILL)
