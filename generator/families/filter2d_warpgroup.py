@@ -10,8 +10,6 @@ elements beside them are not numbers.
 
 from __future__ import annotations
 
-from math import ceil
-
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.families.filter2d_text import (
     Filter2dText,
@@ -30,13 +28,14 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     SEGMENT,
     THREAD_COLUMNS,
     Alignment,
+    Direction,
     Geometry,
-    Walk,
     depth,
     reach,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
+from warpsmith.generator.families.filter2d_window_walks import wave
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem
@@ -92,7 +91,7 @@ class Filter2dWarpgroup(Family):
                 Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
-                Parameter("walk", words(Walk), "from above, or every other strip from below"),
+                Parameter("walk", words(Direction), "from above, or every other strip from below"),
                 Parameter("prefetch", (1, 2, 3, 4, 5, 7), "rows whose pixels are read ahead"),
                 Parameter("block_groups", (1, 2, 3), "warpgroups across a block"),
                 Parameter("block_strips", (1, 2), "warpgroups down a block, each with rows of its own"),
@@ -134,7 +133,7 @@ class Filter2dWarpgroup(Family):
                 "weights": weights.value,
                 "rows": _wave(filter2d, device, min(resident, RESIDENT[-1])),
                 "columns": THREAD_COLUMNS,
-                "walk": Walk.ALTERNATING.value,
+                "walk": Direction.ALTERNATING.value,
                 "prefetch": next(fitting, 1),
                 "block_groups": 1,
                 "block_strips": 1,
@@ -174,9 +173,8 @@ def strips(problem: Filter2d, device: Device) -> tuple[int, ...]:
 
 
 def _wave(problem: Filter2d, device: Device, resident: int) -> int:
-    """Rows of a strip that make about `resident` warpgroups a multiprocessor: all start and end together."""
-    across = ceil(problem.output_shape[1] * problem.channels / COLUMNS) * problem.planes
-    return max(STRIPS[0], ceil(problem.output_shape[0] / max(1, resident * device.multiprocessors // across)))
+    """Rows of a strip that make about `resident` warpgroups a multiprocessor, in a single wave."""
+    return max(STRIPS[0], wave(problem, device, COLUMNS, resident))
 
 
 def _weights(problem: Filter2d) -> list[Weights]:

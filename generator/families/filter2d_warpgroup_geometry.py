@@ -25,7 +25,7 @@ MIN_COPY_BYTES, COPY_BYTES = 4, 16
 """That an asynchronous copy takes."""
 
 
-class Walk(enum.StrEnum):
+class Direction(enum.StrEnum):
     """Which way warpgroups go through their strips."""
 
     DOWN = "down"
@@ -75,7 +75,7 @@ class Geometry:
         frame_pixels = outputs - interior_rows * columns
         return cls(
             rows=rows,
-            alternating=config.text("walk") == Walk.ALTERNATING,
+            alternating=config.text("walk") == Direction.ALTERNATING,
             prefetch=config.integer("prefetch"),
             depth=depth(problem),
             lead=alignment.lead,

@@ -117,7 +117,11 @@ def _likely_walk(problem: Filter2d, method: Method, device: Device) -> Walk:
 
 
 def _wave(problem: Filter2d, device: Device, columns: int, warps: int, unroll: int) -> int:
-    """Rows of a walk, whole turns, that make about `warps` warps a multiprocessor: all start and end together."""
-    across = ceil(problem.output_shape[1] * problem.channels / (32 * columns)) * problem.planes
-    strips = max(1, warps * device.multiprocessors // across)
-    return ceil(ceil(problem.output_shape[0] / strips) / unroll) * unroll
+    """Rows of a walk, whole turns, that make about `warps` warps a multiprocessor."""
+    return ceil(wave(problem, device, 32 * columns, warps) / unroll) * unroll
+
+
+def wave(problem: Filter2d, device: Device, columns: int, walkers: int) -> int:
+    """Rows of a strip, `columns` elements wide, so that about `walkers` a multiprocessor all start and end together."""
+    across = ceil(problem.output_shape[1] * problem.channels / columns) * problem.planes
+    return ceil(problem.output_shape[0] / max(1, walkers * device.multiprocessors // across))
