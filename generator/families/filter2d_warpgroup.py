@@ -28,7 +28,6 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     SEGMENT,
     THREAD_COLUMNS,
     Alignment,
-    Direction,
     Geometry,
     depth,
     reach,
@@ -55,8 +54,14 @@ SPILLED = 16
 be worth."""
 LEAST_REGISTERS = 64
 """Of a thread: with 56 ptxas lets the products of small filters wait for each other, with 40 it finds too few."""
+LEAST_REGISTERS_AHEAD = 112
+"""And with two rows of products: 96 are too few for 3x3 and 5x5."""
 RESIDENT = range(1, 9)
 """Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
+AHEAD_RESIDENT = 3
+"""Warpgroups that keep a multiprocessor busy, each with products of two rows under way."""
+SEPARABLE_RESIDENT = 2
+"""And where those are few, as for a known Gaussian 15x15: 193 us, with three 204 (H200)."""
 
 
 class Filter2dWarpgroup(Family):
@@ -91,8 +96,8 @@ class Filter2dWarpgroup(Family):
                 Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
-                Parameter("walk", words(Direction), "from above, or every other strip from below"),
-                Parameter("prefetch", (1, 2, 3, 4, 5, 7), "rows whose pixels are read ahead"),
+                Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
+                Parameter("prefetch", (1, 2, 3, 4, 5, 7, 9, 11), "rows whose pixels are read ahead"),
                 Parameter("block_groups", (1, 2, 3), "warpgroups across a block"),
                 Parameter("block_strips", (1, 2), "warpgroups down a block, each with rows of its own"),
                 Parameter("min_blocks", (0, 1, 2, 3, 4, 5, 6), "blocks that must fit a multiprocessor; 0: any"),
@@ -112,33 +117,43 @@ class Filter2dWarpgroup(Family):
                 ),
                 Constraint(
                     "blocks that must fit a multiprocessor leave each thread most of the registers that it needs",
-                    lambda weights, block_groups, block_strips, min_blocks: (
-                        device.registers_per_multiprocessor // (128 * block_groups * block_strips * max(1, min_blocks))
-                        >= max(_registers(filter2d, Weights(weights)) - SPILLED, LEAST_REGISTERS)
+                    lambda weights, ahead, block_groups, block_strips, min_blocks: (
+                        min(
+                            MAX_REGISTERS,
+                            device.registers_per_multiprocessor
+                            // (128 * block_groups * block_strips * max(1, min_blocks)),
+                        )
+                        >= _least_registers(filter2d, Weights(weights), ahead)
                     ),
                 ),
             ),
         )
 
     def default(self, problem: Problem, device: Device) -> Config:
-        """One warpgroup a block, in a single wave of as many as registers allow; five rows read ahead, or what fits."""
+        """One warpgroup a block, in a single wave, a row of products ahead where that leaves room for some of them."""
         filter2d = require_filter2d(problem)
         choices = _weights(filter2d)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
-        resident = device.registers_per_multiprocessor // (128 * _registers(filter2d, weights))
-        fitting = (each for each in (5, 3, 2) if _shared_bytes(filter2d, weights, each) <= STATIC_SHARED_BYTES)
+        held = [device.registers_per_multiprocessor // (128 * _registers(filter2d, weights, ahead)) for ahead in (0, 1)]
+        ahead = int(held[1] >= AHEAD_RESIDENT)
+        if ahead:
+            resident = SEPARABLE_RESIDENT if weights is Weights.LITERAL else AHEAD_RESIDENT
+        else:
+            resident = min(held[0], RESIDENT[-1])
+        depths = (11, 5, 3, 2) if ahead else (5, 3, 2)
+        fitting = (each for each in depths if _shared_bytes(filter2d, weights, each) <= STATIC_SHARED_BYTES)
         return Config.of(
             {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
-                "rows": _wave(filter2d, device, min(resident, RESIDENT[-1])),
+                "rows": _wave(filter2d, device, resident),
                 "columns": THREAD_COLUMNS,
-                "walk": Direction.ALTERNATING.value,
+                "ahead": ahead,
                 "prefetch": next(fitting, 1),
                 "block_groups": 1,
                 "block_strips": 1,
                 "min_blocks": 0,
-                "store": StoreHint.STREAMING.value,
+                "store": StoreHint.PLAIN.value,
             }
         )
 
@@ -153,7 +168,6 @@ class Filter2dWarpgroup(Family):
             config=config.key(),
             weights=weights.value,
             terms=[literals(term) for term in terms],
-            symmetric=all(term.column == term.column[::-1] for term in terms),
         )
         interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes
         launch = Launch(
@@ -199,8 +213,14 @@ def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups
     return factors + 4 * warpgroups * ring
 
 
-def _registers(problem: Filter2d, weights: Weights) -> int:
+def _least_registers(problem: Filter2d, weights: Weights, ahead: int) -> int:
+    """Of a thread, for products that do not wait for each other."""
+    needed = _registers(problem, weights, ahead)
+    return max(needed, LEAST_REGISTERS_AHEAD) if ahead else max(needed - SPILLED, LEAST_REGISTERS)
+
+
+def _registers(problem: Filter2d, weights: Weights, ahead: int = 0) -> int:
     """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
     parts = 2 if problem.dtype is DType.FLOAT32 else 1
-    outputs = _matrix_rows(problem, weights) + problem.filter[0] - 1
-    return 4 * outputs + depth(problem) // 2 * parts + 24
+    outputs = _matrix_rows(problem, weights) * (1 + ahead) + problem.filter[0] - 1
+    return 4 * outputs + depth(problem) // 2 * parts * (1 + ahead) + 24

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from math import ceil, gcd
 
 from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
@@ -25,22 +24,13 @@ MIN_COPY_BYTES, COPY_BYTES = 4, 16
 """That an asynchronous copy takes."""
 
 
-class Direction(enum.StrEnum):
-    """Which way warpgroups go through their strips."""
-
-    DOWN = "down"
-    """All from above."""
-    ALTERNATING = "alternating"
-    """Every other one from below."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
     """One config on one problem. Columns count elements, of which a pixel has `channels`."""
 
     rows: int
-    alternating: bool
-    """Whether every other strip is walked from below: strips that share rows then read them at the same time."""
+    ahead: int
+    """Rows whose products are under way while those of another are added."""
     prefetch: int
     depth: int
     """Elements that the products of a row sum over, from a segment's first one on."""
@@ -75,7 +65,7 @@ class Geometry:
         frame_pixels = outputs - interior_rows * columns
         return cls(
             rows=rows,
-            alternating=config.text("walk") == Direction.ALTERNATING,
+            ahead=config.integer("ahead"),
             prefetch=config.integer("prefetch"),
             depth=depth(problem),
             lead=alignment.lead,

@@ -100,14 +100,14 @@ def plain(
 
 
 def warpgroup(rows: int, prefetch: int, block: tuple[int, int], weights: str, min_blocks: int) -> Config:
-    """A config of the warpgroup kernel, all from above, with plain stores; `block` is warpgroups across and down."""
+    """A config of the warpgroup kernel, no products ahead, with plain stores; `block` is warpgroups across and down."""
     return Config.of(
         {
             "path": "async",
             "weights": weights,
             "rows": rows,
             "columns": 4,
-            "walk": "down",
+            "ahead": 0,
             "prefetch": prefetch,
             "block_groups": block[0],
             "block_strips": block[1],

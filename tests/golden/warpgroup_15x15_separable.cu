@@ -1,6 +1,6 @@
 // warpsmith filter2d_warpgroup
 // problem: filter2d image=1080x1920 filter=15x15 planes=1 dtype=float32 border=nearest weights=sha256:6bfb180b7a6910c6
-// config:  block_groups=1 block_strips=1 columns=4 min_blocks=0 path=async prefetch=5 rows=9 store=streaming walk=alternating weights=literal
+// config:  ahead=1 block_groups=1 block_strips=1 columns=4 min_blocks=0 path=async prefetch=11 rows=17 store=plain weights=literal
 //
 // A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
 // matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The
@@ -30,14 +30,14 @@ constexpr int kMatrixRows = 1;  // rows of weights in matrix B: of the filter's 
 constexpr int kProducts = 4 * kMatrixRows;  // of a thread: 2 outputs of 2 segments for each of them
 constexpr int kLast = kFilterRows - 1;  // the row of a window that completes it
 constexpr int kGroupColumns = 512;  // outputs of a warpgroup, across
-constexpr int kThreadRows = 9;  // and down
-constexpr int kPrefetch = 5;  // rows that are read ahead
+constexpr int kThreadRows = 17;  // and down
+constexpr int kPrefetch = 11;  // rows that are read ahead
 constexpr int kCopyVector = 4;  // elements that a thread copies at once
 constexpr int kLoadVector = 2;  // and that it loads at once
 constexpr int kBlockGroups = 1;  // warpgroups across a block
 constexpr int kBlockStrips = 1;  // and down
 constexpr int kColumnBlocks = 4;  // blocks across the interior
-constexpr int kStripBlocks = 119;  // and down
+constexpr int kStripBlocks = 63;  // and down
 constexpr int kFrameBlocks = 344;  // blocks for the outputs around it, in all planes
 constexpr int kFirstRow = 7;  // of the interior
 constexpr int kInteriorRows = 1066;
@@ -284,7 +284,6 @@ struct Rows {
     const Pixel* __restrict__ source;  // what the thread copies of the row that is asked for next
     Pixel* copied;                     // where to, in the first slot
     const Pixel* pixels;               // the thread's pixels there
-    int step;                          // from row to row
     int remaining;                     // rows to be asked for; then the last one again, since a branch costs more
     int asked, next;                   // slots, in elements
 
@@ -296,7 +295,7 @@ struct Rows {
             copy_async_if<kCopyVector * sizeof(Pixel)>(is_needed, copied + asked + i, source + i);
         }
         copy_async_commit();
-        source += --remaining > 0 ? step : 0;
+        source += --remaining > 0 ? kPitch : 0;
         asked = asked == (kSlots - 1) * kRowPixels ? 0 : asked + kRowPixels;
     }
 
@@ -398,29 +397,35 @@ __device__ __forceinline__ void store(Result* __restrict__ target, const float (
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
         StoreVector* vector = reinterpret_cast<StoreVector*>(target + i / 2 * 64 + i % 2);
-        __stcs(vector, pack(outputs + i));
+        *vector = pack(outputs + i);
     }
 }
 
-// Walks along a strip of `rows` output rows. `target` is the thread's first output; `step` leads to the next.
-__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors,
-                                      int rows, int step) {
+// Walks down a strip of `rows` output rows. `target` is the thread's first output.
+__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors, int rows) {
     const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
     float sums[kLast][4] = {};  // of the outputs in progress
     source.begin();
+    // While the products of a row are added, those of the next one are under way. Beyond the last row they are not used.
+    float products[2][kProducts], complete[4];
+    multiply(products[0], segments_of(source.read_next()), high, low);
+    source.request();
 #pragma unroll 1
-    for (int k = -kLast; k < rows; ++k) {
-        const Segments segments = segments_of(source.read_next());
-        float products[kProducts], complete[4];
-        multiply(products, segments, high, low);
-        source.request();
-        finish_products(products);
-        advance(sums, products, complete);
-        if (k >= 0) {
-            store(target, complete);
-            target += step;
+    for (int k = -kLast; k < rows; k += 2) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const Row next = source.read_next();
+            finish_products(products[i]);
+            multiply(products[1 - i], segments_of(next), high, low);
+            source.request();
+            advance(sums, products[i], complete);
+            if (k + i >= 0 && k + i < rows) {
+                store(target, complete);
+                target += kResultPitch;
+            }
         }
     }
+    finish_products(products[0]);
 }
 
 extern "C" __global__ void __launch_bounds__(128 * kBlockGroups * kBlockStrips)
@@ -437,8 +442,6 @@ filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result)
         return;
     }
     const int block = blockIdx.x - kFrameBlocks;
-    // Strips that share rows then read them at the same time, at the beginning or at the end.
-    const bool from_below = block / kColumnBlocks % kStripBlocks % 2;
     __shared__ __align__(128) Factors factors;
     split(factors);
     show_to_products();
@@ -454,13 +457,13 @@ filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result)
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const int element = min(kFirstColumn + group * kGroupColumns, kLastColumn) + warp * 128;
     const int rows = min(kThreadRows, kInteriorRows - inside);
-    const int row = kFirstRow + inside + (from_below ? rows - 1 : 0);
+    const int row = kFirstRow + inside;
     const Pixel* first = plane_of(image, plane).pixels + element - kBeforeColumns * kChannels - kLead +
-                         (row - kBeforeRows + (from_below ? kLast : 0)) * kPitch;
+                         (row - kBeforeRows) * kPitch;
     __shared__ __align__(16) Pixel rings[kBlockGroups * kBlockStrips * 4][kSlots * kRowPixels];
     Pixel* ring = rings[here * 4 + warp];
     const Rows source{first + lane * kCopyVector, ring + lane * kCopyVector,
-                      ring + lane / 4 * 8 + lane % 4 * kThreadPixels, from_below ? -kPitch : kPitch, rows + kLast, 0, 0};
+                      ring + lane / 4 * 8 + lane % 4 * kThreadPixels, rows + kLast, 0, 0};
     Result* target = result + plane * kResultPlane + row * kResultPitch + element + lane / 4 * 8 + lane % 4 * 2;
-    slide(source, target, factors, rows, from_below ? -kResultPitch : kResultPitch);
+    slide(source, target, factors, rows);
 }

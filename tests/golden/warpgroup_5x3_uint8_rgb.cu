@@ -1,6 +1,6 @@
 // warpsmith filter2d_warpgroup
 // problem: filter2d image=1080x1920 filter=5x3 planes=1 dtype=uint8 border=reflect channels=3 convolve=yes
-// config:  block_groups=2 block_strips=2 columns=4 min_blocks=1 path=async prefetch=3 rows=32 store=plain walk=down weights=constant
+// config:  ahead=0 block_groups=2 block_strips=2 columns=4 min_blocks=1 path=async prefetch=3 rows=32 store=plain weights=constant
 //
 // A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
 // matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The
@@ -241,8 +241,7 @@ __device__ __forceinline__ void split(const Weights& weights, Factors& factors) 
         const int away = holder * kThreadPixels + part - kLead - column % 8;  // elements from the output's first tap
         const int s = away / kChannels;
         const bool is_tap = away >= 0 && away % kChannels == 0 && s < kFilterColumns;
-        const int r = column / 8;
-        const float value = is_tap ? tap(weights, 0, r, is_tap ? s : 0) : 0.0f;
+        const float value = is_tap ? tap(weights, 0, column / 8, is_tap ? s : 0) : 0.0f;
         factors.high[i] = to_tf32(value);
         const float rest = value - to_tf32(value);
         factors.low[i] = rest == rest ? to_tf32(rest) : rest;  // where a weight is not a number, results are none either
@@ -399,8 +398,7 @@ __device__ __forceinline__ void store(Result* __restrict__ target, const float (
 }
 
 // Walks down a strip of `rows` output rows. `target` is the thread's first output.
-__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors,
-                                      int rows) {
+__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors, int rows) {
     const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
     float sums[kLast][4] = {};  // of the outputs in progress
     source.begin();

@@ -108,7 +108,7 @@ def test_sums_here_are_rounded_once(run_kernel):
         extern "C" __global__ void kernel(const float* x, float* out) {
             const int i = threadIdx.x;
             __syncwarp();  // tells the host device that threads work together
-            out[i] = add_now(x[i], x[64 + i]);
+            out[i] = add_now(taken_now(x[i]), x[64 + i]);
             out[64 + i] = multiply_add_now(x[i], x[64 + i], x[128 + i]);
         }
         """,

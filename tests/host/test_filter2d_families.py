@@ -210,6 +210,19 @@ def test_products_of_warpgroups_are_what_scipy_computes(border: Border) -> None:
     check_all(WARPGROUP, (each for each in WIDE if each.border is border))
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("weights", [None, TWO_TERMS], ids=["argument", "literal"])
+def test_strips_of_any_length_end_where_the_image_does(weights: tuple[float, ...] | None, ahead: int) -> None:
+    """With products of two rows at a time, strips of an even number of rows and of an odd one, with the filter's."""
+    with contextlib.closing(HostRuntime(workers=1)) as runtime:
+        for rows, columns in ((24, 530), (25, 531), (6 + 8 + 1, 532)):
+            problem = Filter2d((rows, columns), (6, 8), weights=weights)
+            default = WARPGROUP.default(problem, DEVICE)
+            config = Config.of({**default.values(), "rows": 8, "ahead": ahead})
+            assert WARPGROUP.space(problem, DEVICE).why_not(config) is None
+            check(runtime, problem, WARPGROUP, config)
+
+
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], ids=hex)
 def test_a_weight_that_is_not_a_number_shows_in_every_output(bits: int) -> None:
     """Whatever its bits: rounding them as a number's would make zero of some."""

@@ -156,7 +156,8 @@ class TestGeometry:
         space, rng = WARPGROUP.space(problem, H200), random.Random(problem.key())
         for config in filter(None, (space.drawn(rng) for _ in range(60))):
             threads = 128 * math.prod(config.integer(name) for name in ("block_groups", "block_strips"))
-            assert H200.registers_per_multiprocessor // (threads * max(1, config.integer("min_blocks"))) >= 64
+            granted = H200.registers_per_multiprocessor // (threads * max(1, config.integer("min_blocks")))
+            assert granted >= (112 if config.integer("ahead") else 64)
 
     def test_literal_weights_are_offered_where_passes_are_separable(self, problem: Filter2d) -> None:
         weights = next(each for each in WARPGROUP.space(problem, H200).parameters if each.name == "weights")
@@ -260,15 +261,33 @@ class TestDefault:
             space = WARPGROUP.space(problem, H200)
             assert space.why_not(WARPGROUP.default(problem, H200)) is None, problem.key()
 
-    @pytest.mark.parametrize(("size", "registers"), [(3, 64), (5, 80), (9, 112), (13, 152), (17, 176)])
-    def test_walks_are_one_wave(self, size: int, registers: int) -> None:
+    @pytest.mark.parametrize(
+        ("size", "weights", "registers", "resident"),
+        [
+            (3, None, 96, 3),
+            (9, None, 136, 3),
+            (10, None, 120, 4),
+            (13, None, 144, 3),
+            (17, None, 176, 2),
+            (15, BINOMIAL_15, 160, 2),
+        ],
+    )
+    def test_walks_are_one_wave(
+        self, size: int, weights: tuple[float, ...] | None, registers: int, resident: int
+    ) -> None:
         """Registers of a thread are what ptxas 13.0 counts, by eights, as multiprocessors give them out."""
-        held = H200.registers_per_multiprocessor // (128 * registers) * H200.multiprocessors
+        assert resident * 128 * registers <= H200.registers_per_multiprocessor
+        held = resident * H200.multiprocessors
         for image, least in (((9216, 9216), 0.9), ((4320, 7680), 0.8), ((1080, 1920), 0.5)):
-            problem = Filter2d(image=image, filter=(size, size))
+            problem = Filter2d(image=image, filter=(size, size), weights=weights)
             g = Geometry.of(problem, WARPGROUP.default(problem, H200))
             walks = g.interior_groups * math.ceil(g.interior_rows / g.rows)
             assert least * held <= walks <= held
+
+    @pytest.mark.parametrize(("rows", "ahead"), [(2, 1), (9, 1), (10, 0), (25, 0)])
+    def test_products_are_a_row_ahead_while_three_warpgroups_fit(self, rows: int, ahead: int) -> None:
+        problem = Filter2d(image=(9216, 9216), filter=(rows, 9))
+        assert WARPGROUP.default(problem, H200).integer("ahead") == ahead
 
     def test_walks_of_a_small_image_are_short_ones(self) -> None:
         problem = Filter2d(image=(64, 640), filter=(3, 3))

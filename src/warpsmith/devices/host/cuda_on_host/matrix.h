@@ -66,4 +66,5 @@ template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float 
 }
 
 inline float add_now(float a, float b) { return __fadd_rn(a, b); }
+inline float taken_now(float product) { return product; }
 inline float multiply_add_now(float a, float b, float c) { return fmaf(a, b, c); }
