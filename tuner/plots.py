@@ -110,7 +110,7 @@ def _axes(title: str, x_label: str, image: ImageFormat) -> Iterator[tuple[Axes, 
         axes = figure.add_subplot()
         file = io.BytesIO()
         yield axes, file
-        axes.set_title(title, fontsize=9, loc="left")
+        figure.suptitle(title, fontsize=9, x=0.01, horizontalalignment="left")  # has a line of its own
         axes.set_xlabel(x_label)
         axes.set_ylabel("time (us)")
         axes.spines[["top", "right"]].set_visible(False)
