@@ -49,7 +49,7 @@ STATIC_SHARED_BYTES = 48 * 1024
 """That a kernel can have without asking for more."""
 STRIPS = (8, 16, 32, 64, 128, 256)
 """Rows of a strip, whatever the image."""
-SPILLED = 16
+SPILLED = 12
 """Registers that a thread may be short of: what is not used within the loop is spilled, which one more warpgroup can
 be worth."""
 LEAST_REGISTERS = 64
@@ -130,7 +130,7 @@ class Filter2dWarpgroup(Family):
         )
 
     def default(self, problem: Problem, device: Device) -> Config:
-        """One warpgroup a block, in a single wave, a row of products ahead where that leaves room for some of them."""
+        """One warpgroup a block, in a single wave; products a row ahead where AHEAD_RESIDENT of them have room."""
         filter2d = require_filter2d(problem)
         choices = _weights(filter2d)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
@@ -223,4 +223,4 @@ def _registers(problem: Filter2d, weights: Weights, ahead: int = 0) -> int:
     """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
     parts = 2 if problem.dtype is DType.FLOAT32 else 1
     outputs = _matrix_rows(problem, weights) * (1 + ahead) + problem.filter[0] - 1
-    return 4 * outputs + depth(problem) // 2 * parts * (1 + ahead) + 24
+    return 4 * outputs + depth(problem) // 2 * parts * (1 + ahead) + 20 + 4 * ahead

@@ -107,7 +107,8 @@ class Filter2dWindow(Family):
                         "prefetch": walk.prefetch,
                         "block_columns": 64,
                         "block_strips": 1 if walk.rows >= LONG_WALK else 2,  # two would not fit in one wave
-                        "min_blocks": 0,
+                        # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
+                        "min_blocks": 2 if walk.rows >= LONG_WALK else 0,
                         "load": LoadHint.CACHED.value,
                         "store": StoreHint.STREAMING.value,
                     }

@@ -61,3 +61,10 @@ def test_every_filter_that_fits_has_a_start(rows: int) -> None:
         problem = Filter2d(image=(600, 701), filter=(rows, 5), **fields)  # type: ignore[arg-type]
         if WINDOW.why_not(problem, H200) is None:
             assert WINDOW.space(problem, H200).contains(WINDOW.default(problem, H200))
+
+
+@pytest.mark.parametrize(("size", "strips", "blocks"), [(3, 2, 0), (7, 2, 0), (9, 1, 2), (11, 1, 2), (15, 1, 2)])
+def test_long_walks_start_in_one_wave_with_registers_for_two_blocks(size: int, strips: int, blocks: int) -> None:
+    """As the winners of 9x9 to 15x15 have them on an H200."""
+    config = WINDOW.default(Filter2d(image=(9216, 9216), filter=(size, size)), H200)
+    assert (config.integer("block_strips"), config.integer("min_blocks")) == (strips, blocks)
