@@ -11,6 +11,7 @@ import dataclasses
 from math import ceil
 
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.families.filter2d_interior import last_column, outside, reach, rows_inside
 from warpsmith.generator.families.filter2d_text import (
     Filter2dText,
     MemoryPath,
@@ -22,7 +23,7 @@ from warpsmith.generator.families.filter2d_text import (
     row_pitch,
     words,
 )
-from warpsmith.generator.families.filter2d_window_geometry import StoreHint, rows_inside
+from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
@@ -80,12 +81,13 @@ class Geometry:
         warp_columns = TILE * tiles
         first_row, interior_rows = rows_inside(problem, 1, unroll, _window_rows(problem) - problem.filter[0])
         adjacent, lead, first_column = _alignment(problem, tiles)
-        last_column = _last_column(problem, warp_columns, adjacent, lead, first_column)
-        if interior_rows == 0 or last_column < first_column:
-            interior_rows, last_column = 0, first_column - warp_columns
-        columns = last_column + warp_columns - first_column
-        outputs = problem.output_shape[0] * problem.output_shape[1] * problem.channels
-        frame_pixels = outputs - interior_rows * columns
+        loaded = warp_columns - SEGMENT + DEPTH // _product_rows(problem)
+        aligned = max(adjacent, LOAD_BYTES // problem.dtype.itemsize)
+        last = last_column(problem, first_column, warp_columns, lead, loaded, aligned)
+        if interior_rows == 0 or last < first_column:
+            interior_rows, last = 0, first_column - warp_columns
+        columns = last + warp_columns - first_column
+        frame_pixels = outside(problem, interior_rows, columns)
         return cls(
             tiles=tiles,
             rows=rows,
@@ -100,7 +102,7 @@ class Geometry:
             lead=lead,
             early=_early(problem, tiles, config.integer("prefetch")),
             first_column=first_column,
-            last_column=last_column,
+            last_column=last,
             interior_warps=ceil(columns / warp_columns),
             frame_pixels=frame_pixels,
             block_warps=block_warps,
@@ -128,8 +130,10 @@ class Filter2dMatrix(Family):
         pitch = row_pitch(problem) * problem.dtype.itemsize
         if pitch % LOAD_BYTES:
             return f"reads {LOAD_BYTES} bytes at a time, which rows {pitch} bytes apart do not keep aligned"
-        if _reach(problem) > DEPTH:
-            return f"a segment and its filter reach over {_reach(problem)} elements; a product sums over {DEPTH}"
+        if reach(problem, SEGMENT) > DEPTH:
+            return (
+                f"a segment and its filter reach over {reach(problem, SEGMENT)} elements; a product sums over {DEPTH}"
+            )
         if problem.filter[0] > 13:
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
         return None
@@ -207,14 +211,9 @@ class Filter2dMatrix(Family):
         return Program(self.name, config, source, (launch,))
 
 
-def _reach(problem: Filter2d) -> int:
-    """Elements of a row that the windows of a segment cover."""
-    return SEGMENT + (problem.filter[1] - 1) * problem.channels
-
-
 def _product_rows(problem: Filter2d) -> int:
     """Rows that a product sums over: two where half of its depth covers a segment's windows."""
-    return 2 if 2 * _reach(problem) <= DEPTH else 1
+    return 2 if 2 * reach(problem, SEGMENT) <= DEPTH else 1
 
 
 def _window_rows(problem: Filter2d) -> int:
@@ -225,7 +224,7 @@ def _window_rows(problem: Filter2d) -> int:
 def _alignment(problem: Filter2d, tiles: int) -> tuple[int, int, int]:
     """Segments side by side, elements read before windows, first output: for the widest store that all rows allow."""
     before, step = problem.before[1] * problem.channels, LOAD_BYTES // problem.dtype.itemsize
-    spare = DEPTH // _product_rows(problem) - _reach(problem)
+    spare = DEPTH // _product_rows(problem) - reach(problem, SEGMENT)
     widest = min(2 * tiles, LOAD_BYTES // problem.output.dtype.itemsize)
     for adjacent in (each for each in (4, 2) if each <= widest and result_pitch(problem) % each == 0):
         for lead in range(spare + 1):
@@ -233,15 +232,6 @@ def _alignment(problem: Filter2d, tiles: int) -> tuple[int, int, int]:
                 if (start + lead + before) % adjacent == 0:
                     return adjacent, lead, start + lead + before
     return 1, 0, before
-
-
-def _last_column(problem: Filter2d, warp_columns: int, adjacent: int, lead: int, first: int) -> int:
-    """Where the last warp begins, aligned as the first one; what it loads lies within a row."""
-    start = first - problem.before[1] * problem.channels - lead
-    image_end = problem.image[1] * problem.channels - (warp_columns - SEGMENT + DEPTH // _product_rows(problem)) - start
-    result_end = problem.output_shape[1] * problem.channels - warp_columns - first
-    aligned = max(adjacent, LOAD_BYTES // problem.dtype.itemsize)
-    return first + min(image_end, result_end) // aligned * aligned
 
 
 def _early(problem: Filter2d, tiles: int, prefetch: int) -> int:

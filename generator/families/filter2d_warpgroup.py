@@ -11,6 +11,7 @@ elements beside them are not numbers.
 from __future__ import annotations
 
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.families.filter2d_interior import reach
 from warpsmith.generator.families.filter2d_text import (
     Filter2dText,
     MemoryPath,
@@ -30,7 +31,6 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     Alignment,
     Geometry,
     depth,
-    reach,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
@@ -81,7 +81,9 @@ class Filter2dWarpgroup(Family):
         if Alignment.of(problem).copy_vector * problem.dtype.itemsize < MIN_COPY_BYTES:
             return "copies 4 bytes at a time or more, which the pitch of the rows does not keep aligned"
         if depth(problem) > MAX_DEPTH:
-            return f"a segment and its filter reach over {reach(problem)} elements; products sum over {MAX_DEPTH}"
+            return (
+                f"a segment and its filter reach over {reach(problem, SEGMENT)} elements; products sum over {MAX_DEPTH}"
+            )
         if not Alignment.of(problem).has_interior(problem):
             return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
         if not _weights(problem):

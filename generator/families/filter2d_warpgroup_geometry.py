@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from math import ceil, gcd
 
+from warpsmith.generator.families.filter2d_interior import last_column, outside, reach, rows_inside
 from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
-from warpsmith.generator.families.filter2d_window_geometry import StoreHint, rows_inside
+from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 
@@ -59,10 +60,9 @@ class Geometry:
         rows, block_groups, block_strips = (config.integer(name) for name in ("rows", "block_groups", "block_strips"))
         first_row, interior_rows = rows_inside(problem, 1, 1)
         alignment = Alignment.of(problem)
-        last_column = alignment.last_column(problem)
-        columns = last_column + COLUMNS - alignment.first_column
-        outputs = problem.output_shape[0] * problem.output_shape[1] * problem.channels
-        frame_pixels = outputs - interior_rows * columns
+        last = alignment.last_column(problem)
+        columns = last + COLUMNS - alignment.first_column
+        frame_pixels = outside(problem, interior_rows, columns)
         return cls(
             rows=rows,
             ahead=config.integer("ahead"),
@@ -77,7 +77,7 @@ class Geometry:
             first_row=first_row,
             interior_rows=interior_rows,
             first_column=alignment.first_column,
-            last_column=last_column,
+            last_column=last,
             interior_groups=ceil(columns / COLUMNS),
             frame_pixels=frame_pixels,
             block_groups=block_groups,
@@ -102,7 +102,7 @@ class Alignment:
 
     @classmethod
     def of(cls, problem: Filter2d) -> Alignment:
-        before, spare = problem.before[1] * problem.channels, depth(problem) - reach(problem)
+        before, spare = problem.before[1] * problem.channels, depth(problem) - reach(problem, SEGMENT)
         thread = depth(problem) // 4  # elements of a segment that a thread loads
         widest = COPY_BYTES // problem.dtype.itemsize
         together = gcd(BEFORE_LAST_SEGMENT + depth(problem), row_pitch(problem))
@@ -119,11 +119,8 @@ class Alignment:
 
     def last_column(self, problem: Filter2d) -> int:
         """Where the last warpgroup begins, aligned as the first one; what it loads lies within a row."""
-        start = self.first_column - problem.before[1] * problem.channels - self.lead
-        image_end = problem.image[1] * problem.channels - (COLUMNS - SEGMENT + depth(problem)) - start
-        result_end = problem.output_shape[1] * problem.channels - COLUMNS - self.first_column
-        aligned = max(self.copy_vector, self.store_vector)
-        return self.first_column + min(image_end, result_end) // aligned * aligned
+        loaded, aligned = COLUMNS - SEGMENT + depth(problem), max(self.copy_vector, self.store_vector)
+        return last_column(problem, self.first_column, COLUMNS, self.lead, loaded, aligned)
 
     def has_interior(self, problem: Filter2d) -> bool:
         """Whether a warpgroup's windows lie within the image somewhere."""
@@ -132,9 +129,4 @@ class Alignment:
 
 def depth(problem: Filter2d) -> int:
     """Elements that the products of a row sum over: whole instructions, and two of them for each of four threads."""
-    return ceil(reach(problem) / STEP) * STEP
-
-
-def reach(problem: Filter2d) -> int:
-    """Elements of a row that the windows of a segment cover."""
-    return SEGMENT + (problem.filter[1] - 1) * problem.channels
+    return ceil(reach(problem, SEGMENT) / STEP) * STEP

@@ -13,6 +13,7 @@ import enum
 from functools import cache
 from math import ceil, gcd, lcm
 
+from warpsmith.generator.families.filter2d_interior import outside, reach, rows_inside
 from warpsmith.generator.families.filter2d_text import MemoryPath, result_pitch, row_pitch
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.separable import separable_terms
@@ -90,8 +91,7 @@ def skews(problem: Filter2d, vector: int) -> tuple[int, ...]:
 @cache
 def needed(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> int:
     """Elements of a row that a thread with `columns` outputs across needs, whatever the row's alignment."""
-    width = columns + max(skews(problem, store_vector)) + (problem.filter[1] - 1) * problem.channels
-    return max(leads(problem, load_vector)) + width
+    return max(leads(problem, load_vector)) + reach(problem, columns + max(skews(problem, store_vector)))
 
 
 def loads(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> int:
@@ -173,8 +173,7 @@ class Geometry:
         first_column, threads = _interior_columns(problem, columns, load_vector, store_vector)
         if interior_rows == 0 or threads == 0:
             interior_rows = threads = 0
-        output_rows, output_columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
-        frame_pixels = output_rows * output_columns - interior_rows * threads * columns
+        frame_pixels = outside(problem, interior_rows, threads * columns)
         return cls(
             path=MemoryPath(config.text("path")),
             columns=columns,
@@ -216,20 +215,12 @@ class Geometry:
         return self.prefetch > 0 and self.path is not MemoryPath.ASYNC
 
 
-def rows_inside(problem: Filter2d, rows_period: int, unroll: int, beyond: int = 0) -> tuple[int, int]:
-    """First row, and rows, whose windows, and `beyond` rows below, lie within the image: whole turns of the loop."""
-    before = problem.before[0]
-    first = ceil(before / rows_period) * rows_period
-    end = problem.image[0] - (problem.filter[0] - 1 - before) - beyond
-    return first, max(0, (min(end, problem.output_shape[0]) - first) // unroll * unroll)
-
-
 def _interior_columns(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> tuple[int, int]:
     """First element, and threads across, whose loads lie within a row of the image and stores within the result's."""
     before = problem.before[1] * problem.channels
     row_leads, vector = leads(problem, load_vector), max(load_vector, store_vector)
     first = ceil((before + max(row_leads)) / vector) * vector
-    reach = loads(problem, columns, load_vector, store_vector) * load_vector - min(row_leads) - before
-    image_end = problem.image[1] * problem.channels - first - reach
+    read = loads(problem, columns, load_vector, store_vector) * load_vector - min(row_leads) - before
+    image_end = problem.image[1] * problem.channels - first - read
     result_end = problem.output_shape[1] * problem.channels - first - columns - max(skews(problem, store_vector))
     return first, max(0, min(image_end, result_end) // columns + 1)
