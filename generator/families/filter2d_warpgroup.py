@@ -136,12 +136,12 @@ class Filter2dWarpgroup(Family):
         filter2d = require_filter2d(problem)
         choices = _weights(filter2d)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
-        held = [device.registers_per_multiprocessor // (128 * _registers(filter2d, weights, ahead)) for ahead in (0, 1)]
-        ahead = int(held[1] >= AHEAD_RESIDENT)
+        registers = device.registers_per_multiprocessor // 128  # for one thread of each warpgroup
+        ahead = int(registers // _registers(filter2d, weights, 1) >= AHEAD_RESIDENT)
         if ahead:
             resident = SEPARABLE_RESIDENT if weights is Weights.LITERAL else AHEAD_RESIDENT
         else:
-            resident = min(held[0], RESIDENT[-1])
+            resident = registers // _registers(filter2d, weights)
         depths = (11, 5, 3, 2) if ahead else (5, 3, 2)
         fitting = (each for each in depths if _shared_bytes(filter2d, weights, each) <= STATIC_SHARED_BYTES)
         return Config.of(

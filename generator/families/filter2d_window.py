@@ -26,7 +26,7 @@ from warpsmith.generator.families.filter2d_text import (
 )
 from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
-from warpsmith.generator.families.filter2d_window_walks import LONG_WALK, likely_method, likely_walks, methods, walks
+from warpsmith.generator.families.filter2d_window_walks import likely_method, likely_walks, methods, walks
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem
@@ -106,9 +106,9 @@ class Filter2dWindow(Family):
                         "tail": Tail.WHOLE.value,
                         "prefetch": walk.prefetch,
                         "block_columns": 64,
-                        "block_strips": 1 if walk.rows >= LONG_WALK else 2,  # two would not fit in one wave
+                        "block_strips": 1 if walk.is_long else 2,  # two would not fit in one wave
                         # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
-                        "min_blocks": 2 if walk.rows >= LONG_WALK else 0,
+                        "min_blocks": 2 if walk.is_long else 0,
                         "load": LoadHint.CACHED.value,
                         "store": StoreHint.STREAMING.value,
                     }

@@ -64,6 +64,11 @@ class Walk(NamedTuple):
     columns: int = 4
     path: MemoryPath = MemoryPath.GLOBAL
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a few rows more or less decide how full the last wave of blocks is."""
+        return self.rows >= LONG_WALK
+
 
 def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk]:
     """Ways to walk, the likeliest first; one row at a time, one output wide, is legal wherever anything is.
