@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200, HOST
@@ -27,14 +25,10 @@ from warpsmith.store.record import (
     Timing,
     Trial,
 )
-from warpsmith.store.schema import VERSION_TABLE, metadata
 from warpsmith.store.store import MergeReport, Store
 
 SMALL = Filter2d(image=(64, 64), filter=(3, 3))
 LITERAL = Filter2d(image=(64, 48), filter=(1, 3), planes=2, border=Border.CONSTANT, cval=0.1, weights=(0.1, -2.0, 3e-8))
-
-POSTGRESQL = "WARPSMITH_TEST_POSTGRESQL"
-"""Names an empty database to run this contract on, such as postgresql+psycopg://localhost/warpsmith_test."""
 
 
 def measured(median_ns: float = 1234.5, *, block: int = 32) -> Trial:
@@ -63,27 +57,6 @@ def record(problem: Problem = SMALL, median_ns: float = 1234.5) -> Record:
         baselines=(Baseline("copy", Timing(1000.25, 999.0, 1001.0, 50, "median of 50")),),
         provenance=Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {"driver": "580.1", "system": "Linux"}),
     )
-
-
-def _drop_everything(url: str) -> None:
-    engine = sa.create_engine(url)
-    metadata.drop_all(engine)
-    with engine.begin() as connection:
-        connection.execute(sa.text(f"DROP TABLE IF EXISTS {VERSION_TABLE}"))
-    engine.dispose()
-
-
-BACKENDS = ["file", "memory"] + ["postgresql"] * (POSTGRESQL in os.environ)
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    where = {"file": str(tmp_path / "a.db"), "memory": "sqlite://"}.get(request.param)
-    if where is None:
-        where = os.environ[POSTGRESQL]
-        _drop_everything(where)
-    with Store.open(where, write=True) as opened:
-        yield opened
 
 
 @pytest.fixture

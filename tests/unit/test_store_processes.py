@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import signal
 import sqlite3
 import subprocess
@@ -61,6 +62,40 @@ class TestWriting:
                 store.add_trial(PROBLEM, H200, huge)
             assert len(store.trials(PROBLEM, H200)) == 10
             assert store.check() == ()
+
+    def test_a_file_that_may_not_grow_loses_only_the_new(self, file: Path) -> None:
+        """The kernel refuses to write: the nearest to a full disk that needs no disk of its own."""
+        script = f"""
+import resource, signal
+from warpsmith.errors import StoreError
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.store import Store
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Store.open({str(file)!r}, write=True) as store:
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({file.stat().st_size} + 8192, -1))
+    for n in range(100, 10_000):
+        trial = Trial("late", Config.of({{"n": n}}), "f", Failure(FailureKind.COMPILE, "x" * 500), "g++ 12.2.0")
+        try:
+            store.add_trial(Filter2d(image=(64, 64), filter=(3, 3)), H200, trial)
+        except StoreError as error:
+            print(n - 100, error)
+            break
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+        kept, _, line = done.stdout.strip().partition(" ")
+        assert re.fullmatch(rf"the disk of {file} (is|failed or is) full.*: .*what it held before is kept", line)
+        with Store.open(str(file), write=True) as store:
+            assert store.check() == ()
+            found = store.trials(PROBLEM, H200)
+            assert found[:10] == tuple(trial(n) for n in range(10))
+            assert [each.config.integer("n") for each in found[10:]] == list(range(100, 100 + int(kept)))
+            assert int(kept) > 0
+            store.add_trial(PROBLEM, H200, trial(99))
+        assert names(file.parent) == [file.name]
 
 
 ADD_TRIALS = """

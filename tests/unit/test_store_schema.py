@@ -2,37 +2,106 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from warpsmith.errors import StoreError
-from warpsmith.store import migrations, sqlite
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+from warpsmith.store import migrations, opening, rows, sqlite
 from warpsmith.store.opening import schema_number
-from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
+from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, trials, winners
+from warpsmith.store.statements import add_missing, add_subject
 from warpsmith.store.store import Store
+
+PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+TRIAL = Trial(
+    "plain",
+    Config.of({"n": 1}),
+    "f",
+    Measurement(Timing(5.0, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None),
+    "g++ 12.2.0",
+)
+RECORD = Record(PROBLEM, H200, TRIAL, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 def migration_context(connection: Connection) -> MigrationContext:
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
 
 
-def test_a_new_store_is_at_the_head_and_agrees_with_the_tables(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    Store.open(str(path), write=True).close()
-    with sqlite.file_engine(path, sqlite.Access.READ).connect() as connection:
+def test_a_new_store_is_at_the_head_and_agrees_with_the_tables(location: str) -> None:
+    Store.open(location, write=True).close()
+    opened = opening.open_location(location, write=False, immutable=False)
+    with opened.reading() as connection:
         context = migration_context(connection)
         head = ScriptDirectory.from_config(migrations.config()).get_current_head()
         assert context.get_current_revision() == head
         assert head == f"{SCHEMA_VERSION:04d}"
         assert schema_number(connection, "a.db") == SCHEMA_VERSION
         assert compare_metadata(context, metadata) == []
+    opened.reader.dispose()
+
+
+@pytest.fixture
+def first(location: str) -> str:
+    """A store of schema 1 with a trial and a winner."""
+    Store.open(location, write=True).close()
+    opened = opening.open_location(location, write=True, immutable=False)
+    with opened.writing() as connection:
+        command.downgrade(migrations.config(connection), "0001")
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA user_version = 1")
+        add_subject(connection, PROBLEM, H200)
+        add_missing(connection, trials, [rows.trial_row(PROBLEM, H200, TRIAL, rows.now())])
+        add_missing(connection, winners, [rows.winner_row(RECORD)])
+    opened.reader.dispose()
+    return location
+
+
+class TestFirstSchema:
+    def test_is_read_as_it_is_and_what_it_lacks_is_empty(self, first: str) -> None:
+        for immutable in (False, True, False):
+            with Store.open(first, write=False, immutable=immutable) as store:
+                assert store.trials(PROBLEM, H200) == (TRIAL,)
+                assert store.records() == (RECORD,)
+                assert store.poisoned(H200) == {}
+                assert store.runs(PROBLEM, H200) == ()
+                assert store.beats() == {}
+                assert store.check() == ()
+
+    def test_comes_up_to_date_for_writing(self, first: str) -> None:
+        with Store.open(first, write=False) as store:
+            before = store.contents()
+        with Store.open(first, write=True) as store:
+            assert store.contents() == before
+            store.add_run(PROBLEM, H200, {"seed": 1})
+            store.add_trial(PROBLEM, H200, dataclasses.replace(TRIAL, outcome=Failure(FailureKind.CRASH, "signal 11")))
+        with Store.open(first, write=False) as store:
+            assert list(store.poisoned(H200)) == [TRIAL.fingerprint]
+            assert len(store.runs(PROBLEM, H200)) == 1
+            assert store.check() == ()
+
+    def test_comes_up_to_date_once_where_several_open_it(self, first: str) -> None:
+        def note(number: int) -> None:
+            with Store.open(first, write=True) as store:
+                store.add_run(PROBLEM, H200, {"number": number})
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(note, range(4)))
+        with Store.open(first, write=False) as store:
+            assert len(store.runs(PROBLEM, H200)) == 4
 
 
 def test_the_revisions_are_counted_without_a_gap() -> None:
@@ -56,8 +125,6 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_downgrade_takes_everything_away(tmp_path: Path) -> None:
-    from alembic import command
-
     path = tmp_path / "a.db"
     Store.open(str(path), write=True).close()
     with sqlite.file_engine(path, sqlite.Access.WRITE).begin() as connection:
@@ -73,6 +140,7 @@ def test_a_downgrade_takes_everything_away(tmp_path: Path) -> None:
     [
         ("mysql://localhost/x", "a store is a file, or a URL of postgresql"),
         ("postgresql+nodriver://localhost/x", "no such driver"),
+        ("postgresql+psycopg2://localhost/x", r"use postgresql\+psycopg://"),
         ("nonsense://", "a store is a file, or a URL of postgresql"),
         ("://", "is no database URL"),
         ("sqlite:///a.db?mode=ro", "takes no URL options"),
@@ -92,7 +160,7 @@ def test_a_password_is_never_shown() -> None:
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreError, match="pip install psycopg"):
+    with pytest.raises(StoreError, match=r"pip install 'warpsmith\[postgres\]'"):
         Store.open("postgresql+psycopg://localhost/x", write=True)
 
 

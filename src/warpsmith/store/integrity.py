@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from warpsmith.store import rows
 from warpsmith.store.rows import Contents, Row, Unreadable
+from warpsmith.store.runs import run_of
 
 
 def database_problems(connection: Connection) -> list[str]:
@@ -30,6 +31,11 @@ def row_problems(contents: Contents) -> list[str]:
         *_unreadable(contents.trials, rows.trial_of, lambda row: f"trial {row['config']} of {_subject(row)}"),
         *_unreadable(contents.winners, rows.record_of, lambda row: f"winner of {_subject(row)}"),
     ]
+
+
+def run_problems(runs: tuple[Row, ...]) -> list[str]:
+    """Tuning runs that cannot be read."""
+    return list(_unreadable(runs, run_of, lambda row: f"run {row['id']} of {_subject(row)}"))
 
 
 def _subject(row: Row) -> str:

@@ -34,7 +34,9 @@ class FailureKind(enum.StrEnum):
     CRASH = "crash"
     """Its worker process died, or the device faulted."""
     OUT_OF_MEMORY = "out-of-memory"
-    """Its buffers did not fit."""
+    """Its buffers did not fit, or its worker process took more memory than it may."""
+    DROPPED = "dropped"
+    """It was not run: by its operations, its spills or the threads that fit it cannot be the fastest."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +56,12 @@ class Timing:
     p80_ns: float
     samples: int
     policy: str
-    """The statistic and the conditions, such as `median of 30, eager, cold L2`."""
+    """The statistic and the conditions, such as `median, 5 runs a sample, queued first, cold L2`."""
+
+    @property
+    def conditions(self) -> str:
+        """What of the policy decides which times may be compared, such as `queued first, cold L2`."""
+        return self.policy.split(", ", 2)[-1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,11 +88,18 @@ class Trial:
     outcome: Measurement | Failure
     compiler: str
     compile_ms: float | None = None
+    gpu: str | None = None
+    """Which of several alike it ran on, such as `cuda:0`; None where it ran on none, or nobody asked."""
 
     @property
     def median_ns(self) -> float | None:
         """The time, or None for a failure."""
         return self.outcome.timing.median_ns if isinstance(self.outcome, Measurement) else None
+
+    @property
+    def conditions(self) -> str | None:
+        """`Timing.conditions`, or None for a failure."""
+        return self.outcome.timing.conditions if isinstance(self.outcome, Measurement) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,6 +132,13 @@ class Record:
     """Its outcome is a Measurement, taken again on fresh data after the search."""
     baselines: tuple[Baseline, ...]
     provenance: Provenance
+
+    @property
+    def vendor(self) -> Baseline | None:
+        """The fastest of the other libraries measured beside the winner; None where there was none."""
+        own = f"{self.problem.operation}_"  # as every family is named
+        others = [each for each in self.baselines if each.name != COPY and not each.name.startswith(own)]
+        return min(others, key=lambda each: each.timing.median_ns, default=None)
 
     def spec(self) -> dict[str, Any]:
         """The record as JSON values, in the interchange form of `db export`; `from_spec` reads it back."""
@@ -152,6 +173,7 @@ def trial_spec(trial: Trial) -> dict[str, Any]:
         "fingerprint": trial.fingerprint,
         "compiler": trial.compiler,
         "compile_ms": trial.compile_ms,
+        "gpu": trial.gpu,
         kind: dataclasses.asdict(trial.outcome),
     }
 
@@ -170,4 +192,5 @@ def trial_from_spec(spec: dict[str, Any]) -> Trial:
         outcome=outcome,
         compiler=spec["compiler"],
         compile_ms=spec["compile_ms"],
+        gpu=spec.get("gpu"),  # trials of warpsmith 0.1.0 lack it
     )

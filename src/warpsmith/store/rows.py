@@ -14,6 +14,7 @@ import warpsmith.generator.filter2d  # noqa: F401  (registers its operation, so 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, Measurement, Record, Trial, trial_from_spec, trial_spec
 
 Parsed = TypeVar("Parsed")
@@ -54,6 +55,16 @@ def from_json(text: str) -> Any:
         raise Unreadable(f"its JSON is damaged ({error})") from None
 
 
+def plain(text: str) -> str:
+    """Text as every database keeps it: without NUL, which PostgreSQL refuses, and halves of surrogate pairs."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def config_text(config: Config) -> str:
+    """A config as a column holds it."""
+    return to_json(config.values())
+
+
 def problem_row(problem: Problem) -> Row:
     """A problem as a row of its table."""
     return {"key": problem.key(), "operation": problem.operation, "spec": to_json(problem.spec())}
@@ -61,7 +72,7 @@ def problem_row(problem: Problem) -> Row:
 
 def device_row(device: Device) -> Row:
     """A device as a row of its table."""
-    return {"key": device.key(), "name": device.name, "spec": to_json(device.spec())}
+    return {"key": device.key(), "name": plain(device.name), "spec": to_json(device.spec())}
 
 
 def trial_row(problem: Problem, device: Device, trial: Trial, created_at: str) -> Row:
@@ -73,7 +84,7 @@ def trial_row(problem: Problem, device: Device, trial: Trial, created_at: str) -
         **_program_columns(trial),
         **_time_columns(trial),
         "failure_kind": str(failure) if failure else None,
-        "created_at": created_at,
+        "created_at": plain(created_at),
         "spec": to_json(trial_spec(trial)),
     }
 
@@ -87,18 +98,23 @@ def winner_row(record: Record) -> Row:
         "device_key": record.device.key(),
         **_program_columns(record.trial),
         **_time_columns(record.trial),
-        "created_at": record.provenance.created,
+        "created_at": plain(record.provenance.created),
         "spec": to_json(record.spec()),
     }
 
 
-def _program_columns(trial: Trial) -> dict[str, str]:
+def program_columns(family: str, config: Config, fingerprint: str, compiler: str) -> dict[str, str]:
+    """What ran, as columns of trials, winners and claims."""
     return {
-        "family": trial.family,
-        "config": to_json(trial.config.values()),
-        "fingerprint": trial.fingerprint,
-        "compiler": trial.compiler,
+        "family": plain(family),
+        "config": config_text(config),
+        "fingerprint": plain(fingerprint),
+        "compiler": plain(compiler),
     }
+
+
+def _program_columns(trial: Trial) -> dict[str, str]:
+    return program_columns(trial.family, trial.config, trial.fingerprint, trial.compiler)
 
 
 def _time_columns(trial: Trial) -> dict[str, float | None]:
@@ -183,6 +199,8 @@ def checked_record(spec: Any) -> Record:
 def check_keys(keys: tuple[Any, Any], problem: Problem, device: Device) -> None:
     """Raises Unreadable where `keys` are not the problem's and the device's own."""
     for kept, own in zip(keys, (problem.key(), device.key()), strict=True):
+        if plain(own) != own:
+            raise Unreadable(f"its key {own!r} holds characters that no database keeps")
         if kept != own:
             raise Unreadable(f"it is filed under {kept!r}, but its own key is {own!r}")
 

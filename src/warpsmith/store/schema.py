@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, Table, Text, UniqueConstraint
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -76,3 +76,48 @@ winners = Table(
     Column("created_at", Text, nullable=False),
     Column("spec", Text, nullable=False),
 )
+
+POISON_IDENTITY = ("device_key", "fingerprint")
+
+poisoned = Table(
+    "warpsmith_poisoned",
+    metadata,
+    Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
+    Column("fingerprint", Text, primary_key=True),
+    Column("family", Text, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("failure_kind", Text),
+    Column("message", Text),
+    Column("created_at", Text, nullable=False),
+)
+"""Programs that were started and never ended, and those that ended badly."""
+
+runs = Table(
+    "warpsmith_runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("token", Text, nullable=False, unique=True),
+    Column("problem_key", Text, ForeignKey("warpsmith_problems.key"), nullable=False),
+    Column("device_key", Text, ForeignKey("warpsmith_devices.key"), nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+)
+"""The token is drawn by the tuner, so that a commit that was done and not heard of adds no second row."""
+
+tuners = Table(
+    "warpsmith_tuners",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("beats", Integer, nullable=False),
+)
+"""Tuners at work. Beats are counted, not dated: the clocks of several machines cannot be compared."""
+
+claims = Table(
+    "warpsmith_claims",
+    metadata,
+    *(Column(name, Text, primary_key=True) for name in TRIAL_IDENTITY),
+    Column("tuner", Text, ForeignKey("warpsmith_tuners.id"), nullable=False),
+)
+"""Which tuner tries what now."""

@@ -169,6 +169,7 @@ def explain(error: sqlite3.Error, name: str) -> StoreError:
     lines = {
         sqlite3.SQLITE_BUSY: f"another process is writing {name} since {BUSY_TIMEOUT_S:g} s: try again when it is done",
         sqlite3.SQLITE_FULL: f"the disk of {name} is full: free some space; what it held before is kept",
+        sqlite3.SQLITE_IOERR: f"the disk of {name} failed or is full ({error}): what it held before is kept",
         sqlite3.SQLITE_READONLY: f"{name} is read-only: make it writable, or {OTHER_STORE}",
         sqlite3.SQLITE_CORRUPT: f"{name} is damaged or cut short ({error}): {RESTORE}",
         sqlite3.SQLITE_NOTADB: f"{name} is not a warpsmith store (no SQLite file at all): {OTHER_STORE}",

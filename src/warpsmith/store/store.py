@@ -1,21 +1,26 @@
-"""One store: trials and winners, each change a transaction of its own."""
+"""One store: trials and winners, and what tuners leave for each other; each change a transaction of its own."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Select, Table, func, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Select, func, select
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.store import integrity, opening, rows
-from warpsmith.store.record import Record, Trial
+from warpsmith.store import claims, integrity, opening, poison, rows, runs
+from warpsmith.store.claims import Claim
+from warpsmith.store.database import Database
+from warpsmith.store.poison import Started
+from warpsmith.store.record import Failure, Record, Trial
 from warpsmith.store.rows import Contents, Row
+from warpsmith.store.runs import Run
 from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, devices, problems, trials, winners
+from warpsmith.store.statements import add_missing, add_subject, found, in_order, matches, replace, replace_all
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,12 +39,13 @@ class Store:
     """An open store. Close it, or use it in a `with`. Threads and forks may share it, unless it lies in memory.
 
     A row that this version cannot read (damaged, or of an operation of a newer warpsmith) counts as absent; `check`
-    names it. Every method raises StoreError where the database fails, and has then changed nothing.
+    names it. Every method raises StoreError where the database fails, and has then changed nothing. Where a server
+    went away, every method waits for it, up to `database.RECONNECT_S`.
     """
 
-    def __init__(self, engine: Engine, location: str) -> None:
-        self._engine = engine
-        self.location = location
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.location = database.name
         """The store's name in messages: its path, or its URL without the password."""
 
     @classmethod
@@ -53,14 +59,14 @@ class Store:
                 then takes no locks. For reading only.
 
         Raises:
-            StoreError: missing (for reading), not writable, damaged, of another program, or of a newer schema.
+            StoreError: missing (for reading), not writable, damaged, of another program, of a newer schema, or on a
+                server that does not answer now.
         """
-        engine, name = opening.open_location(location, write=write, immutable=immutable)
-        return cls(engine, name)
+        return cls(opening.open_location(location, write=write, immutable=immutable))
 
     def close(self) -> None:
         """Gives the database back. A closed store may not be used again."""
-        self._engine.dispose()
+        self._database.reader.dispose()
 
     def __enter__(self) -> Self:
         return self
@@ -71,17 +77,37 @@ class Store:
         self.close()
 
     def add_trial(self, problem: Problem, device: Device, trial: Trial) -> None:
-        """Keeps a trial; on disk when this returns. The same program tried again replaces the older outcome."""
-        row = rows.trial_row(problem, device, trial, rows.now())
-        with opening.writing(self._engine, self.location) as connection:
-            _add_subject(connection, problem, device)
-            _replace(connection, trials, row, TRIAL_IDENTITY)
+        """`add_trials` of one."""
+        self.add_trials(problem, device, (trial,))
+
+    def add_trials(self, problem: Problem, device: Device, added: Iterable[Trial]) -> None:
+        """Keeps trials, all or none; on disk when this returns. The same program tried again replaces its outcome.
+
+        What the outcome says about running the program again goes into the list of `poisoned`; its claim ends.
+        """
+        at, kept = rows.now(), tuple(added)
+
+        def work(connection: Connection) -> None:
+            add_subject(connection, problem, device)
+            added_rows = [rows.trial_row(problem, device, trial, at) for trial in kept]
+            replace_all(connection, trials, added_rows, TRIAL_IDENTITY)
+            poison.note_outcomes(connection, device.key(), kept, at)
+            claims.settle(connection, added_rows)
+
+        self._database.write(work)
 
     def trials(self, problem: Problem, device: Device) -> tuple[Trial, ...]:
         """Every trial of a problem on a device, oldest first; one that was tried again keeps its place."""
+        return self.trials_since(problem, device, 0)[1]
+
+    def trials_since(self, problem: Problem, device: Device, last_id: int) -> tuple[int, tuple[Trial, ...]]:
+        """The id to ask with next time, and the trials added after `last_id`, oldest first; 0 is before all.
+
+        A trial that was tried again keeps its id, and is not told of again.
+        """
         mine = (trials.c.problem_key == problem.key()) & (trials.c.device_key == device.key())
-        found = self._read(select(trials).where(mine).order_by(trials.c.id))
-        return rows.readable(rows.trial_of, found)
+        newer = self._read(select(trials).where(mine, trials.c.id > last_id).order_by(trials.c.id))
+        return newer[-1]["id"] if newer else last_id, rows.readable(rows.trial_of, newer)
 
     def put_winner(self, record: Record) -> None:
         """Makes `record` the winner of its problem on its device, whatever was before.
@@ -90,40 +116,110 @@ class Store:
             ValueError: the record's trial is a failure.
         """
         row = rows.winner_row(record)
-        with opening.writing(self._engine, self.location) as connection:
-            _add_subject(connection, record.problem, record.device)
-            _replace(connection, winners, row, WINNER_IDENTITY)
+
+        def work(connection: Connection) -> None:
+            add_subject(connection, record.problem, record.device)
+            replace(connection, winners, row, WINNER_IDENTITY)
+
+        self._database.write(work)
 
     def winner(self, problem_key: str, device_key: str) -> Record | None:
         """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
         mine = (winners.c.problem_key == problem_key) & (winners.c.device_key == device_key)
-        found = rows.readable(rows.record_of, self._read(select(winners).where(mine)))
-        return found[0] if found else None
+        kept = rows.readable(rows.record_of, self._read(select(winners).where(mine)))
+        return kept[0] if kept else None
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, ordered by problem key, then device key."""
-        query = select(winners).order_by(winners.c.problem_key, winners.c.device_key)
+        query = select(winners)
         if operation is not None:
             query = query.join(problems).where(problems.c.operation == operation)
-        return rows.readable(rows.record_of, self._read(query))
+        return rows.readable(rows.record_of, in_order(self._read(query), *WINNER_IDENTITY))
+
+    def mark_started(self, device: Device, started: Iterable[Started]) -> None:
+        """Notes, before programs run, that they do; `add_trials` notes that they ended."""
+        at, marked = rows.now(), tuple(started)
+        self._database.write(lambda connection: poison.mark_started(connection, device, marked, at))
+
+    def mark_ended(self, device: Device, fingerprints: Iterable[str]) -> None:
+        """Takes back the starts of programs that were stopped in good order, such as by Ctrl-C, without a trial."""
+        ended = tuple(fingerprints)
+        self._database.write(lambda connection: poison.mark_ended(connection, device.key(), ended))
+
+    def poisoned(self, device: Device) -> dict[str, Failure]:
+        """The programs that must not be run again on a device, by `Program.fingerprint`, and why not.
+
+        They failed by a kind of `poison.POISONOUS`, or were started `poison.MAX_STARTS` times and never ended.
+        """
+        if self._database.schema < 2:
+            return {}
+        return self._database.read(lambda connection: poison.listed(connection, device.key()))
+
+    def forgive(self, device: Device) -> int:
+        """Empties the list of `poisoned`, since a new driver may have mended it; how many programs were on it."""
+        return self._database.write(lambda connection: poison.forget(connection, device.key()))
+
+    def add_run(self, problem: Problem, device: Device, spec: Mapping[str, Any]) -> None:
+        """Notes that a tuning run begins now; `spec` is what was asked of it, as JSON values."""
+        row = runs.run_row(problem, device, Run(rows.now(), spec), uuid.uuid4().hex)
+
+        def work(connection: Connection) -> None:
+            add_subject(connection, problem, device)
+            runs.add(connection, row)
+
+        self._database.write(work)
+
+    def runs(self, problem: Problem, device: Device) -> tuple[Run, ...]:
+        """The tuning runs of a problem on a device, newest last."""
+        if self._database.schema < 2:
+            return ()
+        return rows.readable(runs.run_of, self._read(runs.of(problem, device)))
+
+    def register_tuner(self, name: str) -> str:
+        """Adds a tuner, which `name` tells to people, such as its host and process; gives its id."""
+        tuner = uuid.uuid4().hex
+        self._database.write(lambda connection: claims.register(connection, tuner, name))
+        return tuner
+
+    def beat(self, tuner: str) -> None:
+        """A tuner's sign of life. Raises `claims.StruckOff` where the others took it for dead."""
+        self._database.write(lambda connection: claims.beat(connection, tuner))
+
+    def beats(self) -> dict[str, int]:
+        """How often each registered tuner has beaten, by its id.
+
+        One whose number stays as it is, over a time of the caller's own monotonic clock, is dead.
+        """
+        return self._database.read(claims.beats) if self._database.schema >= 2 else {}
+
+    def strike(self, tuner: str) -> str | None:
+        """Removes a tuner and its claims: a dead one, or oneself at the end. Its name; None where it was gone."""
+        return self._database.write(lambda connection: claims.strike(connection, tuner))
+
+    def claim(self, problem: Problem, device: Device, tuner: str, wanted: Iterable[Claim]) -> frozenset[Claim]:
+        """Those of `wanted` that are the tuner's to try: neither stored as trials nor claimed by another.
+
+        What the tuner claimed before is granted again. A claim ends with `add_trials`, `release` or `strike`.
+
+        Raises:
+            claims.StruckOff: the others took the tuner for dead.
+        """
+        asked = [(claims.claim_row(problem, device, each), each) for each in wanted]
+        taken = self._database.write(lambda connection: claims.take(connection, tuner, [row for row, _ in asked]))
+        return frozenset(each for row, each in asked if row in taken)
+
+    def release(self, problem: Problem, device: Device, tuner: str, claimed: Iterable[Claim]) -> None:
+        """Gives claims back that come to no trial; claims that are not the tuner's stay."""
+        back = [claims.claim_row(problem, device, each) for each in claimed]
+        self._database.write(lambda connection: claims.give_back(connection, tuner, back))
 
     def contents(self) -> Contents:
-        """Every row as it was at one moment, unread ones too."""
-        with opening.reading(self._engine, self.location) as connection:
-            return _contents(connection)
+        """Every problem, device, trial and winner as they were at one moment, unread ones too."""
+        return self._database.read(_contents)
 
     def absorb(self, contents: Contents) -> MergeReport:
         """Takes over all rows, or none where it raises: trials not here yet, winners that are new or faster."""
-        with opening.writing(self._engine, self.location) as connection:
-            for table, added in ((problems, contents.problems), (devices, contents.devices)):
-                _add_missing(connection, table, added)
-            before = connection.scalar(select(func.count()).select_from(trials)) or 0
-            _add_missing(connection, trials, contents.trials)
-            after = connection.scalar(select(func.count()).select_from(trials)) or 0
-            report = MergeReport(after - before, 0, 0, 0)
-            for row in contents.winners:
-                report = _compete(connection, row, report)
-            return report
+        return self._database.write(lambda connection: _absorb(connection, contents))
 
     def merge(self, other: Store) -> MergeReport:
         """Takes over what another store holds. The faster of two winners stays, and this store's on a tie."""
@@ -131,58 +227,48 @@ class Store:
 
     def check(self) -> tuple[str, ...]:
         """What is wrong with this store, a line each; empty where nothing is."""
-        with opening.reading(self._engine, self.location) as connection:
+
+        def work(connection: Connection) -> list[str]:
             broken = integrity.database_problems(connection)
             # The rows of a broken file may be unreadable even to SQLite.
-            lines = broken or integrity.row_problems(_contents(connection))
-        return tuple(f"{self.location}: {line}" for line in lines)
+            if broken:
+                return broken
+            kept_runs = found(connection, runs.every()) if self._database.schema >= 2 else ()
+            return integrity.row_problems(_contents(connection)) + integrity.run_problems(kept_runs)
 
-    def _read(self, query: Select[tuple[object, ...]]) -> tuple[Row, ...]:
-        with opening.reading(self._engine, self.location) as connection:
-            return _all(connection, query)
+        return tuple(f"{self.location}: {line}" for line in self._database.read(work))
 
-
-def _all(connection: Connection, query: Select[tuple[object, ...]]) -> tuple[Row, ...]:
-    return tuple(dict(row) for row in connection.execute(query).mappings())
+    def _read(self, query: Select[Any]) -> tuple[Row, ...]:
+        return self._database.read(lambda connection: found(connection, query))
 
 
 def _contents(connection: Connection) -> Contents:
     without_id = [column for column in trials.c if column.name != "id"]
     return Contents(
-        problems=_all(connection, select(problems).order_by(problems.c.key)),
-        devices=_all(connection, select(devices).order_by(devices.c.key)),
-        trials=_all(connection, select(*without_id).order_by(trials.c.id)),
-        winners=_all(connection, select(winners).order_by(winners.c.problem_key, winners.c.device_key)),
+        problems=in_order(found(connection, select(problems)), "key"),
+        devices=in_order(found(connection, select(devices)), "key"),
+        trials=found(connection, select(*without_id).order_by(trials.c.id)),
+        winners=in_order(found(connection, select(winners)), *WINNER_IDENTITY),
     )
 
 
-def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """The dialect's own insert: `ON CONFLICT` is not standard SQL."""
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
-
-
-def _add_subject(connection: Connection, problem: Problem, device: Device) -> None:
-    _add_missing(connection, problems, (rows.problem_row(problem),))
-    _add_missing(connection, devices, (rows.device_row(device),))
-
-
-def _add_missing(connection: Connection, table: Table, added: Iterable[Row]) -> None:
-    if values := [dict(row) for row in added]:
-        connection.execute(_insert(connection, table).on_conflict_do_nothing(), values)
-
-
-def _replace(connection: Connection, table: Table, row: Row, identity: tuple[str, ...]) -> None:
-    changed = {name: value for name, value in row.items() if name not in identity}
-    insert = _insert(connection, table).values(**row)
-    connection.execute(insert.on_conflict_do_update(index_elements=identity, set_=changed))
+def _absorb(connection: Connection, contents: Contents) -> MergeReport:
+    for table, added in ((problems, contents.problems), (devices, contents.devices)):
+        add_missing(connection, table, added)
+    before = connection.scalar(select(func.count()).select_from(trials)) or 0
+    add_missing(connection, trials, contents.trials)
+    after = connection.scalar(select(func.count()).select_from(trials)) or 0
+    report = MergeReport(after - before, 0, 0, 0)
+    for row in contents.winners:
+        report = _compete(connection, row, report)
+    return report
 
 
 def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
-    mine = (winners.c.problem_key == row["problem_key"]) & (winners.c.device_key == row["device_key"])
-    own_ns = connection.scalar(select(winners.c.median_ns).where(mine))
+    own_ns = connection.scalar(select(winners.c.median_ns).where(matches(winners, row, WINNER_IDENTITY)))
     if own_ns is not None and own_ns <= row["median_ns"]:
         return dataclasses.replace(report, winners_kept=report.winners_kept + 1)
-    _replace(connection, winners, row, WINNER_IDENTITY)
+    replace(connection, winners, row, WINNER_IDENTITY)
     if own_ns is None:
         return dataclasses.replace(report, winners_added=report.winners_added + 1)
     return dataclasses.replace(report, winners_replaced=report.winners_replaced + 1)

@@ -1,0 +1,120 @@
+"""Programs that must not be run again on a device: they crashed it, never ended, or took the tuner with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, delete, select
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config
+from warpsmith.store import rows
+from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.schema import POISON_IDENTITY, devices, poisoned
+from warpsmith.store.statements import add_missing, found, insert, replace_all
+
+POISONOUS = frozenset({FailureKind.CRASH, FailureKind.TIMEOUT, FailureKind.OUT_OF_BOUNDS})
+"""Failures of a program that ran, and may do more harm than fail when it runs again."""
+
+NEVER_RAN = frozenset(
+    {
+        FailureKind.INVALID,
+        FailureKind.DROPPED,
+        FailureKind.COMPILE,
+        FailureKind.LAUNCH,
+        FailureKind.OUT_OF_MEMORY,
+    }
+)
+"""Failures that say nothing about what the program does once it runs."""
+
+MAX_STARTS = 3
+"""Once may be a power cut and twice bad luck."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Started:
+    """A program that is about to run."""
+
+    family: str
+    config: Config
+    fingerprint: str
+    """`Program.fingerprint`: the program is known by it whatever problem, compiler or seed it runs for."""
+
+
+def mark_started(connection: Connection, device: Device, started: Iterable[Started], at: str) -> None:
+    """Counts a start of each program.
+
+    A commit that was done and not heard of is repeated and counts twice. That harms little: the mark goes once the
+    program ends, and one that never ends is given up after two deaths instead of three.
+    """
+    add_missing(connection, devices, (rows.device_row(device),))
+    for each in started:
+        row = {
+            "device_key": device.key(),
+            "fingerprint": each.fingerprint,
+            "family": each.family,
+            "config": rows.config_text(each.config),
+            "starts": 1,
+            "created_at": at,
+        }
+        added = insert(connection, poisoned).values(**row)
+        again = {"starts": poisoned.c.starts + 1}
+        connection.execute(added.on_conflict_do_update(index_elements=POISON_IDENTITY, set_=again))
+
+
+def mark_ended(connection: Connection, device_key: str, fingerprints: Iterable[str]) -> None:
+    """Takes back the starts of programs, but not what is known of those that failed badly."""
+    mine = (poisoned.c.device_key == device_key) & poisoned.c.fingerprint.in_(list(fingerprints))
+    connection.execute(delete(poisoned).where(mine & poisoned.c.failure_kind.is_(None)))
+
+
+def note_outcomes(connection: Connection, device_key: str, trials: Sequence[Trial], at: str) -> None:
+    """Keeps what the outcomes say about running the programs again."""
+    kinds = {trial.fingerprint: _kind_of(trial) for trial in trials}
+    harmless = [name for name, kind in kinds.items() if kind is None or kind not in POISONOUS | NEVER_RAN]
+    mine = (poisoned.c.device_key == device_key) & poisoned.c.fingerprint.in_(harmless)
+    connection.execute(delete(poisoned).where(mine))
+    mark_ended(connection, device_key, [name for name, kind in kinds.items() if kind in NEVER_RAN])
+    poisonous = [trial for trial in trials if kinds[trial.fingerprint] in POISONOUS]
+    replace_all(connection, poisoned, [_row(device_key, trial, at) for trial in poisonous], POISON_IDENTITY)
+
+
+def _kind_of(trial: Trial) -> FailureKind | None:
+    return trial.outcome.kind if isinstance(trial.outcome, Failure) else None
+
+
+def _row(device_key: str, trial: Trial, at: str) -> rows.Row:
+    return {
+        "device_key": device_key,
+        "fingerprint": trial.fingerprint,
+        "family": trial.family,
+        "config": rows.config_text(trial.config),
+        "starts": 0,
+        "failure_kind": str(_kind_of(trial)),
+        "message": rows.plain(trial.outcome.message) if isinstance(trial.outcome, Failure) else None,
+        "created_at": at,
+    }
+
+
+def listed(connection: Connection, device_key: str) -> dict[str, Failure]:
+    """The programs not to be run again, by fingerprint, and why not."""
+    bad = poisoned.c.failure_kind.is_not(None) | (poisoned.c.starts >= MAX_STARTS)
+    query = select(poisoned).where((poisoned.c.device_key == device_key) & bad)
+    return {row["fingerprint"]: _failure(row) for row in found(connection, query)}
+
+
+def _failure(row: rows.Row) -> Failure:
+    if row["failure_kind"] is None:
+        return Failure(FailureKind.CRASH, f"the tuner died {row['starts']} times while it ran")
+    try:
+        return Failure(FailureKind(row["failure_kind"]), row["message"] or "")
+    except ValueError:  # of a newer warpsmith: to overlook it would run the program
+        return Failure(FailureKind.CRASH, f"{row['failure_kind']}: {row['message']}")
+
+
+def forget(connection: Connection, device_key: str) -> int:
+    """Empties the list of a device and gives how many programs are no longer on it; starts are taken back too."""
+    count = len(listed(connection, device_key))
+    connection.execute(delete(poisoned).where(poisoned.c.device_key == device_key))
+    return count

@@ -1,0 +1,122 @@
+"""PostgreSQL servers: what makes a store there behave as a file does, and what its errors mean to a user."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
+
+from warpsmith.errors import StoreError
+from warpsmith.store import sqlite
+
+DRIVER = "postgresql+psycopg"
+
+QUEUED = "warpsmith_queued"
+"""Execution option: wait for the one lock that every writer takes first.
+
+Writers that come one after the other, as they do at a file, cannot deadlock over rows that they take in different
+orders, and ids are seen in the order in which they were given.
+"""
+
+WRITER_LOCK = sqlite.APPLICATION_ID
+"""Number of the advisory lock. It belongs to the database, of which the store is a part."""
+
+IDLE_TIMEOUT_S = 30
+"""The server ends a transaction in which it hears nothing for so long: its client's machine is gone."""
+
+CONNECTION_OPTIONS = {
+    "client_encoding": "utf8",
+    "connect_timeout": 10,
+    # A server whose machine is gone is noticed after 10 + 3 * 5 s; the system's own time is two hours.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # ms, for what was sent and not acknowledged
+    # Poolers that hand a connection from client to client know no prepared statements.
+    "prepare_threshold": None,
+}
+"""libpq's and psycopg's, where the URL does not set them."""
+
+GOING_OR_COMING = ("57P01", "57P02", "57P03", "25P03")
+"""SQLSTATE: shut down by an administrator, after a crash, cannot connect now; idle in a transaction for too long."""
+
+
+def engines(url: URL, *, write: bool) -> tuple[Engine, Engine]:
+    """A reader's and a writer's engine over one pool of connections. Raises ImportError without psycopg.
+
+    Args:
+        url: its driver is DRIVER.
+        write: otherwise the server refuses whatever would change something.
+    """
+    options: dict[str, Any] = {name: value for name, value in CONNECTION_OPTIONS.items() if name not in url.query}
+    # No upper bound on connections: each thread has one at the most.
+    engine = _safe_to_fork(create_engine(url, connect_args=options, max_overflow=-1))
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get(QUEUED, False):
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(sqlite.BUSY_TIMEOUT_S * 1000)}")
+            connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s'")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+
+    reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    # Each statement sees what was committed before it: a snapshot from before the lock would miss the last writer's.
+    writer = engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=not write, **{QUEUED: True})
+    return reader, writer
+
+
+def _safe_to_fork(engine: Engine) -> Engine:
+    """Gives a forked child connections of its own (SQLAlchemy's documentation, "Using Connection Pools with fork")."""
+
+    @event.listens_for(engine, "connect")
+    def connect(_: object, record: Any) -> None:
+        record.info["pid"] = os.getpid()
+
+    @event.listens_for(engine, "checkout")
+    def checkout(_: object, record: Any, proxy: Any) -> None:
+        if record.info["pid"] != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None
+            raise DisconnectionError("the connection belongs to the parent process")
+
+    return engine
+
+
+def check_encoding(connection: Connection, name: str) -> None:
+    """Raises StoreError for a database that cannot keep every character."""
+    encoding = connection.scalar(text("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise StoreError(
+            f"{name} keeps text as {encoding}, but a store needs UTF8: "
+            "make the database with `createdb --encoding UTF8 --template template0`"
+        )
+
+
+def is_lost(error: DBAPIError) -> bool:
+    """Whether the connection is gone or could not be made, so that the same may succeed in a while."""
+    if error.connection_invalidated:
+        return True
+    state = _state(error)
+    # Only the server gives a state: an operational error without one is libpq's, which has lost the server.
+    return isinstance(error, OperationalError) and (state is None or state in GOING_OR_COMING)
+
+
+def explain(error: DBAPIError, name: str) -> str:
+    """The error as the line that a user reads."""
+    said = str(error.orig).strip()
+    first = said.partition("\n")[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    # libpq's question is the one sign that nobody listens; psycopg tells of its own timeout.
+    if "Is the server running" in said or "timeout expired" in said:
+        return f"{name}: no server answers ({first})"
+    lines = {
+        "55P03": f"another process is writing {name} since {sqlite.BUSY_TIMEOUT_S:g} s: try again when it is done",
+        "53100": f"the disk of {name} is full: free some space; what it held before is kept",
+        "25006": f"{name} is read-only: open it for writing, on a server that takes changes",
+    }
+    return lines.get(_state(error) or "", f"{name}: {first}")
+
+
+def _state(error: DBAPIError) -> str | None:
+    """Its SQLSTATE (PostgreSQL's documentation, appendix A), or None for an error of the client library."""
+    return getattr(error.orig, "sqlstate", None)

@@ -1,0 +1,150 @@
+"""Who tries what: nothing twice, and nothing lost with a tuner that dies."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from warpsmith.errors import StoreError
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+from warpsmith.store import opening
+from warpsmith.store.claims import Claim, StruckOff
+from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.store import Store
+
+PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+OTHER = Filter2d(image=(64, 48), filter=(1, 3))
+
+
+def claim(number: int) -> Claim:
+    return Claim("plain", Config.of({"n": number}), f"f{number % 2}", "g++ 12.2.0")
+
+
+def trial(number: int) -> Trial:
+    mine = claim(number)
+    return Trial(mine.family, mine.config, mine.fingerprint, Failure(FailureKind.COMPILE, "no"), compiler=mine.compiler)
+
+
+CLAIMS = [claim(number) for number in range(4)]
+
+
+@pytest.fixture
+def tuners(store: Store) -> tuple[str, str]:
+    """Two tuners at work."""
+    return store.register_tuner("host-a 17"), store.register_tuner("host-b 17")
+
+
+class TestTuners:
+    def test_of_one_name_are_two(self, store: Store) -> None:
+        ids = {store.register_tuner("host 17"), store.register_tuner("host 17")}
+        assert len(ids) == 2
+        assert store.beats() == dict.fromkeys(ids, 0)
+
+    def test_beat(self, store: Store, tuners: tuple[str, str]) -> None:
+        for _ in range(3):
+            store.beat(tuners[1])
+        assert store.beats() == {tuners[0]: 0, tuners[1]: 3}
+
+    def test_are_struck_off_by_name(self, store: Store, tuners: tuple[str, str]) -> None:
+        assert store.strike(tuners[0]) == "host-a 17"
+        assert store.beats() == {tuners[1]: 0}
+        assert store.strike(tuners[0]) is None
+
+    def test_a_name_may_hold_anything(self, store: Store) -> None:
+        assert store.strike(store.register_tuner("a\0\udcffµ")) == "a\N{REPLACEMENT CHARACTER}?µ"
+
+    def test_that_were_struck_off_hear_so(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.strike(tuners[0])
+        with pytest.raises(StruckOff, match=rf"{tuners[0]} was struck off.*register it again"):
+            store.beat(tuners[0])
+        with pytest.raises(StoreError, match="was struck off"):
+            store.claim(PROBLEM, H200, tuners[0], CLAIMS)
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == set(CLAIMS)
+
+
+class TestClaims:
+    def test_are_granted_once(self, store: Store, tuners: tuple[str, str]) -> None:
+        assert store.claim(PROBLEM, H200, tuners[0], iter(CLAIMS[:2])) == set(CLAIMS[:2])
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[1:]) == set(CLAIMS[2:])
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:2]) == set()
+        assert store.claim(PROBLEM, H200, tuners[1], []) == set()
+
+    def test_of_ones_own_are_granted_again(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.claim(PROBLEM, H200, tuners[0], CLAIMS[:1])
+        assert store.claim(PROBLEM, H200, tuners[0], CLAIMS[:2]) == set(CLAIMS[:2])
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"family": "window"}, {"config": Config.of({"n": "0"})}, {"fingerprint": "f9"}, {"compiler": "nvrtc 13"}],
+    )
+    def test_of_anything_else_are_others(
+        self, store: Store, tuners: tuple[str, str], change: dict[str, object]
+    ) -> None:
+        changed = dataclasses.replace(CLAIMS[0], **change)  # type: ignore[arg-type]
+        store.claim(PROBLEM, H200, tuners[0], CLAIMS[:1])
+        assert store.claim(PROBLEM, H200, tuners[1], [CLAIMS[0], changed]) == {changed}
+
+    def test_of_other_problems_and_devices_are_others(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.claim(PROBLEM, H200, tuners[0], CLAIMS)
+        assert store.claim(OTHER, H200, tuners[1], CLAIMS) == set(CLAIMS)
+        assert store.claim(PROBLEM, HOST, tuners[1], CLAIMS) == set(CLAIMS)
+
+    def test_of_what_is_stored_are_refused(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.add_trial(PROBLEM, H200, trial(0))
+        store.add_trial(OTHER, H200, trial(1))
+        assert store.claim(PROBLEM, H200, tuners[0], CLAIMS) == set(CLAIMS[1:])
+
+    def test_end_with_the_trial_whoever_tried(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.claim(PROBLEM, H200, tuners[0], CLAIMS)
+        store.add_trials(PROBLEM, H200, [trial(0), trial(1)])
+        # To be struck off with a claim left would set it free.
+        store.strike(tuners[0])
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == set(CLAIMS[2:])
+
+    def test_are_given_back_by_their_tuner_alone(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.claim(PROBLEM, H200, tuners[0], CLAIMS[:3])
+        store.release(PROBLEM, H200, tuners[1], CLAIMS)
+        store.release(OTHER, H200, tuners[0], CLAIMS)
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:3]) == set()
+        store.release(PROBLEM, H200, tuners[0], iter(CLAIMS[:2]))
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == {*CLAIMS[:2], CLAIMS[3]}
+
+    def test_go_with_a_tuner_that_is_struck_off(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.claim(PROBLEM, H200, tuners[0], CLAIMS[:2])
+        store.claim(PROBLEM, H200, tuners[1], CLAIMS[2:3])
+        store.strike(tuners[0])
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == set(CLAIMS)
+
+    def test_leave_nothing_in_what_is_merged(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.claim(PROBLEM, H200, tuners[0], CLAIMS)
+        assert store.contents().trials == ()
+        assert store.check() == ()
+
+    def test_by_hundreds(self, store: Store, tuners: tuple[str, str]) -> None:
+        many = [claim(number) for number in range(300)]
+        store.add_trials(PROBLEM, H200, [trial(number) for number in range(0, 300, 3)])
+        assert len(store.claim(PROBLEM, H200, tuners[0], many)) == 200
+        assert len(store.claim(PROBLEM, H200, tuners[1], many)) == 0
+
+
+def test_a_trial_of_a_tuner_that_was_struck_off_is_kept(store: Store, tuners: tuple[str, str]) -> None:
+    store.claim(PROBLEM, H200, tuners[0], CLAIMS[:1])
+    store.strike(tuners[0])
+    store.claim(PROBLEM, H200, tuners[1], CLAIMS[:1])
+    store.add_trial(PROBLEM, H200, trial(0))
+    assert store.trials(PROBLEM, H200) == (trial(0),)
+    assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:1]) == set()
+
+
+def test_trials_leave_no_claims_behind(location: str) -> None:
+    with Store.open(location, write=True) as store:
+        store.claim(PROBLEM, H200, store.register_tuner("host-a 17"), CLAIMS)
+        store.add_trials(PROBLEM, H200, [trial(0), trial(1), trial(9)])
+        opened = opening.open_location(location, write=False, immutable=False)
+        with opened.reading() as connection:
+            left = connection.exec_driver_sql("SELECT config FROM warpsmith_claims").scalars().all()
+        opened.reader.dispose()
+    assert sorted(left) == ['{"n":2}', '{"n":3}']

@@ -1,0 +1,128 @@
+"""Several tuners at one store, each a process: everything is tried, nothing twice, also where one is killed."""
+
+from __future__ import annotations
+
+import collections
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.store.store import Store
+
+PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+COUNT = 120
+
+DEAD_AFTER_S = 5.0
+"""Far longer than a tuner's turn here takes, also on a machine that is busy with other things."""
+
+TUNER = """
+import random, sys, time
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+from warpsmith.store.claims import Claim
+from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.store import Store
+
+location, name, count, dead_after_s, stalls_after = sys.argv[1:]
+problem = Filter2d(image=(64, 64), filter=(3, 3))
+everything = [Claim("plain", Config.of({"n": n}), f"f{n}", "g++ 12.2.0") for n in range(int(count))]
+rng, changed, granted_before = random.Random(name), {}, 0
+
+def say(*words):
+    print(*words, flush=True)
+
+with Store.open(location, write=True) as store:
+    tuner = store.register_tuner(name)
+    last_id, stored = 0, set()
+    while True:
+        store.beat(tuner)
+        last_id, news = store.trials_since(problem, H200, last_id)
+        stored |= {trial.config for trial in news}
+        missing = [claim for claim in everything if claim.config not in stored]
+        if not missing:
+            break
+        now, beats = time.monotonic(), store.beats()
+        for other, count in beats.items():
+            if changed.get(other, (None,))[0] != count:
+                changed[other] = count, now
+            elif now - changed[other][1] > float(dead_after_s):
+                say("struck", store.strike(other))
+        granted = store.claim(problem, H200, tuner, rng.sample(missing, min(5, len(missing))))
+        say("granted", *(claim.config.integer("n") for claim in granted))
+        granted_before += len(granted)
+        if granted_before > int(stalls_after) and granted:
+            say("stalls")
+            time.sleep(600)
+        for claim in granted:
+            outcome = Failure(FailureKind.COMPILE, name)
+            trial = Trial(claim.family, claim.config, claim.fingerprint, outcome, claim.compiler)
+            store.add_trials(problem, H200, [trial])
+        if not granted:
+            time.sleep(0.05)
+    store.strike(tuner)
+"""
+
+
+def start(location: str, name: str, stalls_after: int = COUNT) -> subprocess.Popen[str]:
+    arguments = [location, name, str(COUNT), str(DEAD_AFTER_S), str(stalls_after)]
+    return subprocess.Popen(
+        [sys.executable, "-c", TUNER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def granted(lines: list[str]) -> list[int]:
+    """The numbers in what a tuner said that it was granted."""
+    return [int(number) for line in lines if line.startswith("granted") for number in line.split()[1:]]
+
+
+def finish(tuner: subprocess.Popen[str]) -> list[str]:
+    """What a tuner said until its end."""
+    said, errors = tuner.communicate(timeout=120)
+    assert tuner.returncode == 0, errors
+    return said.splitlines()
+
+
+def tried_by(location: str) -> dict[int, str]:
+    """Which tuner stored each number; asserts that each is stored once."""
+    with Store.open(location, write=False) as store:
+        trials = store.trials(PROBLEM, H200)
+        assert store.beats() == {}
+        assert store.check() == ()
+    found = {trial.config.integer("n"): trial.outcome.message for trial in trials}  # type: ignore[union-attr]
+    assert len(found) == len(trials)
+    return found
+
+
+@pytest.mark.parametrize("tuners", [2, 4])
+def test_everything_is_tried_and_nothing_twice(location: str, tuners: int) -> None:
+    names = [f"tuner {number}" for number in range(tuners)]
+    running = [start(location, name) for name in names]
+    said = dict(zip(names, map(finish, running), strict=True))
+    assert sorted(number for lines in said.values() for number in granted(lines)) == list(range(COUNT))
+    assert not any(line.startswith("struck") for lines in said.values() for line in lines)
+    assert tried_by(location) == {number: name for name in names for number in granted(said[name])}
+
+
+def test_a_killed_tuner_holds_nothing_back(location: str) -> None:
+    victim = start(location, "victim", stalls_after=12)
+    assert victim.stdout is not None
+    heard = [victim.stdout.readline()]  # it has claimed something before the others start
+    others = [start(location, f"tuner {number}") for number in range(3)]
+    while heard[-1] != "stalls\n":
+        heard.append(victim.stdout.readline())
+        assert heard[-1], "the victim ended by itself"
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate(timeout=60)
+    said = [line for other in others for line in finish(other)]
+
+    held = set(granted(heard[-2:]))
+    assert held
+    times = collections.Counter(granted(heard) + granted(said))
+    assert times == {number: 2 if number in held else 1 for number in range(COUNT)}
+    assert "struck victim" in said
+    assert not {number for number, name in tried_by(location).items() if name == "victim"} & held
