@@ -9,6 +9,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.work import Work
 
 
 class Family(abc.ABC):
@@ -35,6 +36,13 @@ class Family(abc.ABC):
     @abc.abstractmethod
     def program(self, problem: Problem, config: Config) -> Program:
         """The CUDA source and launches of one config. Pure: the same arguments give the same bytes."""
+
+    def work(self, problem: Problem, config: Config) -> Work | None:  # noqa: ARG002 - for those who know
+        """What the program of `config` has to do at the least; None where that says no more than the problem does.
+
+        A config whose work alone takes longer than the best time so far is not even compiled.
+        """
+        return None
 
     def legal_program(self, problem: Problem, device: Device, config: Config) -> Program | None:
         """The program of a config from elsewhere, such as a store; None where it is not legal for `problem` here."""

@@ -6,17 +6,33 @@ import collections
 import dataclasses
 import datetime
 import importlib.metadata
+import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from warpsmith.errors import WarpsmithError
-from warpsmith.generator.program import Program
-from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Provenance, Record, Trial
-from warpsmith.tuner.jobs import Compiled
+from warpsmith.store.record import (
+    Baseline,
+    Failure,
+    FailureKind,
+    Measurement,
+    Provenance,
+    Record,
+    Timing,
+    Trial,
+)
+from warpsmith.tuner.evaluate import Bench
+from warpsmith.tuner.outcomes import Contender, InTurns
 from warpsmith.tuner.workshop import Workshop
 
 FINALISTS = 3
 """Candidates that are verified and timed again, on fresh data and longer, before one of them is stored."""
+NEAR = 1.03
+"""Slower than the fastest by so much, a candidate is a finalist still: search times of one kernel differ by 2%."""
+MOST_FINALISTS = 8
+TIE = 0.003
+"""Times closer than this are one. On an H200 medians of one kernel in seven processes lay within 0.4%, and those of two
+kernels keep their distance better than that, since what moves one moves both."""
 
 
 class TuningFailed(WarpsmithError):
@@ -35,58 +51,98 @@ def failures_by_kind(trials: Iterable[Trial]) -> dict[FailureKind, int]:
     return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
 
 
-def choose(workshop: Workshop, trials: list[Trial], seed: int, keep: Callable[[Trial], None]) -> Record:
+def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callable[[Trial], None]) -> Record:
     """The winner of `trials`, with what was measured beside it.
 
+    Those within NEAR of the fastest, and FINALISTS at the least, are verified on the fresh data of `finals`, then
+    timed in turns with each other and with the libraries installed there. Of those that tie with the fastest, the
+    first in a fixed order wins, so that two runs name the same one.
+
     Args:
-        workshop: where the finalists are evaluated again.
+        workshop: compiles the finalists.
+        finals: evaluates them, on data that the search has not seen.
         trials: what the search tried.
-        seed: of the fresh data.
-        keep: told every finalist's new outcome, so that it is stored.
+        keep: told of every finalist that fails there, so that it is stored.
 
     Raises TuningFailed where no trial is right, or none stays right on fresh data.
     """
     if not (ranked := fastest_first(trials)):
         raise TuningFailed(_why_none(workshop, trials))
-    workshop.bench.renew(seed)
-    finalists = list(_finalists(workshop, ranked, keep))
+    finalists = list(_finalists(workshop, finals, ranked, keep))
     if not finalists:
         raise TuningFailed(f"no candidate of {workshop.problem.key()} stayed right on fresh data")
-    winner, program, compiled = min(finalists, key=lambda finalist: finalist[0].median_ns or 0.0)
-    beside = workshop.bench.side_by_side(program, compiled)
+    beside = finals.side_by_side(tuple(finalist.contender for finalist in finalists))
     if isinstance(beside, Failure):
         warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=2)
-    baselines = () if isinstance(beside, Failure) else beside[1]
+        beside = InTurns(tuple(finalist.measurement.timing for finalist in finalists), ())
+    order = [(list(workshop.families).index(each.trial.family), each.trial.config.key()) for each in finalists]
+    winner = min(tied(beside.ours), key=order.__getitem__)
+    measurement = dataclasses.replace(finalists[winner].measurement, timing=beside.ours[winner])
+    trial = dataclasses.replace(finalists[winner].trial, outcome=measurement)
     return Record(
         problem=workshop.problem,
         device=workshop.device,
-        trial=winner,
-        baselines=(*baselines, *_plainest(workshop, ranked, winner)),
+        trial=trial,
+        baselines=(*beside.baselines, *_plainest(workshop, ranked, trial)),
         provenance=Provenance(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             warpsmith=importlib.metadata.version("warpsmith"),
-            environment=workshop.bench.environment,
+            environment=finals.opened.environment,
         ),
     )
 
 
+def tied(timings: Sequence[Timing]) -> list[int]:
+    """Which of several timings, taken in turns, cannot be told from the shortest: those within TIE of it, or within
+    what their spread leaves unknown of the difference.
+    """
+    fastest = min(timings, key=lambda timing: timing.median_ns)
+
+    def band_ns(timing: Timing) -> float:
+        unknown_ns = 2 * math.hypot(_standard_error_ns(timing), _standard_error_ns(fastest))
+        return max(TIE * fastest.median_ns, unknown_ns)
+
+    return [i for i, timing in enumerate(timings) if timing.median_ns <= fastest.median_ns + band_ns(timing)]
+
+
+def _standard_error_ns(timing: Timing) -> float:
+    """Of the median of normal deviates that spread as the samples do: 1.253 sigma over the root of their number."""
+    sigma_ns = (timing.p80_ns - timing.p20_ns) / 1.683
+    return 1.253 * sigma_ns / math.sqrt(timing.samples)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Finalist:
+    trial: Trial
+    measurement: Measurement
+    """On fresh data."""
+    contender: Contender
+
+
 def _finalists(
-    workshop: Workshop, ranked: list[Trial], keep: Callable[[Trial], None]
-) -> Iterator[tuple[Trial, Program, Compiled]]:
-    passed = 0
-    for trial in ranked:
-        if passed == FINALISTS:
+    workshop: Workshop, finals: Bench, ranked: list[Trial], keep: Callable[[Trial], None]
+) -> Iterator[_Finalist]:
+    """Those that may win and are right on fresh data; of several with the same time of one run, the first.
+
+    What fails there is taken out of `ranked`.
+    """
+    passed: list[Trial] = []
+    for trial in tuple(ranked):
+        near = (trial.median_ns or 0.0) <= NEAR * (passed[0].median_ns or 0.0) if passed else True
+        if len(passed) == MOST_FINALISTS or (len(passed) >= FINALISTS and not near):
             return
+        if any(trial.outcome == other.outcome for other in passed):
+            continue  # the same machine code: it was not run again
         program = workshop.program(trial.family, trial.config)
         compiled = workshop.compile(program).result()
-        if isinstance(compiled, Failure):
-            keep(dataclasses.replace(trial, outcome=compiled))
+        outcome: Measurement | Failure
+        outcome = compiled if isinstance(compiled, Failure) else finals.evaluate(program, compiled).outcome
+        if isinstance(outcome, Failure) or isinstance(compiled, Failure):
+            ranked.remove(trial)  # it is no baseline either
+            keep(dataclasses.replace(trial, outcome=outcome))
             continue
-        again = dataclasses.replace(trial, outcome=workshop.bench.evaluate(program, compiled, finalist=True))
-        keep(again)
-        if isinstance(again.outcome, Measurement):
-            passed += 1
-            yield again, program, compiled
+        passed.append(trial)
+        yield _Finalist(trial, outcome, Contender(program, compiled.binary))
 
 
 def _plainest(workshop: Workshop, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:

@@ -12,9 +12,8 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Baseline, Failure, Measurement, Timing
-from warpsmith.tuner.evaluate import Deadlines
-from warpsmith.tuner.jobs import Compiled
-from warpsmith.tuner.testbed import Contender
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.workshop import Workshop
 
 
@@ -37,7 +36,7 @@ class Comparison:
 def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, sanitize: bool = False) -> Measurement:
     """Verifies `program` on data drawn from `seed`. Raises WrongAnswer where it is not right."""
     with Workshop.open(
-        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize
+        problem, (device,), FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize
     ) as workshop:
         return _verified(workshop, program)[0]
 
@@ -56,29 +55,33 @@ def compare(
 
     Raises WrongAnswer where the program is not right.
     """
-    with Workshop.open(problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False) as workshop:
-        measurement, compiled = _verified(workshop, program)
-        contenders = tuple(_contenders(workshop, others or {}))
-        beside = workshop.bench.side_by_side(program, compiled, contenders)
+    with Workshop.open(
+        problem, (device,), FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False
+    ) as workshop:
+        measurement, ours = _verified(workshop, program)
+        right = dict(_right(workshop, others or {}))
+        beside = workshop.bench.side_by_side((ours, *right.values()))
         if isinstance(beside, Failure):
             raise _wrong(program, beside)
-        return Comparison(measurement, *beside, workshop.bench.environment)
+        timing, *others_timings = beside.ours
+        baselines = [Baseline(name, other) for name, other in zip(right, others_timings, strict=True)]
+        return Comparison(measurement, timing, (*beside.baselines, *baselines), workshop.bench.opened.environment)
 
 
-def _verified(workshop: Workshop, program: Program) -> tuple[Measurement, Compiled]:
+def _verified(workshop: Workshop, program: Program) -> tuple[Measurement, Contender]:
     compiled = workshop.compile(program).result()
     if isinstance(compiled, Failure):
         raise _wrong(program, compiled)
-    outcome = workshop.bench.evaluate(program, compiled)
+    outcome = workshop.bench.evaluate(program, compiled).outcome
     if isinstance(outcome, Failure):
         raise _wrong(program, outcome)
-    return outcome, compiled
+    return outcome, Contender(program, compiled.binary)
 
 
-def _contenders(workshop: Workshop, programs: Mapping[str, Program]) -> Iterator[Contender]:
+def _right(workshop: Workshop, programs: Mapping[str, Program]) -> Iterator[tuple[str, Contender]]:
     for name, program in programs.items():
         with contextlib.suppress(WrongAnswer):
-            yield Contender(name, program, _verified(workshop, program)[1].binary)
+            yield name, _verified(workshop, program)[1]
 
 
 def _wrong(program: Program, failure: Failure) -> WrongAnswer:

@@ -1,88 +1,47 @@
-"""From program to trial: compiled ahead in a pool, then verified and timed in a worker that may die."""
+"""Verified and timed: candidates in a worker process that may die."""
 
 from __future__ import annotations
 
 import dataclasses
-import queue
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from warpsmith.devices.base import Compiler
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
-from warpsmith.devices.host.machine import cores
+from warpsmith.devices.host.machine import memory_bytes
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import DeviceError
-from warpsmith.generator.device import DeviceKind
+from warpsmith.errors import DeviceError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Timing
-from warpsmith.tuner.jobs import Compile, Compiled, Evaluate, Job, Open, Renew, SideBySide, TimeCopy
+from warpsmith.store.record import Failure, FailureKind, Measurement, Timing
+from warpsmith.tuner.compiling import Compiled
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.job import Job
+from warpsmith.tuner.jobs import Evaluate, Open, Opened, PreparePeers, Renew, SideBySide, TimeCopy
+from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied
-from warpsmith.tuner.testbed import Contender
 from warpsmith.tuner.timing import TimingPolicy
+
+_SHARE_OF_MEMORY = 2
+"""A worker takes one part in so many of the machine's memory at most: a shared machine has other users."""
 
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deadlines:
-    """How long a worker may take, in seconds. A candidate's own deadline follows the best one's duration."""
-
-    compile_s: float = 60.0
-    first_run_s: float = 120.0
-    """For a candidate while none has succeeded yet."""
-    least_run_s: float = 10.0
-    """For a candidate once one has succeeded in no time: room for a loaded machine."""
-    run_factor: float = 20.0
-    """A candidate may take this many times as long as the fastest evaluation so far, beside `least_run_s`."""
-    setup_s: float = 900.0
-    """For laying out a problem: the float64 reference of a large image takes minutes on few cores."""
-
-
-class CompilePool:
-    """Processes that compile ahead while the device works. A compiler that hangs or crashes costs one program."""
-
-    def __init__(self, compiler: Compiler, processes: int, deadline_s: float) -> None:
-        self._compiler = compiler
-        self._deadline_s = deadline_s
-        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        self._workers = [Worker() for _ in range(processes)]
-        for worker in self._workers:
-            self._idle.put(worker)
-        self._threads = ThreadPoolExecutor(processes)
-
-    def submit(self, program: Program) -> Future[Compiled | Failure]:
-        """Compiles `program` as soon as a process is free."""
-        return self._threads.submit(self._compile, program)
-
-    def _compile(self, program: Program) -> Compiled | Failure:
-        worker = self._idle.get()
-        try:
-            return worker.call(Compile(self._compiler, program), self._deadline_s)
-        except DeadlinePassed as passed:
-            return Failure(FailureKind.COMPILE, f"the compiler gave {passed}")
-        except WorkerDied as death:
-            return Failure(FailureKind.COMPILE, f"compiling: {death}")
-        finally:
-            self._idle.put(worker)
-
-    def close(self) -> None:
-        """Drops what has not begun and ends the processes."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._kill()
-        self._threads.shutdown(wait=True)
-        self._kill()  # a thread may have started another one in between
-
-    def _kill(self) -> None:
-        for worker in self._workers:
-            worker.kill()
-
-
 class Bench:
-    """One problem on one device, in a worker process that is opened again whenever a candidate kills it.
+    """One problem on one device, in a worker process that is opened on its first job, and again whenever a candidate
+    kills it. For one thread, but for `interrupt`.
 
-    Raises DeviceError where the device cannot be opened.
+    Args:
+        device: where candidates run.
+        compiler: of the kernels that verify them there.
+        problem: what they compute.
+        seed: of the inputs.
+        policy: of the timings.
+        deadlines: how long anything may take.
+        sanitize: run under the sanitizers, without guards of our own.
+        turn: what stands for the device where another bench uses it too; see `Turn`.
     """
 
     def __init__(
@@ -91,41 +50,54 @@ class Bench:
         compiler: Compiler,
         problem: Problem,
         seed: int,
+        policy: TimingPolicy,
         deadlines: Deadlines,
         *,
         sanitize: bool,
+        turn: Path | None = None,
     ) -> None:
-        self._open = Open(device, problem, seed, TimingPolicy.for_kind(device.kind), not sanitize, compiler)
+        self.device = device
+        self._open = Open(device, problem, seed, policy, not sanitize, compiler, turn)
         self._deadlines = deadlines
-        self._worker = Worker(HostCompiler(sanitize=True).sanitizer_environment() if sanitize else None)
+        # The sanitizers map terabytes that they never touch.
+        self._worker = (
+            Worker(HostCompiler(sanitize=True).sanitizer_environment())
+            if sanitize
+            else Worker(memory_bytes=memory_bytes() // _SHARE_OF_MEMORY)
+        )
         self._fastest_s: float | None = None
-        self.environment = self._reopen()
-        """Soft facts about the machine, for a record's provenance."""
+        self._opened: Opened | None = None
 
-    def _reopen(self) -> dict[str, str]:
+    @property
+    def opened(self) -> Opened:
+        """What is known of the device once it is open; opens it. Raises DeviceError where that fails."""
+        return self._opened or self._reopen()
+
+    def _reopen(self) -> Opened:
         try:
-            return self._worker.call(self._open, self._deadlines.setup_s)
+            self._opened = self._worker.call(self._open, self._deadlines.setup_s)
         except (DeadlinePassed, WorkerDied) as error:
             words = error.last_words.splitlines() if isinstance(error, WorkerDied) else []
             told = f": {words[-1]}" if words else ""
             raise DeviceError(
                 f"the device could not be prepared for {self._open.problem.key()}: {error}{told}"
             ) from None
+        return self._opened
 
-    def evaluate(
-        self, program: Program, compiled: Compiled, best_ns: float | None = None, *, finalist: bool = False
-    ) -> Measurement | Failure:
+    def evaluate(self, program: Program, compiled: Compiled, best_ns: float | None = None) -> Evaluated:
         """Verifies and times one candidate; a candidate that kills or hangs the worker is a failure of its own."""
-        policy = self._open.policy.for_finalists() if finalist else self._open.policy
-        job = Evaluate(program, compiled.binary, policy, best_ns)
+        if not self._worker.alive:
+            self._reopen()  # ahead of the clock
         start = time.monotonic()
-        outcome = self._call(job, self._run_deadline())
-        if isinstance(outcome, Measurement):
-            took = time.monotonic() - start
+        job = Evaluate(program, compiled.binary, self._open.policy, best_ns)
+        answer = self._call(job, self._deadlines.of_run(self._fastest_s))
+        took = time.monotonic() - start
+        evaluated = Evaluated(answer, 0.0, took * 1e3, 0.0) if isinstance(answer, Failure) else answer
+        if isinstance(evaluated.outcome, Measurement):
             self._fastest_s = min(took, self._fastest_s or took)
-        elif outcome.kind is FailureKind.OUT_OF_BOUNDS:
+        elif evaluated.outcome.kind is FailureKind.OUT_OF_BOUNDS:
             self._worker.kill()  # it wrote where it should not, and nobody knows where else
-        return outcome
+        return evaluated
 
     def renew(self, seed: int) -> None:
         """Draws fresh inputs, for this worker and for any that follows it."""
@@ -137,12 +109,13 @@ class Bench:
         """How long the device takes to copy as many bytes as the problem must move."""
         return self._call(TimeCopy(self._open.policy), self._deadlines.setup_s)
 
-    def side_by_side(
-        self, program: Program, compiled: Compiled, others: tuple[Contender, ...] = ()
-    ) -> tuple[Timing, tuple[Baseline, ...]] | Failure:
-        """Times a verified candidate beside others, the device's copy and the other libraries installed here."""
-        policy = self._open.policy.for_finalists()
-        return self._call(SideBySide(program, compiled.binary, policy, others), self._deadlines.setup_s)
+    def prepare_peers(self) -> None:
+        """Loads the other libraries ahead of `side_by_side`; one that brings the worker down is met there again."""
+        self._call(PreparePeers(), self._deadlines.setup_s)
+
+    def side_by_side(self, contenders: tuple[Contender, ...]) -> InTurns | Failure:
+        """Times verified candidates beside the device's copy and the other libraries installed here, in turns."""
+        return self._call(SideBySide(contenders, self._open.policy.for_finalists()), self._deadlines.setup_s)
 
     def _call(self, job: Job[T], deadline_s: float) -> T | Failure:
         if not self._worker.alive:
@@ -153,18 +126,16 @@ class Bench:
             return Failure(FailureKind.TIMEOUT, str(passed))
         except WorkerDied as death:
             return _cause_of(death)
+        except OutOfMemory as error:
+            self._worker.kill()
+            return Failure(FailureKind.OUT_OF_MEMORY, str(error))
         except DeviceError as error:
             self._worker.kill()  # after a fault the device is of no more use to that process
             return Failure(FailureKind.CRASH, str(error))
 
-    def _run_deadline(self) -> float:
-        if self._fastest_s is None:
-            return self._deadlines.first_run_s
-        return self._deadlines.least_run_s + self._deadlines.run_factor * self._fastest_s
-
-    def abandon(self) -> None:
-        """Ends whatever runs now; the next candidate finds a fresh worker."""
-        self._worker.kill()
+    def interrupt(self) -> None:
+        """Ends whatever runs now, from any thread; the next candidate finds a fresh worker."""
+        self._worker.interrupt()
 
     def close(self) -> None:
         self._worker.close()
@@ -178,8 +149,3 @@ def _cause_of(death: WorkerDied) -> Failure:
     address, _undefined = SANITIZER_EXIT_CODES
     kind = FailureKind.OUT_OF_BOUNDS if death.status == address else FailureKind.UNDEFINED
     return Failure(kind, f"{sanitizer}: {report}")
-
-
-def compile_processes(kind: DeviceKind) -> int:
-    """How many compilers to run at once: on a GPU one core is left to the device's worker."""
-    return cores() if kind is DeviceKind.HOST else max(1, cores() - 1)

@@ -1,91 +1,36 @@
-"""What a worker process can be asked to do. Every job and every answer is a frozen value that pickles."""
+"""What the process of a device can be asked to do."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
-import time
-from typing import Generic, TypeVar
+from pathlib import Path
 
-from warpsmith.devices.base import Binary, Compiler, Runtime
+from warpsmith.devices.base import Binary, Compiler
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import CompileError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Timing
-from warpsmith.tuner.testbed import Contender, Testbed
-from warpsmith.tuner.timing import TimingPolicy
-
-Answer = TypeVar("Answer", covariant=True)
-
-
-class WorkerState:
-    """What a worker process keeps between jobs: an open device with a problem laid out on it."""
-
-    def __init__(self) -> None:
-        self._runtime: Runtime | None = None
-        self._testbed: Testbed | None = None
-
-    def open(self, job: Open) -> Runtime:
-        """Opens the device, or keeps the one open, and lays out the problem."""
-        if self._testbed is not None:
-            self._testbed.close()
-            self._testbed = None
-        runtime = self._runtime or job.device.open()
-        self._runtime = runtime
-        # On the host a result has no way to go, and the compiler takes a second.
-        compiler = job.compiler if job.device.kind is DeviceKind.CUDA else None
-        self._testbed = Testbed(runtime, job.problem, job.seed, job.policy, guarded=job.guarded, compiler=compiler)
-        return runtime
-
-    @property
-    def testbed(self) -> Testbed:
-        if self._testbed is None:
-            raise RuntimeError("the worker was asked to evaluate before it was given a problem")
-        return self._testbed
-
-    def close(self) -> None:
-        """Gives the device back."""
-        if self._runtime is not None:
-            self._runtime.close()
-
-
-class Job(abc.ABC, Generic[Answer]):
-    """One request to a worker process."""
-
-    @abc.abstractmethod
-    def run(self, state: WorkerState) -> Answer:
-        """Does the work, in the worker process."""
+from warpsmith.store.record import Timing
+from warpsmith.tuner.job import Job, WorkerState
+from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
+from warpsmith.tuner.testbed import Testbed
+from warpsmith.tuner.timing import TimingPolicy, conditions_of
+from warpsmith.tuner.turn import Turn
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Compiled:
-    """A binary and how long its compilation took; 0 ms is a binary that was in the cache."""
+class Opened:
+    """What is known of a device once a problem is laid out on it."""
 
-    binary: Binary
-    compile_ms: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Compile(Job[Compiled | Failure]):
-    """Compile one program."""
-
-    compiler: Compiler
-    program: Program
-
-    def run(self, state: WorkerState) -> Compiled | Failure:  # noqa: ARG002 - compiling needs no device
-        start = time.monotonic()
-        try:
-            binary = self.compiler.compile(self.program)
-        except CompileError as error:
-            return Failure(FailureKind.COMPILE, str(error))
-        return Compiled(binary, (time.monotonic() - start) * 1e3)
+    environment: dict[str, str]
+    """`Runtime.environment`."""
+    conditions: str
+    """`Timing.conditions` of what is timed there undisturbed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Open(Job[dict[str, str]]):
-    """Open the device and lay out a problem, with inputs drawn from `seed`; answers with `Runtime.environment`."""
+class Open(Job[Opened]):
+    """Open the device and lay out a problem, with inputs drawn from `seed`."""
 
     device: DeviceRef
     problem: Problem
@@ -95,9 +40,25 @@ class Open(Job[dict[str, str]]):
     """False under a sanitizer: it watches the ends of the buffers itself, and guards would hide them from it."""
     compiler: Compiler
     """The candidates' own, for the kernels that verify them on the device."""
+    turn: Path | None = None
+    """What stands for the device where another process uses it too; see `Turn`."""
 
-    def run(self, state: WorkerState) -> dict[str, str]:
-        return state.open(self).environment()
+    def run(self, state: WorkerState) -> Opened:
+        state.clear()
+        runtime = state.runtime = state.runtime or self.device.open()
+        # On the host a result has no way to go, and the compiler takes a second.
+        compiler = self.compiler if self.device.kind is DeviceKind.CUDA else None
+        testbed = Testbed(
+            runtime,
+            self.problem,
+            self.seed,
+            self.policy,
+            guarded=self.guarded,
+            compiler=compiler,
+            turn=Turn(self.turn),
+        )
+        state.lay_out(testbed)
+        return Opened(runtime.environment(), conditions_of(self.policy, runtime, self.problem.bytes))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +72,7 @@ class TimeCopy(Job[Timing]):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Evaluate(Job[Measurement | Failure]):
+class Evaluate(Job[Evaluated]):
     """Verify and time one candidate of the problem that is open."""
 
     program: Program
@@ -119,7 +80,7 @@ class Evaluate(Job[Measurement | Failure]):
     policy: TimingPolicy
     best_ns: float | None
 
-    def run(self, state: WorkerState) -> Measurement | Failure:
+    def run(self, state: WorkerState) -> Evaluated:
         return state.testbed.evaluate(self.program, self.binary, self.policy, self.best_ns)
 
 
@@ -134,13 +95,19 @@ class Renew(Job[None]):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SideBySide(Job[tuple[Timing, tuple[Baseline, ...]]]):
-    """Time a verified candidate beside others, the device's copy and the other libraries installed here."""
+class PreparePeers(Job[None]):
+    """Load the other libraries installed here, which takes seconds, ahead of `SideBySide`."""
 
-    program: Program
-    binary: Binary
+    def run(self, state: WorkerState) -> None:
+        state.testbed.prepare_peers()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SideBySide(Job[InTurns]):
+    """Time verified candidates beside each other, the device's copy and the other libraries installed here."""
+
+    contenders: tuple[Contender, ...]
     policy: TimingPolicy
-    others: tuple[Contender, ...]
 
-    def run(self, state: WorkerState) -> tuple[Timing, tuple[Baseline, ...]]:
-        return state.testbed.side_by_side(self.program, self.binary, self.policy, self.others)
+    def run(self, state: WorkerState) -> InTurns:
+        return state.testbed.side_by_side(self.contenders, self.policy)

@@ -17,7 +17,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.tuner import npp
-from warpsmith.tuner.oracle import Operands
+from warpsmith.tuner.oracle import Operands, random_operands
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,6 +49,18 @@ def peers(problem: Problem, operands: Operands, kind: DeviceKind) -> tuple[Peer,
             with contextlib.suppress(Exception):
                 found.append(make(problem, operands))
     return tuple(peer for peer in found if peer is not None)
+
+
+def warm_up(problem: Problem, kind: DeviceKind) -> None:
+    """Loads those libraries and lets them compile what they will need, on an image of a few pixels."""
+    if not isinstance(problem, Filter2d):
+        return
+    rows, columns = (min(size, 4 * taps) for size, taps in zip(problem.image, problem.filter, strict=True))
+    small = dataclasses.replace(problem, image=(rows, columns), pitch=None, result_pitch=None)
+    for peer in peers(small, random_operands(small, seed=0), kind):
+        with contextlib.suppress(Exception):
+            peer.run()
+            peer.result()
 
 
 def _taps(problem: Filter2d, operands: Operands) -> NDArray[np.float32]:

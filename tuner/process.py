@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import select
@@ -12,9 +13,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, TypeVar
 
-from warpsmith.tuner.jobs import Job
+from warpsmith.tuner.job import Job
 from warpsmith.tuner.wire import LENGTH, Raised
 
 T = TypeVar("T")
@@ -45,9 +47,18 @@ class DeadlinePassed(Exception):
 class Worker:
     """One worker process, started on its first job and again after each death."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """`environment`: variables that the process gets beside this one's."""
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, memory_bytes: int | None = None, niceness: int = 0
+    ) -> None:
+        """One process.
+
+        Args:
+            environment: variables that the process gets beside this one's.
+            memory_bytes: what it may take of the machine's memory; None for no bound. More is an OutOfMemory.
+            niceness: by how much it gives way to processes that are in more of a hurry.
+        """
         self._environment = {**os.environ, **(environment or {})}
+        self._limits = (str(memory_bytes or 0), str(niceness))
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
 
@@ -94,6 +105,12 @@ class Worker:
                 stream.close()
         self._process, self._stderr = None, None
 
+    def interrupt(self) -> None:
+        """Ends the process from another thread than the one that waits in `call`, which then raises WorkerDied."""
+        if (process := self._process) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
     def close(self, patience_s: float = 5.0) -> None:
         """Lets the process give its device back and end; kills it where it does not."""
         if self._process is not None and self._process.stdin is not None and self._process.poll() is None:
@@ -105,15 +122,11 @@ class Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         self.kill()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
-        self._process = subprocess.Popen(
+        self._process = _spawned(
             # -P: a folder of the user's with a module named like one of ours must not come first.
-            [sys.executable, "-P", "-m", "warpsmith.tuner.worker", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            bufsize=0,
-            env=self._environment,
-            start_new_session=True,  # Ctrl-C is for the tuner, which then ends its workers itself
+            [sys.executable, "-P", "-m", "warpsmith.tuner.worker", str(os.getpid()), *self._limits],
+            self._stderr,
+            self._environment,
         )
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
@@ -151,6 +164,38 @@ class Worker:
         return WorkerDied(status, last_words)
 
 
+def _spawned(command: list[str], stderr: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    start = functools.partial(
+        subprocess.Popen,
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        bufsize=0,
+        env=environment,
+        start_new_session=True,  # Ctrl-C is for the tuner, which then ends its workers itself
+    )
+    starting = _spawner().submit(start)
+    try:
+        return starting.result()
+    except BaseException:  # Ctrl-C, which must leave no process behind
+        starting.add_done_callback(_kill_unwanted)
+        raise
+
+
+def _kill_unwanted(started: Future[subprocess.Popen[bytes]]) -> None:
+    if not started.cancelled() and started.exception() is None:
+        started.result().kill()
+
+
+@functools.cache
+def _spawner() -> ThreadPoolExecutor:
+    """The one thread that starts processes: Linux ends those that die with their parent when the thread that started
+    them ends, and the threads that use them come and go.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="warpsmith-spawner")
+
+
 def _reap(process: subprocess.Popen[bytes]) -> int:
     """Waits until the process has ended; its exit code, or minus the signal's number.
 
@@ -168,6 +213,6 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
     """Returns when the pipe is ready or its other end closed. Raises TimeoutError at the deadline."""
     poll = select.poll()  # unlike select(), also for the descriptors above 1024 of a large program
     poll.register(descriptor, event)
-    left = deadline - time.monotonic()
-    if left <= 0 or not poll.poll(left * 1e3):
+    # Asked also after the deadline: a tuner that was stopped meanwhile finds an answer that came in time.
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1e3):
         raise TimeoutError

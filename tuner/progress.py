@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Protocol, TextIO
 
@@ -16,6 +17,8 @@ from warpsmith.store.record import FailureKind
 
 LINE_EVERY_S = 5.0
 """Seconds of tuning between two plain lines, where the best time does not improve."""
+REDRAW_S = 0.1
+"""Seconds of tuning between two drawings of a live display, which take 3 ms each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,6 +131,9 @@ class RichProgress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
+        self._latest: Snapshot | None = None
+        self._drawn_s = -math.inf
+        """Seconds of tuning at which the display was drawn."""
         self._title = ""
         self._scale = _Scale(bytes_moved=0, copy_ns=None)
 
@@ -145,11 +151,15 @@ class RichProgress:
         self._live.start(refresh=True)
 
     def update(self, snapshot: Snapshot) -> None:
-        if self._live is not None:
+        self._latest = snapshot
+        if self._live is not None and snapshot.elapsed_s - self._drawn_s >= REDRAW_S:
+            self._drawn_s = snapshot.elapsed_s
             self._live.update(self._render(snapshot), refresh=True)
 
     def stop(self) -> None:
         if self._live is not None:
+            if self._latest is not None:
+                self._live.update(self._render(self._latest), refresh=True)
             self._live.stop()
             self._live = None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,9 +22,11 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial, trial_spec
 from warpsmith.tuner.cells import Cell, CellPlan, path_words
 from warpsmith.tuner.choose import failures_by_kind, fastest_first
-from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.flow import Candidate, Flow
 from warpsmith.tuner.interrupt import watching_for_interrupt
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
+from warpsmith.tuner.stages import Ledger
 from warpsmith.tuner.workshop import Workshop
 
 
@@ -152,29 +155,41 @@ def sweep(
     start = time.monotonic()
     trials: dict[Cell, list[Trial]] = {plan.cell: [] for plan in plans}
     interrupted = False
-    with Workshop.open(problem, device, families, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False) as workshop:
-        copied = workshop.bench.copy_timing()
-        copy = None if isinstance(copied, Failure) else copied
+    with Workshop.open(
+        problem, (device,), families, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False
+    ) as workshop:
         total = sum(len(plan.configs) for plan in plans)
-        progress.start(_title(workshop), total, problem.bytes, None if copy is None else copy.median_ns)
+        copy: Timing | None = None
+
+        def opened(copied: Timing | Failure) -> None:
+            nonlocal copy
+            copy = None if isinstance(copied, Failure) else copied
+            progress.start(_title(workshop), total, problem.bytes, None if copy is None else copy.median_ns)
+
         try:
             with watching_for_interrupt() as interrupt:
-                for candidate in workshop.candidates(_in_rounds(plans)):
-                    kept = trials[Cell.of(candidate.family, candidate.config)]
-                    best = next(iter(fastest_first(kept)), None)
-                    kept.append(workshop.evaluate(candidate, best.median_ns if best is not None else None))
-                    progress.update(_snapshot(trials, total, time.monotonic() - start))
-                    interrupt.check()
+                best_ns = functools.partial(_best_ns, trials)
+                flow = Flow(workshop, _in_rounds(plans), best_ns, Ledger(), total, opened=opened)
+                with flow:
+                    for trial in flow.trials(lambda: None):
+                        trials[Cell.of(trial.family, trial.config)].append(trial)
+                        progress.update(_snapshot(trials, total, time.monotonic() - start))
+                        interrupt.check()
         except KeyboardInterrupt:
             if not any(trials.values()):
                 raise
             interrupted = True
-            workshop.bench.abandon()
         finally:
             progress.stop()
         results = tuple(CellResult(plan.cell, plan.size, tuple(trials[plan.cell])) for plan in plans)
         elapsed_s = time.monotonic() - start
-        return Sweep(problem, workshop.device, copy, results, workshop.bench.environment, elapsed_s, interrupted)
+        return Sweep(problem, workshop.device, copy, results, workshop.bench.opened.environment, elapsed_s, interrupted)
+
+
+def _best_ns(trials: Mapping[Cell, list[Trial]], candidate: Candidate) -> float | None:
+    """The best time of the candidate's own cell."""
+    cell = Cell.of(candidate.program.family, candidate.program.config)
+    return min((trial.median_ns for trial in trials[cell] if trial.median_ns is not None), default=None)
 
 
 def _title(workshop: Workshop) -> str:

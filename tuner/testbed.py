@@ -18,18 +18,11 @@ from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measure
 from warpsmith.tuner.buffers import GUARD_BYTES, GuardedBuffer, poisons
 from warpsmith.tuner.device_verify import device_verifier
 from warpsmith.tuner.oracle import Reference, random_operands, reference
-from warpsmith.tuner.peers import peers
-from warpsmith.tuner.timing import Entrant, TimingPolicy, measure, measure_in_turns
+from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns, Laps
+from warpsmith.tuner.peers import peers, warm_up
+from warpsmith.tuner.timing import Entrant, Launching, TimingPolicy, Work, measure, measure_in_turns
+from warpsmith.tuner.turn import Turn
 from warpsmith.tuner.verify import ERROR_BOUND, verify
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Contender:
-    """A verified program, to be timed in turns with another one."""
-
-    name: str
-    program: Program
-    binary: Binary
 
 
 class Testbed:
@@ -43,6 +36,7 @@ class Testbed:
         guarded: put canaries round the buffers.
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
+        turn: of this process on the device, where another one uses it too.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -58,8 +52,11 @@ class Testbed:
         *,
         guarded: bool,
         compiler: Compiler | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self._runtime = runtime
+        self._turn = turn or Turn(None)
+        self._peers: dict[str, Entrant] | None = None
         self._problem = problem
         self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
         guard_bytes = GUARD_BYTES if guarded else 0
@@ -72,6 +69,7 @@ class Testbed:
 
     def renew(self, seed: int) -> None:
         """Draws fresh inputs and computes their reference."""
+        self._peers = None  # they hold the earlier ones
         self._operands = random_operands(self._problem, seed)
         self._reference: Reference = reference(self._problem, self._operands)
         self._upload()
@@ -86,63 +84,81 @@ class Testbed:
 
     def evaluate(
         self, program: Program, binary: Binary, policy: TimingPolicy, best_ns: float | None = None
-    ) -> Measurement | Failure:
+    ) -> Evaluated:
         """Verifies one candidate, then times it.
 
         Raises DeviceError where the device faulted: this process cannot use it any more.
         """
+        laps = Laps()
         try:
-            with self._loaded(program, binary) as run:
+            with self._turn, self._loaded(program, binary) as run:
+                laps.next()
+                outcome: Measurement | Failure
                 checked = self._check(run)
+                laps.next()
                 if isinstance(checked, Failure):
                     self._upload()  # a wrong kernel may have written anywhere
-                    return checked
-                return Measurement(
-                    timing=measure(self._runtime, run, self._rotation, policy, best_ns),
-                    max_error=checked,
-                    registers=binary.registers,
-                    spill_bytes=binary.spill_bytes,
-                    shared_bytes=binary.shared_bytes,
-                    clock_mhz=self._runtime.clock_mhz(),
-                )
+                    outcome = checked
+                else:
+                    outcome = Measurement(
+                        timing=measure(self._runtime, run, self._rotation, policy, best_ns),
+                        max_error=checked,
+                        registers=binary.registers,
+                        spill_bytes=binary.spill_bytes,
+                        shared_bytes=binary.shared_bytes,
+                        clock_mhz=self._runtime.clock_mhz(),
+                    )
+                laps.next()
         except LaunchError as error:
-            return Failure(FailureKind.LAUNCH, str(error))
+            outcome = Failure(FailureKind.LAUNCH, str(error))
         except OutOfMemory as error:
-            return Failure(FailureKind.OUT_OF_MEMORY, str(error))
+            outcome = Failure(FailureKind.OUT_OF_MEMORY, str(error))
+        return Evaluated(outcome, *laps.three())
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
-        with self._copying(self._rotation.sets) as run:
-            return measure(self._runtime, run, self._rotation, policy)
+        eager = dataclasses.replace(policy, launching=Launching.EAGER)  # no kernel of ours, so nothing to capture
+        with self._turn, self._copying(self._rotation.sets) as run:
+            return measure(self._runtime, run, self._rotation, eager)
 
-    def side_by_side(
-        self, program: Program, binary: Binary, policy: TimingPolicy, others: tuple[Contender, ...] = ()
-    ) -> tuple[Timing, tuple[Baseline, ...]]:
-        """Times a verified candidate, `others`, the device's copy and every peer installed here, taking turns.
+    def prepare_peers(self) -> None:
+        """Loads the other libraries that are installed here, and finds out which of them are right.
 
         A peer whose result is over twenty times the error bound is left out: it computes something else, or in a
-        lower precision. So is one that cannot run here. A peer has one set of buffers; the others rotate through
-        theirs as in the search, so that where a peer finds its data in the cache they do not.
+        lower precision. So is one that cannot run here.
         """
-        output, kind = self._problem.output, self._runtime.device.kind
-        entrants: dict[str, Entrant] = {}
+        if self._peers is not None:
+            return
+        output, kind, self._peers = self._problem.output, self._runtime.device.kind, {}
+        warm_up(self._problem, kind)  # seconds, in which the device does next to nothing
         for peer in peers(self._problem, self._operands, kind):
             # A library may raise anything at what it does not know.
-            with contextlib.suppress(Exception):
+            with self._turn, contextlib.suppress(Exception):
                 peer.run()
                 if verify(peer.result(), self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
-                    entrants[peer.name] = Entrant(_on_any_set(peer.run))
+                    self._peers[peer.name] = Entrant(_on_any_set(peer.run))
+
+    def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy) -> InTurns:
+        """Times verified candidates, the device's copy and every peer installed here, taking turns.
+
+        A peer has one set of buffers; the others rotate through theirs as in the search, so that where a peer finds
+        its data in the cache they do not.
+        """
+        self.prepare_peers()
         with contextlib.ExitStack() as stack:
-            runs = {COPY: stack.enter_context(self._copying(self._rotation.sets))}
-            for other in others:
-                runs[other.name] = stack.enter_context(self._loaded(other.program, other.binary))
-            runs[program.family] = stack.enter_context(self._loaded(program, binary))
-            entrants |= {name: Entrant(run, self._rotation) for name, run in runs.items()}
+            stack.enter_context(self._turn)
+            entrants = dict(self._peers or {})
+            entrants[COPY] = Entrant(stack.enter_context(self._copying(self._rotation.sets)), self._rotation)
+            # Numbers, which no library has for a name.
+            for number, contender in enumerate(contenders):
+                run = stack.enter_context(self._loaded(contender.program, contender.binary))
+                entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
             timings = measure_in_turns(self._runtime, entrants, policy)
-        return timings.pop(program.family), tuple(Baseline(name, timing) for name, timing in timings.items())
+        ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
+        return InTurns(ours, tuple(Baseline(name, timing) for name, timing in timings.items()))
 
     @contextlib.contextmanager
-    def _loaded(self, program: Program, binary: Binary) -> Iterator[Callable[[int], None]]:
+    def _loaded(self, program: Program, binary: Binary) -> Iterator[Work]:
         """Loads and binds a program; gives what runs it on buffer set i."""
         module = self._runtime.load(binary)
         workspaces: dict[str, Allocation] = {}
@@ -157,21 +173,21 @@ class Testbed:
                     self._runtime.free(allocation)
                 module.close()
 
-    def _bound(self, program: Program, module: Module, workspaces: dict[str, int]) -> Callable[[int], None]:
+    def _bound(self, program: Program, module: Module, workspaces: dict[str, int]) -> Work:
         values = {name: array.tobytes() for name, array in self._operands.items() if name in program.by_value}
         bound: list[list[BoundLaunch]] = []
         for buffers in self._buffers:
             addresses = workspaces | {name: buffer.address for name, buffer in buffers.items()}
             bound.append([module.bind(launch, addresses, values) for launch in program.launches])
 
-        def run(index: int) -> None:
+        def run(index: int, /, stream: int | None = None) -> None:
             for launch in bound[index]:
-                launch(None)
+                launch(stream)
 
         return run
 
     @contextlib.contextmanager
-    def _copying(self, sets: int) -> Iterator[Callable[[int], None]]:
+    def _copying(self, sets: int) -> Iterator[Work]:
         """Gives what copies as many bytes as the problem moves, between the buffers of pair i, of `sets`."""
         nbytes = self._problem.bytes // 2
         noise = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
@@ -181,7 +197,7 @@ class Testbed:
                 pairs.append((self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)))
                 self._runtime.upload(pairs[-1][0].address, noise)
 
-            def run(index: int) -> None:
+            def run(index: int, /, stream: int | None = None) -> None:  # noqa: ARG001 - never captured
                 source, target = pairs[index]
                 self._runtime.copy(target.address, source.address, nbytes)
 
@@ -191,7 +207,7 @@ class Testbed:
                 for allocation in (each for pair in pairs for each in pair):
                     self._runtime.free(allocation)
 
-    def _check(self, run: Callable[[int], None]) -> float | Failure:
+    def _check(self, run: Work) -> float | Failure:
         """The largest scaled error of a right result, or what is wrong with it."""
         output = self._buffers[0][self._problem.output.name]
         error = 0.0
@@ -243,6 +259,10 @@ class Testbed:
                 buffer.free()
 
 
-def _on_any_set(run: Callable[[], None]) -> Callable[[int], None]:
+def _on_any_set(run: Callable[[], None]) -> Work:
     """A peer has buffers of its own, and no use for the number of a set."""
-    return lambda _: run()
+
+    def work(index: int, /, stream: int | None = None) -> None:  # noqa: ARG001 - a peer is never captured
+        run()
+
+    return work

@@ -1,7 +1,7 @@
 """The fixed entry point of a worker process: reads jobs on standard input, writes answers on standard output.
 
-Started as `python -m warpsmith.tuner.worker PARENT`, with the parent's process id; never by multiprocessing, which
-would run the user's script again.
+Started as `python -m warpsmith.tuner.worker PARENT BYTES NICENESS`, with the parent's process id, the memory that the
+process may take, 0 for any, and its niceness; never by multiprocessing, which would run the user's script again.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import resource
 import signal
 import sys
 from typing import BinaryIO
 
-from warpsmith.errors import WarpsmithError
-from warpsmith.tuner.jobs import WorkerState
+from warpsmith.errors import OutOfMemory, WarpsmithError
+from warpsmith.tuner.job import WorkerState
 from warpsmith.tuner.wire import Raised, read_message, write_message
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -29,6 +30,12 @@ def _die_with_parent(parent: int) -> None:
             os._exit(1)
 
 
+def _bound_memory(nbytes: int) -> None:
+    """Of what it writes to alone: a GPU's driver reserves far more addresses than any machine has memory."""
+    if nbytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (nbytes, nbytes))
+
+
 def _private_stdout() -> BinaryIO:
     """The pipe to the parent, moved away from standard output, where libraries print."""
     pipe = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -38,7 +45,10 @@ def _private_stdout() -> BinaryIO:
 
 def main() -> int:
     """Serves jobs until standard input ends. An expected error is an answer; a device that faulted ends the process."""
-    _die_with_parent(int(sys.argv[1]))
+    parent, memory_bytes, niceness = (int(argument) for argument in sys.argv[1:])
+    _die_with_parent(parent)
+    _bound_memory(memory_bytes)
+    os.nice(niceness)
     answers = _private_stdout()
     state = WorkerState()
     while (message := read_message(sys.stdin.buffer)) is not None:
@@ -47,6 +57,8 @@ def main() -> int:
             answer = job.run(state)
         except WarpsmithError as error:
             answer = Raised(error)
+        except MemoryError:
+            answer = Raised(OutOfMemory(f"the worker process may take {memory_bytes >> 20:,} MiB, and wanted more"))
         write_message(answers, pickle.dumps(answer))
     state.close()
     return 0

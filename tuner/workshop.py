@@ -1,78 +1,96 @@
-"""What a tuning run works with: a problem, its families, compilers, and a bench to evaluate on."""
+"""What a tuning run works with: a problem, its families, compilers, and benches to evaluate on."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from pathlib import Path
 
+from warpsmith.devices.base import Compiler
 from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.errors import DeviceError
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, Measurement, Trial
-from warpsmith.tuner.evaluate import Bench, CompilePool, Deadlines, compile_processes
-from warpsmith.tuner.jobs import Compiled
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Candidate:
-    """A config on its way to being measured."""
-
-    family: str
-    config: Config
-    program: Program
-    compiled: Future[Compiled | Failure]
+from warpsmith.store.record import Failure, Trial
+from warpsmith.tuner.compile_pool import CompilePool
+from warpsmith.tuner.compiling import Compiled
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.evaluate import Bench
+from warpsmith.tuner.timing import TimingPolicy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workshop:
-    """One problem on one device, with everything that turns configs into measurements."""
+    """One problem on one kind of device, with everything that turns configs into measurements."""
 
     problem: Problem
     device: Device
     families: dict[str, Family]
     """Those that solve the problem, by name, preferred first."""
+    compiler: Compiler
     compiler_identity: str
-    processes: int
-    """Compilers that run at once."""
     pool: CompilePool
-    bench: Bench
+    benches: tuple[Bench, ...]
+    """One for each device."""
 
     @classmethod
     @contextlib.contextmanager
     def open(
         cls,
         problem: Problem,
-        device_ref: DeviceRef,
+        devices: tuple[DeviceRef, ...],
         families: tuple[Family, ...],
         choice: CompilerChoice,
         seed: int,
         deadlines: Deadlines,
         *,
         sanitize: bool,
+        policy: TimingPolicy | None = None,
+        turn: Path | None = None,
     ) -> Iterator[Workshop]:
-        """Opens the device and starts the processes; ends them at the end.
+        """Finds out what is there, and ends all processes at the end. Each process starts with its first job.
+
+        Args:
+            problem: what is worked on.
+            devices: where, one or several of one model.
+            families: those that may solve it.
+            choice: of the compiler.
+            seed: of the data.
+            deadlines: for every job.
+            sanitize: run under the sanitizers.
+            policy: of the timings; None for what is usual on such a device.
+            turn: what stands for the first device where others use it too; see `Turn`.
 
         Raises BadArgument where no family solves the problem, CompileError where the compiler is missing,
-        DeviceError where the device cannot be opened.
+        DeviceError where a device is not there, or they differ.
         """
-        device = device_ref.device()
+        device = common_device(devices)
         able = {family.name: family for family in families_for(problem, device, families)}
-        compiler = device_ref.compiler(choice, sanitize=sanitize)
+        compiler = devices[0].compiler(choice, sanitize=sanitize)
         identity = compiler.identity
-        processes = compile_processes(device.kind)
-        with (
-            contextlib.closing(CompilePool(compiler, processes, deadlines.compile_s)) as pool,
-            contextlib.closing(Bench(device_ref, compiler, problem, seed, deadlines, sanitize=sanitize)) as bench,
-        ):
-            yield cls(problem, device, able, identity, processes, pool, bench)
+        policy = policy or TimingPolicy.for_kind(device.kind)
+        with contextlib.ExitStack() as opened:
+            pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines)))
+            benches = tuple(
+                Bench(
+                    each, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=None if number else turn
+                )
+                for number, each in enumerate(devices)
+            )
+            for bench in benches:
+                opened.enter_context(contextlib.closing(bench))
+            yield cls(problem, device, able, compiler, identity, pool, benches)
+
+    @property
+    def bench(self) -> Bench:
+        """The first device's."""
+        return self.benches[0]
 
     def program(self, family: str, config: Config) -> Program:
         """The candidate that `family` generates for `config`."""
@@ -82,48 +100,26 @@ class Workshop:
         """Compiles in the pool."""
         return self.pool.submit(program)
 
-    def candidates(self, wanted: Iterator[tuple[str, Config]]) -> Iterator[Candidate]:
-        """Each config that `wanted` names, with its family, in order and sent to be compiled.
-
-        `wanted` is read a fixed number of configs ahead, so that runs repeat. On the host, compilers and candidates
-        share the cores: there a batch is compiled, then timed undisturbed.
-        """
-        on_host = self.device.kind is DeviceKind.HOST
-        ahead = self.processes if on_host else 2 * self.processes
-        pending: collections.deque[Candidate] = collections.deque()
-        while True:
-            if not (on_host and pending):
-                for family, config in itertools.islice(wanted, ahead - len(pending)):
-                    program = self.program(family, config)
-                    pending.append(Candidate(family, config, program, self.compile(program)))
-                if on_host:
-                    wait([candidate.compiled for candidate in pending])
-            if not pending:
-                return
-            yield pending.popleft()
-
-    def evaluate(self, candidate: Candidate, best_ns: float | None) -> Trial:
-        """Verifies and times a candidate as soon as it is compiled; one much slower than `best_ns` is timed briefly."""
-        compiled = candidate.compiled.result()
-        outcome: Measurement | Failure
-        if isinstance(compiled, Failure):
-            outcome, compile_ms = compiled, None
-        else:
-            outcome = self.bench.evaluate(candidate.program, compiled, best_ns)
-            compile_ms = compiled.compile_ms
-        return Trial(
-            family=candidate.family,
-            config=candidate.config,
-            fingerprint=candidate.program.fingerprint,
-            outcome=outcome,
-            compiler=self.compiler_identity,
-            compile_ms=compile_ms,
-        )
-
     def still_holds(self, trial: Trial) -> bool:
-        """Whether a stored trial says something about today's candidates: the same source, the same compiler."""
+        """Whether a stored trial says something about today's candidates: the same source, the same compiler, and
+        conditions of timing that are today's.
+        """
         family = self.families.get(trial.family)
         if family is None or trial.compiler != self.compiler_identity:
             return False
+        conditions = trial.conditions
+        if conditions is not None and conditions != self.bench.opened.conditions:
+            return False
         program = family.legal_program(self.problem, self.device, trial.config)
         return program is not None and program.fingerprint == trial.fingerprint
+
+
+def common_device(devices: tuple[DeviceRef, ...]) -> Device:
+    """What all of several devices are. Raises DeviceError where they differ, or one is not there."""
+    first, *others = [each.device() for each in devices]
+    for ref, other in zip(devices[1:], others, strict=True):
+        if other.key() != first.key():
+            raise DeviceError(
+                f"{devices[0]} is {first.key()}, but {ref} is {other.key()}: tune on those that are alike"
+            )
+    return first

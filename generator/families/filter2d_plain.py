@@ -21,11 +21,12 @@ from warpsmith.generator.families.filter2d_text import (
     weights_parameter,
 )
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.work import Work
 
 MAX_READS, MAX_UNROLLED = 512, 2048
 """Pixels read, and multiply-adds, that are written out: nvcc takes up to 6 s for so many, 20 s for twice the
@@ -149,6 +150,20 @@ class Filter2dPlain(Family):
             constants=filter2d_constants(weights),
         )
         return Program(self.name, config, source, (launch,))
+
+    def work(self, problem: Problem, config: Config) -> Work | None:
+        filter2d = require_filter2d(problem)
+        geometry = Geometry.of(filter2d, config)
+        is_whole = Weights.of(config) is not Weights.LITERAL or 0.0 not in (filter2d.weights or ())
+        if not is_whole or filter2d.border is Border.CONSTANT or config.text("path") == MemoryPath.TEXTURE:
+            return None  # some taps or pixels are never read, or not as global memory is
+        # A thread reads a pixel once for all of its outputs, at best.
+        rows, columns = geometry.rows + filter2d.filter[0] - 1, geometry.columns + filter2d.filter[1] - 1
+        if not geometry.unroll_rows:
+            rows = geometry.rows * filter2d.filter[0]
+        threads = filter2d.output.size // (filter2d.filters * geometry.rows * geometry.columns)
+        reads = threads * geometry.filter_groups * rows * columns
+        return Work(filter2d.flops // 2, reads * filter2d.dtype.itemsize)
 
 
 def _is_unrolled(reads: int, filters: int) -> bool:

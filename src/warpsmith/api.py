@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from warpsmith.plans.plan import Plan
     from warpsmith.store.record import Record
     from warpsmith.tuner.export import ExportReport
-    from warpsmith.tuner.session import TuneReport
+    from warpsmith.tuner.options import TuneReport
 
 
 def tune(
@@ -31,7 +31,7 @@ def tune(
 
     Args:
         problem: what is to be computed.
-        device: `auto` (the first GPU, else the host), `cuda:I` or `host`.
+        device: `auto` (the first GPU, else the host), `cuda:I`, `host`, or `all` for every GPU of this machine.
         trials: trials to have in the store at the end; earlier runs count, so that a killed run goes on.
         time_limit: seconds after which the search stops.
         seed: of the search and of the test data.
@@ -44,11 +44,12 @@ def tune(
     """
     from warpsmith.devices.select import DeviceRef
     from warpsmith.store.location import write_location
+    from warpsmith.tuner.options import TuneOptions
     from warpsmith.tuner.progress import SilentProgress
-    from warpsmith.tuner.session import TuneOptions, tune_into
+    from warpsmith.tuner.session import tune_into
 
     options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed)
-    return tune_into(write_location(store), problem, DeviceRef.parse(device), options, SilentProgress())
+    return tune_into(write_location(store), problem, DeviceRef.parse_all(device), options, SilentProgress())
 
 
 def plan(problem: Problem, device: str = "auto", *, store: str | None = None) -> Plan:

@@ -40,7 +40,7 @@ class LaunchError(DeviceError):
 
 
 class OutOfMemory(DeviceError):
-    """The device has too little free memory for the buffers of a problem."""
+    """The device has too little free memory for the buffers of a problem, or a worker process took too much."""
 
 
 class BundleError(WarpsmithError):

@@ -253,6 +253,35 @@ def test_launching_costs_no_time(module: Module, runtime: Runtime, vectors: Vect
     assert min(runtime.elapsed_ns(work) for _ in range(5)) < 0.8 * min(host_ns)
 
 
+def test_a_captured_graph_does_its_launches_each_time(runtime: Runtime, module: Module, vectors: Vectors) -> None:
+    saxpy = module.bind(SAXPY, vectors.addresses, SCALE_BY_3)
+
+    def twice(stream: int) -> None:
+        saxpy(stream)
+        saxpy(stream)
+
+    graph = runtime.captured(twice)
+    for _ in range(3):
+        graph.launch()
+    runtime.synchronize()
+    graph.close()
+    assert np.allclose(vectors.y(), 1 + 6 * 3 * vectors.host, rtol=1e-6)
+
+
+def test_what_cannot_be_captured_raises_and_the_device_goes_on(
+    runtime: Runtime, module: Module, vectors: Vectors
+) -> None:
+    with pytest.raises(ValueError, match="no"):
+        runtime.captured(_raises)
+    module.bind(SAXPY, vectors.addresses, SCALE_BY_3)(None)
+    runtime.synchronize()
+    assert np.allclose(vectors.y(), 1 + 3 * vectors.host, rtol=1e-6)
+
+
+def _raises(_: int) -> None:
+    raise ValueError("no")
+
+
 def test_work_that_waits_for_the_gpu_does_not_hang(runtime: Runtime) -> None:
     assert runtime.elapsed_ns(runtime.synchronize) < 1e9
 

@@ -149,7 +149,7 @@ def test_candidates_are_verified_without_a_download(
         try:
             for family in families_for(problem, runtime.device):
                 program = family.program(problem, family.default(problem, runtime.device))
-                outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy)
+                outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy).outcome
                 assert isinstance(outcome, Measurement), outcome
                 outcomes.append((family.name, outcome.max_error))
         finally:

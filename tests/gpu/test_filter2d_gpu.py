@@ -22,10 +22,12 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space
 from warpsmith.store.record import COPY, Failure, FailureKind, Measurement
 from warpsmith.store.store import Store
-from warpsmith.tuner.evaluate import Deadlines
-from warpsmith.tuner.jobs import Compiled
+from warpsmith.tuner.compiling import Compiled
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
-from warpsmith.tuner.session import TuneOptions, tune
+from warpsmith.tuner.session import tune
+from warpsmith.tuner.timing import Launching
 from warpsmith.tuner.workshop import Workshop
 
 pytestmark = pytest.mark.gpu
@@ -101,7 +103,7 @@ def some_configs(family: Family, problem: Filter2d, device: Device, count: int) 
 
 def check_some_configs(problem: Filter2d, compiler: CompilerChoice, count: int) -> None:
     """Some configs of every family that solves `problem`, verified by the tuner's own bench."""
-    with Workshop.open(problem, CUDA, FAMILIES, compiler, 0, Deadlines(), sanitize=False) as workshop:
+    with Workshop.open(problem, (CUDA,), FAMILIES, compiler, 0, Deadlines(), sanitize=False) as workshop:
         programs = [
             workshop.program(name, config)
             for name, family in workshop.families.items()
@@ -112,7 +114,7 @@ def check_some_configs(problem: Filter2d, compiler: CompilerChoice, count: int) 
             compiled = compiling.result()
             told = f"{problem.key()} {program.family} {program.config}"
             assert isinstance(compiled, Compiled), f"{told}: {compiled}"
-            outcome = workshop.bench.evaluate(program, compiled)
+            outcome = workshop.bench.evaluate(program, compiled).outcome
             assert isinstance(outcome, Measurement), f"{told}: {outcome}"
 
 
@@ -145,25 +147,84 @@ def test_known_weights_as_literals() -> None:
     check(problem, result, image, np.array(sobel, np.float32).reshape(3, 3))
 
 
-def test_each_planted_fault_is_recorded_and_the_search_goes_on(tmp_path: Path, planted: Any) -> None:
-    problem = Filter2d(image=(48, 64), filter=(3, 3))
-    faults = ("none", "out-of-bounds", "never-ends", "wrong", "does-not-compile", "crashes")
-    deadlines = Deadlines(compile_s=60, first_run_s=60, least_run_s=5, run_factor=5)
-    with Store.open(str(tmp_path / "store.db"), write=True) as opened:
-        families = (planted(*faults), Filter2dPlain())
-        options = TuneOptions(trials=22, deadlines=deadlines)
-        report = tune(problem, CUDA, opened, options, SilentProgress(), families)
-        trials = opened.trials(problem, CUDA.device())
-    outcomes = {trial.config.text("fault"): trial.outcome for trial in trials if trial.family == "planted"}
-    assert {fault: each.kind for fault, each in outcomes.items() if isinstance(each, Failure)} == {
-        "out-of-bounds": FailureKind.OUT_OF_BOUNDS,
-        "never-ends": FailureKind.TIMEOUT,
-        "wrong": FailureKind.WRONG,
-        "does-not-compile": FailureKind.COMPILE,
-        "crashes": FailureKind.CRASH,
-    }
-    assert report.record is not None
-    assert sum(isinstance(trial.outcome, Measurement) for trial in trials) == 17
+class TestPlantedFaults:
+    PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
+    FAULTS = ("none", "out-of-bounds", "never-ends", "wrong", "does-not-compile", "crashes")
+    DEADLINES = Deadlines(compile_s=60, first_run_s=60, least_run_s=5, run_factor=5)
+
+    def outcomes(self, store: Store, families: tuple[Family, ...], **options: Any) -> dict[str, Any]:
+        """Of the planted family, by fault, after a run."""
+        tune(
+            self.PROBLEM,
+            (CUDA,),
+            store,
+            TuneOptions(deadlines=self.DEADLINES, **options),
+            SilentProgress(),
+            families,
+        )
+        trials = store.trials(self.PROBLEM, CUDA.device())
+        return {trial.config.text("fault"): trial.outcome for trial in trials if trial.family == "planted"}
+
+    def test_each_is_recorded_as_what_it_is_and_the_search_goes_on(self, tmp_path: Path, planted: Any) -> None:
+        with Store.open(str(tmp_path / "store.db"), write=True) as store:
+            outcomes = self.outcomes(store, (planted(*self.FAULTS),), trials=len(self.FAULTS))
+            assert {fault: each.kind for fault, each in outcomes.items() if isinstance(each, Failure)} == {
+                "out-of-bounds": FailureKind.OUT_OF_BOUNDS,
+                "never-ends": FailureKind.TIMEOUT,
+                "wrong": FailureKind.WRONG,
+                "does-not-compile": FailureKind.COMPILE,
+                "crashes": FailureKind.CRASH,
+            }
+            assert isinstance(outcomes["none"], Measurement)
+            assert store.winner(self.PROBLEM.key(), CUDA.device().key()) is not None
+            self.outcomes(store, (planted(*self.FAULTS), Filter2dPlain()), trials=22)
+            trials = store.trials(self.PROBLEM, CUDA.device())
+            assert sum(isinstance(trial.outcome, Measurement) for trial in trials) == 22 - len(self.FAULTS) + 1
+
+    def test_those_that_harm_are_not_run_again(self, tmp_path: Path, planted: Any) -> None:
+        """Not even under another compiler, for which no trial counts as tried."""
+        faults = ("none", "crashes", "out-of-bounds", "wrong")
+        with Store.open(str(tmp_path / "store.db"), write=True) as store:
+            self.outcomes(store, (planted(*faults),), trials=4)
+            assert len(store.poisoned(CUDA.device())) == 2
+            outcomes = self.outcomes(store, (planted(*faults),), trials=4, seed=5, compiler=CompilerChoice.NVCC)
+            assert {
+                fault: each.message.startswith("not run again: ") for fault, each in outcomes.items() if fault != "none"
+            } == {
+                "crashes": True,
+                "out-of-bounds": True,
+                "wrong": False,
+            }
+
+
+class TestTimingConditions:
+    def conditions(self, store: Store, **options: Any) -> str:
+        """Of the winner of a run."""
+        report = tune(PROBLEM, (CUDA,), store, TuneOptions(trials=12, **options), SilentProgress())
+        assert report.record is not None
+        assert isinstance(report.record.trial.outcome, Measurement)
+        self.reused = report.reused
+        return report.record.trial.outcome.timing.conditions
+
+    def test_are_chosen_stored_and_never_mixed(self, tmp_path: Path) -> None:
+        with Store.open(str(tmp_path / "store.db"), write=True) as store:
+            assert self.conditions(store) == "queued first, in turns, cold L2"
+            assert self.conditions(store, cold=False) == "queued first, in turns, warm caches"
+            assert self.reused == 0
+            assert self.conditions(store, cold=False, launching=Launching.GRAPH) == "CUDA graph, in turns, warm caches"
+            assert self.reused == 0
+            assert self.conditions(store, cold=False, launching=Launching.GRAPH) == "CUDA graph, in turns, warm caches"
+            assert self.reused == 12
+
+
+def test_all_devices_search_together_and_say_which(tmp_path: Path) -> None:
+    devices = DeviceRef.parse_all("all")
+    with Store.open(str(tmp_path / "store.db"), write=True) as store:
+        report = tune(PROBLEM, devices, store, TuneOptions(trials=30), SilentProgress())
+        trials = store.trials(PROBLEM, CUDA.device())
+    assert report.costs.devices == len(devices)
+    ran_on = {trial.gpu for trial in trials if isinstance(trial.outcome, Measurement)}
+    assert ran_on == {str(each) for each in devices}
 
 
 def test_arrays_of_cupy_keep_their_kind_and_stream(store: str) -> None:

@@ -30,8 +30,8 @@ from warpsmith.generator.space import Config, Space, Value
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.evaluate import Deadlines
-from warpsmith.tuner.jobs import Compiled
+from warpsmith.tuner.compiling import Compiled
+from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.workshop import Workshop
 
 HOST = DeviceRef(DeviceKind.HOST)
@@ -285,12 +285,12 @@ def test_products_of_warpgroups_are_clean_under_the_sanitizers() -> None:
 
 
 def check_sanitized(problem: Filter2d, family: Family, configs: Iterable[Config]) -> None:
-    opened = Workshop.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=True)
+    opened = Workshop.open(problem, (HOST,), (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=True)
     with opened as workshop:
         assert HostCompiler(sanitize=True).identity == workshop.compiler_identity
         programs = [workshop.program(family.name, config) for config in configs]
         for program, compiling in [(program, workshop.compile(program)) for program in programs]:
             compiled = compiling.result()
             assert isinstance(compiled, Compiled), compiled
-            outcome = workshop.bench.evaluate(program, compiled)
+            outcome = workshop.bench.evaluate(program, compiled).outcome
             assert isinstance(outcome, Measurement), f"{problem.key()} {program.config}: {outcome}"

@@ -24,6 +24,7 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Space
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.cells import plan_sweep
+from warpsmith.tuner.outcomes import Evaluated
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.sweep import sweep
 
@@ -147,7 +148,8 @@ def test_failures_are_counted_and_cost_nothing_else(planted: Any) -> None:
 def test_where_nothing_is_right_the_reasons_are_kept(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", lambda *_: Failure(FailureKind.WRONG, "7 differ"))
+    wrong = Evaluated(Failure(FailureKind.WRONG, "7 differ"), 0.0, 0.0, 0.0)
+    monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", lambda *_: wrong)
     assert run([*SWEEP, "--trials", "1"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("warpsmith: error: none of ")
@@ -204,7 +206,7 @@ class TestBench:
 
         def wrong_where_plain(self: Bench, program: Any, *rest: Any) -> Any:
             if program.family == "filter2d_plain":
-                return Failure(FailureKind.WRONG, "no")
+                return Evaluated(Failure(FailureKind.WRONG, "no"), 0.0, 0.0, 0.0)
             return evaluate(self, program, *rest)
 
         monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", wrong_where_plain)

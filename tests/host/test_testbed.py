@@ -80,7 +80,7 @@ def evaluated_with(
 ) -> Measurement | Failure:
     testbed = Testbed(host, of, 3, QUICK, guarded=True, compiler=compiler)
     try:
-        return testbed.evaluate(candidate, host_compiler().compile(candidate), QUICK)
+        return testbed.evaluate(candidate, host_compiler().compile(candidate), QUICK).outcome
     finally:
         testbed.close()
 
@@ -106,9 +106,9 @@ def test_a_right_result_stays_on_the_device(host: HostRuntime, dtype: DType, mon
     monkeypatch.setattr(GuardedBuffer, "download", no_download)
     try:
         for seed in (4, 5):
-            assert isinstance(testbed.evaluate(candidate, binary, QUICK), Measurement)
+            assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
             testbed.renew(seed)  # another reference goes to the device
-        assert isinstance(testbed.evaluate(candidate, binary, QUICK), Measurement)
+        assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
     finally:
         testbed.close()
 
@@ -131,9 +131,9 @@ def test_a_reference_that_was_overwritten_there_is_written_again(
     try:
         for reference in (each for each in allocated if each.nbytes == ROWS * COLUMNS * 8):
             host.fill(reference.address, 0x3F, reference.nbytes)
-        assert isinstance(testbed.evaluate(candidate, binary, QUICK), Measurement)
+        assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
         monkeypatch.setattr(GuardedBuffer, "download", no_download)
-        assert isinstance(testbed.evaluate(candidate, binary, QUICK), Measurement)
+        assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
     finally:
         testbed.close()
 

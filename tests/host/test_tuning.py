@@ -24,9 +24,10 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.choose import TuningFailed
-from warpsmith.tuner.evaluate import Deadlines
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import SilentProgress, Snapshot
-from warpsmith.tuner.session import TuneOptions, TuneReport, tune
+from warpsmith.tuner.session import tune
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
@@ -42,7 +43,7 @@ def run(
     store: Path, options: TuneOptions, families: tuple[Family, ...] = FAMILIES, progress: object = None
 ) -> tuple[TuneReport, tuple[Trial, ...]]:
     with Store.open(str(store), write=True) as opened:
-        report = tune(PROBLEM, HOST, opened, options, progress or SilentProgress(), families)  # type: ignore[arg-type]
+        report = tune(PROBLEM, (HOST,), opened, options, progress or SilentProgress(), families)  # type: ignore[arg-type]
         return report, opened.trials(PROBLEM, HOST.device())
 
 

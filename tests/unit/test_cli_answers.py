@@ -22,6 +22,7 @@ from warpsmith.generator.registry import families_for
 from warpsmith.store import location
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
+from warpsmith.tuner.outcomes import Evaluated
 
 without_gpu = pytest.mark.skipif(cuda_device_count() > 0, reason="a GPU is here")
 SMALL = Filter2d(image=(64, 64), filter=(3, 3))
@@ -82,6 +83,8 @@ class TestQuery:
             "config": won.trial.config.values(),
             "fingerprint": won.trial.fingerprint,
             "time_ns": won.trial.median_ns,
+            "vendor": "scipy ndimage.correlate",
+            "beats_vendor": True,
             "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in won.baselines},
             "record": won.spec(),
         }
@@ -90,6 +93,7 @@ class TestQuery:
         assert "2.00 us (1.90 us to 2.50 us, n=30)  (a CPU's time: it says nothing of a GPU)" in text
         assert "50.0% of copy speed" in text
         assert "scipy ndimage.correlate: 4.00 us (1.90 us to 2.50 us, n=30), 2.00x our time" in text
+        assert "verdict   2.00x as fast as scipy ndimage.correlate, the fastest library beside it" in text
 
     def test_near(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
         asked = ("query", "filter2d", "--image", "80x64", "--filter", "3x3", "--device", "host", "--store", "one.db")
@@ -200,7 +204,7 @@ class TestVerify:
         assert re.search(r"^right     largest error \S+ of the sum", printed("verify", "filter2d", *ON_HOST), re.M)
 
     def test_wrong_is_a_failure(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        wrong = Failure(FailureKind.WRONG, "7 of 3844 differ")
+        wrong = Evaluated(Failure(FailureKind.WRONG, "7 of 3844 differ"), 0.0, 0.0, 0.0)
         monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", lambda *_: wrong)
         assert run(["verify", "filter2d", *ON_HOST, "--store", "one.db", "--json"]) == 1
         shown = capsys.readouterr()

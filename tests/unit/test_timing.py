@@ -12,9 +12,19 @@ from unittest.mock import create_autospec
 import numpy as np
 import pytest
 
-from warpsmith.devices.base import Runtime
+from warpsmith.devices.base import Graph, Runtime
 from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.tuner.timing import MAX_SETS, Entrant, Rotation, TimingPolicy, measure, measure_in_turns
+from warpsmith.tuner.timing import (
+    LEAST_SAMPLES,
+    MAX_DROPPED,
+    MAX_SETS,
+    Entrant,
+    Launching,
+    Rotation,
+    TimingPolicy,
+    measure,
+    measure_in_turns,
+)
 
 BARE = TimingPolicy(
     min_samples=3,
@@ -45,6 +55,7 @@ class ScriptedDevice:
         """Contender and buffer set of every run, in order."""
         self.runtime = create_autospec(Runtime, instance=True)
         self.runtime.queues_work = False
+        self.runtime.throttled.return_value = False
         self.runtime.elapsed_ns.side_effect = self._elapsed_ns
 
     def _elapsed_ns(self, work: Callable[[], None]) -> float:
@@ -155,15 +166,83 @@ class TestEnd:
         [
             (None, BARE.max_samples),
             (1000.0, BARE.max_samples),
-            (50.0, BARE.max_samples),  # exactly twice as slow as the best may still win
-            (49.9, BARE.min_samples),
-            (1.0, BARE.min_samples),
+            (50.0, BARE.max_samples),  # the fastest sample exactly twice as slow as the best: it may still win
+            (49.9, LEAST_SAMPLES),
+            (1.0, LEAST_SAMPLES),
         ],
     )
-    def test_a_hopeless_candidate_gets_the_fewest_samples(
+    def test_a_candidate_out_of_reach_gets_the_fewest_samples(
         self, device: ScriptedDevice, best_ns: float | None, samples: int
     ) -> None:
-        assert measure(device.runtime, device.work(self.noise()), WARM, BARE, best_ns).samples == samples
+        policy = dataclasses.replace(BARE, min_samples=10)
+        assert measure(device.runtime, device.work(self.noise()), WARM, policy, best_ns).samples == samples
+
+    def test_one_slow_sample_does_not_put_it_out_of_reach(self, device: ScriptedDevice) -> None:
+        script = itertools.chain(WARM_UP, [900.0, 900.0], itertools.repeat(100.0))
+        assert measure(device.runtime, device.work(script), WARM, exactly(20), best_ns=100.0).samples == 20
+
+
+class TestThrottling:
+    def test_drops_the_samples_under_it(self, device: ScriptedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("warpsmith.tuner.timing.COOLING_S", 0)
+        device.runtime.throttled.side_effect = [True, False, True, True, False, False]
+        script = [*WARM_UP, 900.0, 100.0, 900.0, 900.0, 110.0, 120.0]
+        timing = measure(device.runtime, device.work(script), WARM, exactly(3))
+        assert (timing.samples, timing.median_ns, timing.p80_ns) == (3, 110, 116)
+        assert timing.conditions == "eager, warm caches"
+
+    def test_that_does_not_end_is_told(self, device: ScriptedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("warpsmith.tuner.timing.COOLING_S", 0)
+        device.runtime.throttled.return_value = True
+        timing = measure(device.runtime, device.work(itertools.repeat(100.0)), WARM, exactly(3))
+        assert (timing.samples, len(device.runs)) == (3, 2 + 3 + MAX_DROPPED * 3)
+        assert timing.conditions == "eager, warm caches, throttled"
+
+
+class TestGraph:
+    GRAPH = dataclasses.replace(exactly(4), sample_ns=300.0, launching=Launching.GRAPH)
+
+    @pytest.fixture(autouse=True)
+    def graphs(self, device: ScriptedDevice) -> None:
+        """A graph that runs what was captured again, and takes 10 ns itself."""
+
+        class Captured(Graph):
+            def __init__(self, work: Callable[[int], None]) -> None:
+                self.runs: list[tuple[str, int]] = []
+                before = len(device.runs), device.now_ns
+                work(7)
+                self.runs, self.ns = device.runs[before[0] :], device.now_ns - before[1]
+                device.now_ns = before[1]
+
+            def launch(self) -> None:
+                device.now_ns += self.ns + 10
+
+            def close(self) -> None:
+                device.runs.append(("closed", 0))
+
+        device.runtime.captured.side_effect = Captured
+
+    @staticmethod
+    def streamed(run: Callable[[int], None]) -> Callable[..., None]:
+        def work(index: int, stream: int | None = None) -> None:
+            assert stream in (None, 7)
+            run(index)
+
+        return work
+
+    def test_a_sample_is_one_launch_of_several_runs(self, device: ScriptedDevice) -> None:
+        work = self.streamed(device.work(itertools.repeat(100.0)))
+        timing = measure(device.runtime, work, Rotation(2, cold=True), self.GRAPH)
+        assert timing.policy == "median, 3 runs a sample, CUDA graph, cold L2"
+        assert timing.median_ns == pytest.approx((300 + 10) / 3)
+        assert [index for _, index in device.runs] == [0, 1, 0, 1, 0, 0]  # two to calibrate, three captured, closed
+
+    def test_those_that_no_graph_can_hold_stay_eager(self, device: ScriptedDevice) -> None:
+        ours, peer = (device.work(itertools.repeat(100.0), name) for name in ("ours", "peer"))
+        contenders = {"ours": Entrant(self.streamed(ours), takes_stream=True), "peer": Entrant(peer)}
+        timings = measure_in_turns(device.runtime, contenders, self.GRAPH)
+        assert timings["ours"].conditions == "CUDA graph, in turns, same buffers"
+        assert timings["peer"].conditions == "eager, in turns, same buffers"
 
 
 class TestBufferSets:
@@ -246,12 +325,12 @@ class TestPolicy:
         assert not TimingPolicy.for_kind(DeviceKind.HOST).cold
 
     @pytest.mark.parametrize("kind", DeviceKind)
-    def test_finalists_get_three_times_as_much_and_the_same_rules(self, kind: DeviceKind) -> None:
+    def test_finalists_get_six_times_as_much_and_the_same_rules(self, kind: DeviceKind) -> None:
         search = TimingPolicy.for_kind(kind)
         final = search.for_finalists()
-        assert final.min_samples == 3 * search.min_samples
-        assert final.max_samples == 3 * search.max_samples
-        assert final.budget_ns == 3 * search.budget_ns
+        assert final.min_samples == 6 * search.min_samples
+        assert final.max_samples == 6 * search.max_samples
+        assert final.budget_ns == 6 * search.budget_ns
         assert (final.sample_ns, final.spread, final.cold) == (search.sample_ns, search.spread, search.cold)
 
     @pytest.mark.parametrize("kind", DeviceKind)

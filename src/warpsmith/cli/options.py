@@ -13,6 +13,9 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem
 
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cuda:I or host.", rich_help_panel="Run")]
+DevicesOption = Annotated[
+    str, typer.Option("--device", help="auto, cuda:I, host, or all GPUs of one model.", rich_help_panel="Run")
+]
 StoreOption = Annotated[
     str | None,
     typer.Option(

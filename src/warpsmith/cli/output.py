@@ -71,7 +71,18 @@ def record_facts(record: Record) -> list[tuple[str, str]]:
     for baseline in record.baselines:
         ratio = baseline.timing.median_ns / timing.median_ns
         facts.append(("beside", f"{baseline.name}: {format_timing(baseline.timing)}, {ratio:.2f}x our time"))
+    facts.append(("verdict", _verdict(record)))
     return facts
+
+
+def _verdict(record: Record) -> str:
+    """Whether the winner beats the other libraries."""
+    vendor, ours = record.vendor, record.trial.median_ns
+    if vendor is None or ours is None:
+        return "no other library was there to be measured beside it"
+    if ours < vendor.timing.median_ns:
+        return f"{vendor.timing.median_ns / ours:.2f}x as fast as {vendor.name}, the fastest library beside it"
+    return f"{vendor.name} is {ours / vendor.timing.median_ns:.2f}x as fast: use that"
 
 
 def match_document(match: Match) -> dict[str, Any]:
@@ -89,9 +100,12 @@ def match_document(match: Match) -> dict[str, Any]:
 def winner_document(record: Record | None) -> dict[str, Any]:
     """The times that people look for first, in ns, and the whole record behind them."""
     if record is None:
-        return {"time_ns": None, "baselines_ns": {}, "record": None}
+        return {"time_ns": None, "baselines_ns": {}, "vendor": None, "beats_vendor": None, "record": None}
+    vendor, ours = record.vendor, record.trial.median_ns
     return {
         "time_ns": record.trial.median_ns,
+        "vendor": None if vendor is None else vendor.name,
+        "beats_vendor": None if vendor is None or ours is None else ours < vendor.timing.median_ns,
         "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in record.baselines},
         "record": record.spec(),
     }

@@ -8,13 +8,54 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.cli.operations import add_commands
-from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, TrialsOption, seconds
+from warpsmith.cli.options import DevicesOption, JsonOption, SeedOption, StoreOption, TrialsOption, seconds
 from warpsmith.cli.output import print_facts, print_json, record_facts, winner_document
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
+from warpsmith.tuner.options import Effort, TuneOptions, TuneReport
 from warpsmith.tuner.progress import format_duration, format_failures, progress_for
-from warpsmith.tuner.session import Effort, TuneOptions, TuneReport, tune_into
+from warpsmith.tuner.session import tune_into
+from warpsmith.tuner.timing import CacheState, Launching
+
+EffortOption = Annotated[
+    str, typer.Option("--effort", help=f"Trials without --trials: {', '.join(Effort)}.", rich_help_panel="Run")
+]
+TimeLimitOption = Annotated[
+    str | None,
+    typer.Option("--time-limit", help="Stop searching after this long: 60s, 5m, 2h.", rich_help_panel="Run"),
+]
+CompilerOption = Annotated[
+    str, typer.Option("--compiler", help=f"One of {', '.join(CompilerChoice)}.", rich_help_panel="Run")
+]
+L2Option = Annotated[
+    str | None,
+    typer.Option(
+        "--l2",
+        help="Time with the GPU's L2 cache cold or warm; default cold.",
+        show_default=False,
+        rich_help_panel="Run",
+    ),
+]
+LaunchOption = Annotated[
+    str, typer.Option("--launch", help=f"Time launches as {' or '.join(Launching)}.", rich_help_panel="Run")
+]
+DropOption = Annotated[
+    bool,
+    typer.Option(
+        "--drop/--no-drop",
+        help="Drop candidates that cannot win by their spills, registers or operations before they run.",
+        rich_help_panel="Run",
+    ),
+]
+SanitizeOption = Annotated[
+    bool,
+    typer.Option(
+        "--sanitize",
+        help="Run under AddressSanitizer and UndefinedBehaviorSanitizer (host); stores no winner.",
+        rich_help_panel="Run",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,28 +66,17 @@ def register(app: typer.Typer) -> None:
 
 def _tune(
     problem: Problem,
-    device: DeviceOption = "auto",
+    device: DevicesOption = "auto",
     store: StoreOption = None,
     trials: TrialsOption = None,
-    effort: Annotated[
-        str, typer.Option("--effort", help=f"Trials without --trials: {', '.join(Effort)}.", rich_help_panel="Run")
-    ] = Effort.NORMAL.value,
-    time_limit: Annotated[
-        str | None,
-        typer.Option("--time-limit", help="Stop searching after this long: 60s, 5m, 2h.", rich_help_panel="Run"),
-    ] = None,
+    effort: EffortOption = Effort.NORMAL.value,
+    time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
-    compiler: Annotated[
-        str, typer.Option("--compiler", help=f"One of {', '.join(CompilerChoice)}.", rich_help_panel="Run")
-    ] = CompilerChoice.AUTO.value,
-    sanitize: Annotated[
-        bool,
-        typer.Option(
-            "--sanitize",
-            help="Run under AddressSanitizer and UndefinedBehaviorSanitizer (host); stores no winner.",
-            rich_help_panel="Run",
-        ),
-    ] = False,
+    compiler: CompilerOption = CompilerChoice.AUTO.value,
+    l2: L2Option = None,
+    launch: LaunchOption = Launching.EAGER.value,
+    drop: DropOption = True,
+    sanitize: SanitizeOption = False,
     json: JsonOption = False,
 ) -> int:
     usual = member(Effort, effort, "effort").trials
@@ -56,9 +86,12 @@ def _tune(
         seed=seed,
         compiler=member(CompilerChoice, compiler, "compiler"),
         sanitize=sanitize,
+        drops=drop,
+        cold=None if l2 is None else member(CacheState, l2, "L2 state") is CacheState.COLD,
+        launching=member(Launching, launch, "way to launch"),
     )
-    ref, location = DeviceRef.parse(device), write_location(store)
-    report = tune_into(location, problem, ref, options, progress_for(sys.stderr, quiet=False))
+    devices, location = DeviceRef.parse_all(device), write_location(store)
+    report = tune_into(location, problem, devices, options, progress_for(sys.stderr, quiet=False))
     if json:
         print_json(_document(report, location))
     else:
@@ -71,10 +104,20 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     trials = f"{report.tried} now, {report.reused} of earlier runs, of {report.space_size or 'very many'} configs"
     failed = format_failures(report.failures) or "none"
     facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
+    facts.append(("stages", format_costs(report)))
     if report.interrupted:
         facts.append(("note", "interrupted; the same command goes on from here"))
     facts.append(("stored", location if report.record is not None else f"{location} (trials only)"))
     return facts
+
+
+def format_costs(report: TuneReport) -> str:
+    """`ask 0.2 s, ...`: what each stage of a run cost, and how many candidates a second came of it."""
+    costs = report.costs
+    told = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in costs.seconds.items())
+    twins = f"; {costs.twins} timed once with an equal binary" if costs.twins else ""
+    rate = report.tried / report.elapsed_s
+    return f"{told} (compile in {costs.processes} processes){twins}; {rate:.1f} trials a second"
 
 
 def _document(report: TuneReport, location: str) -> dict[str, Any]:
@@ -85,6 +128,7 @@ def _document(report: TuneReport, location: str) -> dict[str, Any]:
         "failures": {str(kind): count for kind, count in report.failures.items()},
         "space_size": report.space_size,
         "elapsed_s": report.elapsed_s,
+        "costs": report.costs.spec(),
         "interrupted": report.interrupted,
         "store": location,
     }

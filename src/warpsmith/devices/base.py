@@ -6,14 +6,15 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from warpsmith.errors import LaunchError
+from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture, Transformed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Given = TypeVar("Given")
 
@@ -59,6 +60,10 @@ class Compiler(abc.ABC):
     def compile(self, program: Program) -> Binary:
         """Compiles one program. Raises CompileError with the compiler's first error line."""
 
+    def cached(self, program: Program) -> Binary | None:  # noqa: ARG002 - for those that remember
+        """What `compile` would give, where it is known without compiling."""
+        return None
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allocation:
@@ -94,6 +99,18 @@ class Module(abc.ABC):
         """Unloads the binary. Launches bound from it may no longer be called."""
 
 
+class Graph(abc.ABC):
+    """Launches captured once, to be launched again as a whole."""
+
+    @abc.abstractmethod
+    def launch(self) -> None:
+        """Launches it on the default stream and does not wait."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Gives it back."""
+
+
 def given(launch: Launch, name: str, among: Mapping[str, Given]) -> Given:
     """What a launch is bound to under `name`. Raises LaunchError where it is bound to nothing of that name."""
     try:
@@ -122,6 +139,8 @@ def argument_bytes(
 
 
 def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
+    import numpy as np  # half of what a compiler's process, which needs none of it, would import
+
     factors = np.array(matrix)
     rows = np.frombuffer(values, np.float32).reshape(-1, factors.shape[1])
     return bytes((rows @ factors.T).astype(np.float32))
@@ -182,6 +201,17 @@ class Runtime(abc.ABC):
     @property
     def queues_work(self) -> bool:
         """Whether `elapsed_ns` starts only when all the work is queued, so that launching it costs no time."""
+        return False
+
+    def captured(self, work: Callable[[int], None]) -> Graph:  # noqa: ARG002 - for those that have graphs
+        """What `work` launches on the stream that it is given, as a graph.
+
+        Raises DeviceError where the device has no graphs, or cannot capture what `work` does.
+        """
+        raise DeviceError(f"{self.device.name} has no graphs")
+
+    def throttled(self) -> bool:
+        """Whether power or temperature holds the clocks down right now; False where that cannot be read."""
         return False
 
     @abc.abstractmethod

@@ -44,6 +44,9 @@ class CachedCompiler(Compiler):
     def identity(self) -> str:
         return self.compiler.identity
 
+    def cached(self, program: Program) -> Binary | None:
+        return _read(self._path(program))
+
     def compile(self, program: Program) -> Binary:
         path = self._path(program)
         binary = _read(path)

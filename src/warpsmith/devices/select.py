@@ -52,6 +52,20 @@ class DeviceRef:
             return cls(DeviceKind.CUDA if cuda_device_count() else DeviceKind.HOST)
         return cls(DeviceKind.HOST) if text == "host" else cls(DeviceKind.CUDA, int(match[1] or 0))
 
+    @classmethod
+    def parse_all(cls, text: str) -> tuple[DeviceRef, ...]:
+        """The devices that `text` names: every GPU of this machine for `all`, else the one that `parse` says.
+
+        Raises:
+            BadArgument: any other text.
+            DeviceError: `all`, and there is no GPU; it names the remedy.
+        """
+        if text != "all":
+            return (cls.parse(text),)
+        from warpsmith.devices.cuda.available import gpu_count
+
+        return tuple(cls(DeviceKind.CUDA, ordinal) for ordinal in range(gpu_count()))
+
     def __str__(self) -> str:
         return f"cuda:{self.ordinal}" if self.kind is DeviceKind.CUDA else "host"
 

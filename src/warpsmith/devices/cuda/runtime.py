@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Binary, BinaryKind, Runtime
+from warpsmith.devices.base import Allocation, Binary, BinaryKind, Graph, Runtime
 from warpsmith.devices.cuda.available import require_gpu
 from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.devices.cuda.nvml import Monitor
@@ -111,8 +111,12 @@ class CudaRuntime(Runtime):
     def clock_mhz(self) -> int | None:
         return self._monitor.clock_mhz()
 
+    def captured(self, work: Callable[[int], None]) -> Graph:
+        from warpsmith.devices.cuda.graph import CudaGraph
+
+        return CudaGraph(self._context, work)
+
     def throttled(self) -> bool:
-        """Whether power or temperature holds the clocks down right now; False where that cannot be read."""
         return self._monitor.throttled() or False
 
     def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:

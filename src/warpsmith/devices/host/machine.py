@@ -20,7 +20,7 @@ def host_device() -> Device:
         name=cpu_name(),
         multiprocessors=cores(),
         l2_bytes=_last_level_cache() or HOST.l2_bytes,
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_bytes=memory_bytes(),
     )
 
 
@@ -29,6 +29,11 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cpu_name() -> str:

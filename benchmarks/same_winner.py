@@ -1,0 +1,66 @@
+"""Whether runs with different seeds name the same winner: several searches from nothing, then their winners in turns.
+
+usage: python benchmarks/same_winner.py IMAGE FILTER [RUNS] [TRIALS]
+such as: python benchmarks/same_winner.py 4096x4096 5x5 10 300
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+
+import warpsmith as ws
+from warpsmith.cli.options import extent
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.store.record import Failure, Record
+from warpsmith.store.store import Store
+from warpsmith.tuner.choose import tied
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.outcomes import Contender
+from warpsmith.tuner.progress import SilentProgress
+from warpsmith.tuner.session import tune
+from warpsmith.tuner.workshop import Workshop
+
+CUDA = DeviceRef(DeviceKind.CUDA)
+
+
+def winners(problem: ws.Filter2d, runs: int, trials: int) -> list[Record]:
+    """Of as many searches, each with a seed and an empty store of its own; binaries are kept from one to the next."""
+    found = []
+    for seed in range(runs):
+        with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/store.db", write=True) as store:
+            options = TuneOptions(trials=trials, seed=seed)
+            report = tune(problem, (CUDA,), store, options, SilentProgress())
+        assert report.record is not None
+        time_us = (report.record.trial.median_ns or 0.0) / 1e3
+        print(f"seed {seed}: {time_us:.2f} us in {report.elapsed_s:.1f} s: {report.record.trial.config}", flush=True)
+        found.append(report.record)
+    return found
+
+
+def main() -> None:
+    """Prints each winner, and which of them cannot be told from the fastest when all are timed in turns."""
+    image, taps, runs, trials = (*sys.argv[1:], "10", "300")[:4]
+    problem = ws.Filter2d(image=extent(image, "the image"), filter=extent(taps, "the filter"))
+    found = winners(problem, int(runs), int(trials))
+    distinct = {(record.trial.family, record.trial.config): record for record in found}
+    with Workshop.open(problem, (CUDA,), FAMILIES, CompilerChoice.AUTO, 99, Deadlines(), sanitize=False) as workshop:
+        programs = [workshop.program(family, config) for family, config in distinct]
+        binaries = [workshop.compile(program).result() for program in programs]
+        contenders = [Contender(program, each.binary) for program, each in zip(programs, binaries, strict=True)]  # type: ignore[union-attr]
+        beside = workshop.bench.side_by_side(tuple(contenders))
+        assert not isinstance(beside, Failure)
+    fastest = min(timing.median_ns for timing in beside.ours)
+    ties = set(tied(beside.ours))
+    for number, ((family, config), timing) in enumerate(zip(distinct, beside.ours, strict=True)):
+        runs_of = sum((record.trial.family, record.trial.config) == (family, config) for record in found)
+        told = "within the tie band" if number in ties else "outside"
+        slower = timing.median_ns / fastest - 1
+        print(f"{runs_of} runs: {timing.median_ns / 1e3:.2f} us, {slower:+.2%}, {told}: {family} {config}")
+
+
+if __name__ == "__main__":
+    main()

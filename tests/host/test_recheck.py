@@ -1,0 +1,186 @@
+"""Stored winners timed again on the CPU: what ties, what moved, what is not right any more, what tells nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsmith.cli.app import run
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import family_named
+from warpsmith.store import location
+from warpsmith.store.checked import Verdict, checked_of
+from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+from warpsmith.tuner import recheck as module
+from warpsmith.tuner.evaluate import Bench
+from warpsmith.tuner.recheck import Rechecked, recheck
+from warpsmith.tuner.timing import Launching, TimingPolicy
+
+HOST = DeviceRef(DeviceKind.HOST)
+PROBLEM = Filter2d(image=(24, 64), filter=(3, 3))
+IN_TURNS = "median, 7 runs a sample, eager, in turns, warm caches"
+ALONE = "median, 7 runs a sample, eager, warm caches"
+SHORT, LONG = 1.0, 1e10
+"""ns: what no kernel takes."""
+
+
+def stored(median_ns: float, policy: str = IN_TURNS, p80_ns: float | None = None) -> Record:
+    """A winner of this machine with that time."""
+    device = HOST.device()
+    family = family_named("filter2d_plain")
+    assert family is not None
+    config = family.default(PROBLEM, device)
+    then = Timing(median_ns, median_ns, p80_ns or median_ns, 15, policy)
+    outcome = Measurement(then, 1e-7, None, None, None, None)
+    trial = Trial(family.name, config, family.program(PROBLEM, config).fingerprint, outcome, "g++ 12.2.0")
+    copy = Baseline(COPY, dataclasses.replace(then, median_ns=123.0))
+    return Record(PROBLEM, device, trial, (copy,), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+def look(record: Record) -> Rechecked:
+    rechecked = recheck(record, HOST, seed=1)
+    assert rechecked.record == record
+    return rechecked
+
+
+class TestVerdict:
+    def test_a_time_that_grew(self) -> None:
+        found = look(stored(SHORT))
+        assert found.checked.verdict is Verdict.SLOWER
+        assert found.timing is not None
+        assert found.timing.conditions == "eager, in turns, warm caches"
+        assert found.checked.median_ns == found.timing.median_ns
+        assert 1e2 < found.timing.median_ns < 1e9
+        assert found.reason is None
+
+    def test_a_time_that_shrank_and_the_copy_beside(self) -> None:
+        found = look(stored(LONG))
+        assert found.checked.verdict is Verdict.FASTER
+        assert found.copies is not None
+        assert found.copies[0] == 123.0
+        assert 1 < found.copies[1] < 1e8
+
+    def test_a_time_within_the_spread_of_the_stored_one(self) -> None:
+        assert look(stored(SHORT, p80_ns=LONG)).checked.verdict is Verdict.SAME
+
+    def test_a_time_that_was_taken_alone_is_set_beside_one_taken_alone(self) -> None:
+        found = look(stored(SHORT, ALONE))
+        assert found.timing is not None
+        assert found.timing.conditions == "eager, warm caches"
+
+    @pytest.mark.parametrize(
+        ("then", "now", "verdict"),
+        [
+            ((100.0, 100.0), (100.4, 100.4), Verdict.SAME),
+            ((100.0, 100.0), (100.6, 100.6), Verdict.SLOWER),
+            ((100.6, 100.6), (100.0, 100.0), Verdict.FASTER),
+            ((100.0, 102.0), (101.9, 110.0), Verdict.SAME),
+            ((100.0, 102.0), (102.1, 110.0), Verdict.SLOWER),
+            ((110.0, 150.0), (100.0, 101.0), Verdict.FASTER),
+        ],
+    )
+    def test_ties_are_those_of_the_choice(
+        self, then: tuple[float, float], now: tuple[float, float], verdict: Verdict
+    ) -> None:
+        def timing(median_ns: float, p80_ns: float) -> Timing:
+            return Timing(median_ns, median_ns, p80_ns, 15, IN_TURNS)
+
+        assert module._verdict(timing(*then), timing(*now)) is verdict
+
+
+class TestNotRight:
+    @pytest.mark.parametrize("fault", ["wrong", "does-not-compile", "crashes", "out-of-bounds"])
+    def test_is_wrong_and_says_why(self, planted: Any, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+        family = planted(fault)
+        program = family.program(PROBLEM, family.default(PROBLEM, HOST.device()))
+        monkeypatch.setattr(module, "regenerate", lambda _: program)
+        found = look(stored(SHORT))
+        kinds = {"does-not-compile": "compile", "crashes": "crash"}
+        assert found.checked.verdict is Verdict.WRONG
+        assert found.reason is not None
+        assert found.reason.startswith(f"{kinds.get(fault, fault)}: ")
+        assert (found.timing, found.checked.median_ns) == (None, None)
+
+    def test_memory_that_others_use_is_not_its_fault(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        evaluated = Bench.evaluate
+
+        def full(*arguments: Any) -> Any:
+            failure = Failure(FailureKind.OUT_OF_MEMORY, "12 GB wanted")
+            return dataclasses.replace(evaluated(*arguments), outcome=failure)
+
+        monkeypatch.setattr(Bench, "evaluate", full)
+        found = look(stored(SHORT))
+        assert found.checked.verdict is Verdict.UNCHECKED
+        assert found.reason == "out-of-memory: 12 GB wanted"
+
+
+class TestTellsNothing:
+    def test_a_text_of_another_version(self) -> None:
+        record = stored(SHORT)
+        older = dataclasses.replace(record, trial=dataclasses.replace(record.trial, fingerprint="older"))
+        found = look(older)
+        assert found.checked.verdict is Verdict.UNCHECKED
+        assert found.reason is not None
+        assert "another text" in found.reason
+
+    def test_a_time_of_other_conditions(self) -> None:
+        found = look(stored(SHORT, "median, 7 runs a sample, queued first, in turns, cold L2"))
+        assert found.checked.verdict is Verdict.UNCHECKED
+        assert found.reason is not None
+        assert "'queued first, in turns, cold L2'" in found.reason
+        assert "'eager, in turns, warm caches'" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("conditions", "cold", "launching"),
+    [
+        ("queued first, in turns, cold L2", True, Launching.EAGER),
+        ("queued first, in turns, warm caches", False, Launching.EAGER),
+        ("CUDA graph, in turns, cold L2, throttled", True, Launching.GRAPH),
+        ("CUDA graph, warm caches", False, Launching.GRAPH),
+    ],
+)
+def test_a_gpu_times_as_it_did(conditions: str, cold: bool, launching: Launching) -> None:
+    then = Timing(5.0, 5.0, 5.0, 9, f"median, 5 runs a sample, {conditions}")
+    expected = TimingPolicy.for_kind(DeviceKind.CUDA, cold=cold, launching=launching)
+    assert module._policy(DeviceKind.CUDA, then) == expected
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "comparable"),
+    [
+        ("cold L2", "cold L2", True),
+        ("cold L2, throttled", "cold L2", True),
+        ("cold L2", "cold L2, throttled", False),
+        ("cold L2, throttled", "cold L2, throttled", False),
+        ("cold L2", "warm caches", False),
+    ],
+)
+def test_times_under_throttling_say_nothing_of_today(then: str, now: str, comparable: bool) -> None:
+    times = [Timing(5.0, 5.0, 5.0, 9, f"median, {n} runs a sample, eager, {told}") for n, told in ((5, then), (6, now))]
+    assert module._comparable(*times) is comparable
+
+
+def test_the_command_notes_what_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    file, record = str(tmp_path / "a.db"), stored(SHORT)
+    with Store.open(file, write=True) as store:
+        store.put_winner(record)
+    assert run(["db", "check", "--times", "--device", "host", "--store", file, "--json"]) == 1
+    shown = capsys.readouterr()
+    (looked,) = json.loads(shown.out)["times"]["looked_at"]
+    assert (looked["verdict"], looked["noted"]) == ("slower", True)
+    with Store.open(file, write=False) as store:
+        (noted,) = store.records()
+        assert store.check() == ()
+    checked = checked_of(noted)
+    assert checked is not None
+    assert (checked.verdict, checked.median_ns) == (Verdict.SLOWER, looked["time_ns"])
+    assert noted.trial == record.trial

@@ -1,0 +1,270 @@
+"""From trials to a winner: who is a finalist, who ties, and what happens to those that fail on fresh data."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Record, Timing, Trial
+from warpsmith.tuner.choose import (
+    FINALISTS,
+    MOST_FINALISTS,
+    NEAR,
+    TIE,
+    TuningFailed,
+    choose,
+    failures_by_kind,
+    fastest_first,
+    tied,
+)
+from warpsmith.tuner.compiling import Compiled
+from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
+
+PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+COPY = Baseline("copy", Timing(70.0, 70.0, 70.0, 9, "median"))
+WRONG = Failure(FailureKind.WRONG, "off by one")
+
+
+def timing(median_ns: float, p80_ns: float | None = None, samples: int = 9) -> Timing:
+    return Timing(median_ns, median_ns, median_ns if p80_ns is None else p80_ns, samples, "median of 9")
+
+
+def trial(name: str, ns: float | None, **changes: Any) -> Trial:
+    """A trial of family `name[:-1]`, config `name[-1]`; None is one that was wrong."""
+    outcome = WRONG if ns is None else Measurement(timing(ns), 1e-8, 32, 0, 0, 1980)
+    family, config = name[:-1], Config.of({"c": name[-1]})
+    return dataclasses.replace(Trial(family, config, f"f {name}", outcome, "nvrtc", 5.0, "cuda:0"), **changes)
+
+
+def name_of(it: Trial | Program) -> str:
+    return it.family + it.config.text("c")
+
+
+class Setting:
+    """A workshop and a bench of finals, for which `side` says what is measured there: 100 ns where it says nothing."""
+
+    def __init__(self, **side: float | Timing | Failure) -> None:
+        self.problem, self.device = PROBLEM, H200
+        self.families = {"window": None, "plain": None}
+        self.side = side
+        self.opened = self
+        self.environment = {"driver": "580"}
+        self.evaluated: list[str] = []
+        self.contenders: list[str] = []
+        self.beside: InTurns | Failure | None = None
+        self.kept: list[Trial] = []
+        self.refused: set[str] = set()
+
+    def program(self, family: str, config: Config) -> Program:
+        return Program(family, config, f"// {family} {config}", ())
+
+    def compile(self, program: Program) -> Future[Compiled | Failure]:
+        future: Future[Compiled | Failure] = Future()
+        binary = Binary(BinaryKind.CUBIN, program.source.encode(), "sm_90", "nvrtc")
+        refused = name_of(program) in self.refused
+        future.set_result(Failure(FailureKind.COMPILE, "no") if refused else Compiled(binary, 1.0))
+        return future
+
+    def evaluate(self, program: Program, compiled: Compiled) -> Evaluated:
+        assert compiled.binary.image == program.source.encode()
+        self.evaluated.append(name_of(program))
+        measured = self.side.get(name_of(program), 100.0)
+        if isinstance(measured, Failure):
+            return Evaluated(measured, 1, 1, 0)
+        taken = measured if isinstance(measured, Timing) else timing(measured)
+        own = dataclasses.replace(taken, samples=5)
+        return Evaluated(Measurement(own, 3e-8, 40, 0, 0, 1900), 1, 1, 1)
+
+    def side_by_side(self, contenders: tuple[Contender, ...]) -> InTurns | Failure:
+        self.contenders = [name_of(each.program) for each in contenders]
+        if self.beside is not None:
+            return self.beside
+        times: list[Any] = [self.side.get(name, 100.0) for name in self.contenders]
+        return InTurns(tuple(each if isinstance(each, Timing) else timing(each, samples=30) for each in times), (COPY,))
+
+    def choose(self, *trials: Trial) -> Record:
+        return choose(self, self, list(trials), self.kept.append)  # type: ignore[arg-type]
+
+
+def letters(count: int, *, ns: float = 100.0, step: float = 0.0) -> list[Trial]:
+    """Trials of one family, `windowa`, `windowb`, ..., each by `step` slower than the one before."""
+    return [trial(f"window{chr(ord('a') + i)}", ns + i * step + i * 1e-6) for i in range(count)]
+
+
+class TestTied:
+    @pytest.mark.parametrize(("other_ns", "is_tied"), [(1000.0, True), (1000 * (1 + TIE), True), (1003.001, False)])
+    def test_within_three_in_a_thousand(self, other_ns: float, is_tied: bool) -> None:
+        assert tied([timing(1000), timing(other_ns)]) == ([0, 1] if is_tied else [0])
+        assert tied([timing(other_ns), timing(1000)]) == ([0, 1] if is_tied else [1])
+
+    def test_within_what_their_spreads_leave_unknown(self) -> None:
+        """100 samples from 980 to 1020: the median's standard error is 1.253 * 40 / 1.683 / 10 = 2.978."""
+        loose = Timing(1000, 980, 1020, 100, "in turns")
+        sharp = Timing(1000, 1000, 1000, 100, "in turns")
+        for one, other, unknown_ns in ((loose, loose, 2 * 2**0.5 * 2.978), (loose, sharp, 2 * 2.978)):
+            for first, second in ((one, other), (other, one)):
+                near = dataclasses.replace(second, median_ns=1000 + unknown_ns - 0.01)
+                far = dataclasses.replace(second, median_ns=1000 + unknown_ns + 0.01)
+                assert tied([first, near]) == tied([first, near, far]) == [0, 1]
+
+    def test_the_spread_of_a_third_is_no_reason(self) -> None:
+        wild = Timing(5000, 1000, 9000, 100, "in turns")
+        assert tied([timing(1000), timing(1004), wild]) == [0]
+
+    def test_a_single_one_ties_with_itself(self) -> None:
+        assert tied([timing(7)]) == [0]
+
+
+class TestRanking:
+    def test_fastest_first_and_failures_left_out(self) -> None:
+        trials = [trial("plainb", 3), trial("plaina", None), trial("windowa", 2), trial("plaina", 3), trial("aa", 3)]
+        assert [name_of(each) for each in fastest_first(trials)] == ["windowa", "aa", "plaina", "plainb"]
+
+    def test_failures_are_counted_by_kind(self) -> None:
+        crash = trial("windowa", None, outcome=Failure(FailureKind.CRASH, ""))
+        trials = [trial("plaina", None), trial("plainb", 3), crash, trial("plainc", None)]
+        assert failures_by_kind(trials) == {FailureKind.WRONG: 2, FailureKind.CRASH: 1}
+
+
+class TestFinalists:
+    def test_the_fastest_few_however_far_apart(self) -> None:
+        setting = Setting()
+        setting.choose(*reversed(letters(9, step=50)))
+        assert setting.evaluated == setting.contenders == ["windowa", "windowb", "windowc"]
+        assert FINALISTS == 3
+
+    def test_more_where_they_are_near(self) -> None:
+        setting = Setting()
+        near = [trial("windowd", 100 * NEAR), trial("windowe", 100 * NEAR + 0.01)]
+        setting.choose(*letters(3), *near)
+        assert setting.evaluated == ["windowa", "windowb", "windowc", "windowd"]
+
+    def test_never_more_than_a_few(self) -> None:
+        setting = Setting()
+        setting.choose(*letters(20))
+        assert len(setting.evaluated) == len(setting.contenders) == MOST_FINALISTS == 8
+
+    def test_twins_count_once(self) -> None:
+        """Equal outcomes are those of one run: the same machine code."""
+        setting = Setting()
+        first, *others = letters(4, step=50)
+        twins = [trial(f"window{letter}", 1, outcome=first.outcome) for letter in "wxyz"]
+        setting.choose(*twins, first, *others)
+        assert setting.evaluated == ["windowa", "windowb", "windowc"]
+
+    def test_one_is_enough(self) -> None:
+        setting = Setting()
+        assert name_of(setting.choose(trial("windowa", 100), trial("plaina", None)).trial) == "windowa"
+
+
+class TestWinner:
+    def test_is_the_fastest_in_turns_whatever_the_search_said(self) -> None:
+        record = Setting(windowa=100.0, windowb=95.0, windowc=99.0).choose(*letters(3, step=10))
+        assert name_of(record.trial) == "windowb"
+
+    def test_of_ties_is_the_same_whatever_the_order_of_trials(self) -> None:
+        trials = [trial("plaina", 98), trial("windowb", 98.5), trial("windowa", 99), trial("plainb", 97)]
+        side = {"plaina": 100.0, "windowb": 100.2, "windowa": 100.25, "plainb": 100.1}
+        for order in itertools.permutations(trials):
+            for times in itertools.permutations(side.values()):
+                record = Setting(**dict(zip(side, times, strict=True))).choose(*order)
+                assert name_of(record.trial) == "windowa"
+
+    def test_of_ties_prefers_by_the_order_of_families_not_by_their_names(self) -> None:
+        setting = Setting()
+        setting.families = {"plain": None, "window": None}
+        assert name_of(setting.choose(trial("windowa", 98), trial("plainz", 99)).trial) == "plainz"
+
+    def test_just_outside_the_band_wins_nothing(self) -> None:
+        record = Setting(windowa=100.51, windowb=100.0).choose(*letters(2))
+        assert name_of(record.trial) == "windowb"
+
+    def test_is_recorded_as_it_was_measured_in_the_finals(self) -> None:
+        record = Setting(windowa=90.0).choose(trial("windowa", 100))
+        assert (record.problem, record.device) == (PROBLEM, H200)
+        assert record.trial == trial("windowa", 1, outcome=Measurement(timing(90.0, samples=30), 3e-8, 40, 0, 0, 1900))
+        assert record.baselines == (COPY,)
+        assert record.provenance.environment == {"driver": "580"}
+
+    def test_has_the_plainest_family_as_a_baseline(self) -> None:
+        plains = [trial("plaina", 300), trial("plainb", 200)]
+        record = Setting(windowa=90.0).choose(*letters(3, step=10), *plains)
+        assert record.baselines == (COPY, Baseline("plain", timing(200)))
+
+    def test_of_the_plainest_family_has_no_such_baseline(self) -> None:
+        assert Setting(plainb=50.0).choose(*letters(1), trial("plainb", 99)).baselines == (COPY,)
+
+    def test_without_turns_is_the_fastest_of_the_finals_and_it_is_said(self) -> None:
+        setting = Setting(windowa=100.0, windowb=95.0)
+        setting.beside = Failure(FailureKind.CRASH, "a library crashed")
+        with pytest.warns(UserWarning, match="nothing was timed beside the winner: a library crashed"):
+            record = setting.choose(*letters(2, step=1))
+        assert name_of(record.trial) == "windowb"
+        assert record.trial.outcome.timing == timing(95.0, samples=5)  # type: ignore[union-attr]
+        assert record.baselines == ()
+
+
+class TestFreshData:
+    """Finalists that fail there."""
+
+    @pytest.mark.parametrize("kind", [FailureKind.WRONG, FailureKind.CRASH, FailureKind.TIMEOUT])
+    def test_a_failure_is_kept_and_never_wins(self, kind: FailureKind) -> None:
+        failure = Failure(kind, "on fresh data")
+        setting = Setting(windowa=failure, windowb=failure)
+        record = setting.choose(*letters(9, step=50))
+        assert name_of(record.trial) == "windowc"
+        assert setting.kept == [
+            dataclasses.replace(each, outcome=failure) for each in letters(2, step=50)
+        ]  # in place of the trials of the search
+        assert setting.contenders == ["windowc", "windowd", "windowe"]
+
+    def test_near_is_near_to_the_fastest_that_is_right(self) -> None:
+        setting = Setting(windowa=WRONG)
+        far = [trial(f"window{letter}", 150 + i * 1e-6) for i, letter in enumerate("bcdef")]
+        setting.choose(trial("windowa", 100), *far)
+        assert setting.contenders == ["windowb", "windowc", "windowd", "windowe", "windowf"]
+
+    def test_what_does_not_compile_any_more_is_kept_so(self) -> None:
+        setting = Setting()
+        setting.refused = {"windowa"}
+        assert name_of(setting.choose(*letters(2, step=50)).trial) == "windowb"
+        assert [each.outcome for each in setting.kept] == [Failure(FailureKind.COMPILE, "no")]
+        assert setting.evaluated == ["windowb"]
+
+    def test_a_failure_is_no_baseline_either(self) -> None:
+        record = Setting(plaina=WRONG).choose(trial("plaina", 90), trial("windowa", 100), trial("plainb", 300))
+        assert record.baselines == (COPY, Baseline("plain", timing(300)))
+
+    def test_nothing_right_is_a_failure(self) -> None:
+        setting = Setting(windowa=WRONG, windowb=WRONG)
+        with pytest.raises(TuningFailed, match=rf"^no candidate of {PROBLEM.key()} stayed right on fresh data$"):
+            setting.choose(*letters(2))
+        assert len(setting.kept) == 2
+        assert setting.contenders == []
+
+
+@pytest.mark.parametrize(
+    ("trials", "told"),
+    [
+        ([], f"no candidate of {PROBLEM.key()} was tried; give it more trials or time"),
+        (
+            [trial("plaina", None), trial("plainb", None, outcome=Failure(FailureKind.COMPILE, "no"))],
+            "none of 2 candidates is right: 1 wrong, 1 compile; the first: off by one",
+        ),
+    ],
+)
+def test_without_a_right_trial_it_says_why(trials: list[Trial], told: str) -> None:
+    setting = Setting()
+    with pytest.raises(TuningFailed) as caught:
+        setting.choose(*trials)
+    assert str(caught.value) == told
+    assert setting.evaluated == []

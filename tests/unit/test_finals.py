@@ -1,0 +1,167 @@
+"""The bench on which finalists meet: made ready beside the search, and never in its way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import DeviceError
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner import finals
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.finals import Finals, shared_device
+from warpsmith.tuner.timing import TimingPolicy
+
+PATIENCE_S = 20.0
+GPU = DeviceRef(DeviceKind.CUDA, 1)
+POLICY = TimingPolicy.for_kind(DeviceKind.CUDA)
+
+
+class FakeBench:
+    """Takes `opens_in` to open, unless it is interrupted meanwhile."""
+
+    def __init__(self, *arguments: Any, turn: Path | None = None, **options: Any) -> None:
+        self.arguments, self.turn, self.options = arguments, turn, options
+        self.log: list[str] = []
+        self.open_error: Exception | None = None
+        self.before_it_starts, self.opens_in = 0.0, 0.0
+        self._is_opening, self._interrupted = threading.Event(), threading.Event()
+        self.seeds: list[int] = []
+
+    @property
+    def opened(self) -> str:
+        time.sleep(self.before_it_starts)  # there is no process yet, which an interrupt could strike
+        self._is_opening.set()
+        if self._interrupted.wait(self.opens_in):
+            raise DeviceError("killed by SIGKILL")
+        if self.open_error:
+            raise self.open_error
+        self.log.append("opened")
+        return "opened"
+
+    def prepare_peers(self) -> None:
+        self.log.append("peers")
+
+    def renew(self, seed: int) -> None:
+        self.seeds.append(seed)
+
+    def interrupt(self) -> None:
+        if self._is_opening.is_set():
+            self._interrupted.set()
+
+    def close(self) -> None:
+        self.log.append("closed")
+
+
+class Shop:
+    """What it needs of a workshop."""
+
+    def __init__(self) -> None:
+        self.bench = FakeBench()
+        self.compiler, self.problem = "compiler", "problem"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeBench]:
+    """The benches that Finals makes."""
+    return made_with(monkeypatch, lambda _: None)
+
+
+def made_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[FakeBench], None]) -> list[FakeBench]:
+    made: list[FakeBench] = []
+
+    def make(*arguments: Any, **options: Any) -> FakeBench:
+        made.append(FakeBench(*arguments, **options))
+        change(made[-1])
+        return made[-1]
+
+    monkeypatch.setattr(finals, "Bench", make)
+    return made
+
+
+def beside(shop: Shop, turn: Path | None) -> Any:
+    return Finals.beside(shop, GPU, 7, POLICY, Deadlines(), turn)  # type: ignore[arg-type]
+
+
+def test_the_search_s_own_bench_draws_fresh_data_where_there_is_no_other(made: list[FakeBench]) -> None:
+    shop = Shop()
+    with beside(shop, None) as opened:
+        assert shop.bench.seeds == []  # not before the search is over
+        assert opened.bench() is shop.bench
+        assert shop.bench.seeds == [7]
+    assert made == []
+    assert shop.bench.log == []
+
+
+def test_a_bench_of_its_own_is_made_ready_meanwhile(made: list[FakeBench], tmp_path: Path) -> None:
+    shop = Shop()
+    with beside(shop, tmp_path / "turn") as opened:
+        (bench,) = made
+        assert bench.arguments == (GPU, "compiler", "problem", 7, POLICY, Deadlines())
+        assert (bench.turn, bench.options) == (tmp_path / "turn", {"sanitize": False})
+        assert opened.bench() is bench
+        assert bench.log == ["opened", "peers"]
+    assert bench.log == ["opened", "peers", "closed"]
+    assert shop.bench.seeds == []
+
+
+def test_it_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = made_with(monkeypatch, lambda bench: setattr(bench, "opens_in", 0.4))
+    start = time.monotonic()
+    with beside(Shop(), tmp_path / "turn") as opened:
+        assert time.monotonic() - start < 0.3  # while the search goes on
+        assert opened.bench() is made[0]
+        assert made[0].log == ["opened", "peers"]
+
+
+def test_where_it_cannot_be_made_ready_the_search_s_own_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where the GPU has no room for both."""
+    made = made_with(monkeypatch, lambda bench: setattr(bench, "open_error", DeviceError("out of memory")))
+    shop = Shop()
+    with beside(shop, tmp_path / "turn") as opened:
+        assert opened.bench() is shop.bench
+        assert made[0].log == ["closed"]  # it gave back what it held
+        assert shop.bench.seeds == [7]
+
+
+@pytest.mark.parametrize("before_it_starts", [0.0, 0.3])
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_leaving_does_not_wait_until_it_is_ready(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: type[BaseException] | None, before_it_starts: float
+) -> None:
+    """Also where leaving is so early that there is no process yet to be ended."""
+
+    def slow(bench: FakeBench) -> None:
+        bench.opens_in, bench.before_it_starts = PATIENCE_S, before_it_starts
+
+    made = made_with(monkeypatch, slow)
+    start = time.monotonic()
+    try:
+        with beside(Shop(), tmp_path / "turn"):
+            if error:
+                raise error
+    except KeyboardInterrupt:
+        assert error
+    assert time.monotonic() - start < PATIENCE_S / 2
+    assert made[0].log == ["closed"]
+
+
+def test_what_stands_for_a_gpu_is_a_file_while_it_lasts() -> None:
+    with shared_device(DeviceKind.CUDA) as turn, shared_device(DeviceKind.CUDA) as other:
+        assert turn is not None
+        assert turn.is_file()
+        assert turn != other
+    assert not turn.exists()
+
+
+def test_nothing_stands_for_the_host() -> None:
+    with shared_device(DeviceKind.HOST) as turn:
+        assert turn is None

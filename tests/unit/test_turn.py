@@ -1,0 +1,116 @@
+"""Turns on one device between processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from warpsmith.tuner.turn import Turn
+
+PATIENCE_S = 20.0
+HOLD = """
+import sys, time
+from pathlib import Path
+from warpsmith.tuner.turn import Turn
+
+with Turn(Path(sys.argv[1])):
+    print("mine", flush=True)
+    sys.stdin.readline()
+print("given back", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "turn"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the turn until it is told a line."""
+    command = [sys.executable, "-c", HOLD, str(file)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "mine\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+class Waiter(threading.Thread):
+    """Takes the turn as soon as it can."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(daemon=True)
+        self._turn, self.has_it = Turn(file), threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        with self._turn:
+            self.has_it.set()
+
+
+def test_another_process_is_waited_for(file: Path, holder: subprocess.Popen[str]) -> None:
+    waiter = Waiter(file)
+    assert not waiter.has_it.wait(0.3)
+    assert holder.stdin is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    assert waiter.has_it.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_dies_gives_its_turn_back(
+    file: Path, holder: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    waiter = Waiter(file)
+    assert not waiter.has_it.wait(0.1)
+    holder.send_signal(number)
+    assert waiter.has_it.wait(PATIENCE_S)
+
+
+def test_what_a_holder_started_does_not_hold_it(file: Path) -> None:
+    """A compiler or a library's helper, which may outlive a candidate."""
+    with Turn(file):
+        child = subprocess.Popen(["sleep", "600"])
+    try:
+        assert Waiter(file).has_it.wait(PATIENCE_S)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_it_can_be_taken_again_and_again_also_after_an_error(file: Path) -> None:
+    turn, open_before = Turn(file), len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no files of ours
+    for _ in range(3):
+        with pytest.raises(KeyError), turn:
+            raise KeyError
+        with turn:
+            pass
+    assert len(os.listdir("/proc/self/fd")) == open_before  # noqa: PTH208
+    assert Waiter(file).has_it.wait(PATIENCE_S)
+
+
+def test_two_of_one_process_exclude_each_other(file: Path) -> None:
+    with Turn(file):
+        waiter = Waiter(file)
+        assert not waiter.has_it.wait(0.2)
+    assert waiter.has_it.wait(PATIENCE_S)
+
+
+def test_without_a_file_nobody_waits() -> None:
+    start = time.monotonic()
+    with Turn(None), Turn(None):
+        pass
+    assert time.monotonic() - start < 1

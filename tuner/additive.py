@@ -1,0 +1,90 @@
+"""What each value of each parameter costs: a time as a product of one factor a parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from warpsmith.generator.space import Config, Space, Value
+
+Item = tuple[str, Value]
+"""A parameter's name and one of its values."""
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+FITTED = 500
+"""The fastest configs, to which the model is fitted, and as many failures: it need not know how slow a slow one is."""
+WEIGHT_SCALE = 0.3
+"""A config that takes e^0.3 = 1.35 times as long as the fastest counts as much as 0.37 of the fastest."""
+SLOWEST = 1.0
+"""A time longer than e times the shortest counts as e times: beyond that it says nothing about what is fast."""
+FAILURE_WEIGHT = 0.2
+"""What a failure counts, as the slowest time: enough to be avoided, too little to outweigh fast configs beside it."""
+RIDGE = 0.5
+"""The prior's weight, in configs: a value that one config has moves the prediction by two thirds of what it seems."""
+SWEEPS = 3
+"""Passes over the parameters a fit; each begins where the last fit ended."""
+
+
+class Additive:
+    """The logarithm of a time as a sum over parameters of what each value costs. Not thread-safe.
+
+    Fitted by weighted ridge regression, one parameter after the other. That takes neither a matrix product, whose
+    threads would compete with compilers for the cores, nor a sum whose order a library chooses.
+
+    Args:
+        space: the configs' space.
+
+    Source of the fit: backfitting, Hastie and Tibshirani 1986, "Generalized additive models", section 3.
+    """
+
+    def __init__(self, space: Space) -> None:
+        values = {parameter.name: parameter.values for parameter in space.parameters}
+        self._items = [[(name, value) for value in values[name]] for name in sorted(values)]
+        self._places = {item: place for items in self._items for place, item in enumerate(items)}
+        self._cost = [np.zeros(len(items)) for items in self._items]
+        self._numbers: dict[Config, int] = {}
+        self._rows = np.zeros((256, len(self._items)), dtype=np.int64)
+        """For each config by its number, the place of its value among those of each parameter."""
+
+    def costs(
+        self, fastest: Sequence[tuple[float, Config]], failed: Sequence[Config]
+    ) -> dict[tuple[str, Value], float]:
+        """What each value adds to the logarithm of the time.
+
+        Args:
+            fastest: times in ns, one or more, and their configs, fastest first; beyond FITTED they are not looked at.
+            failed: configs without a time, the latest last.
+        """
+        fastest, failed = fastest[:FITTED], failed[-FITTED:]
+        excess = [min(math.log(time_ns / fastest[0][0]), SLOWEST) for time_ns, _ in fastest]
+        weight = np.array([math.exp(-each / WEIGHT_SCALE) for each in excess] + [FAILURE_WEIGHT] * len(failed))
+        rows = self._rows_of([*(config for _, config in fastest), *failed])
+        self._fit(rows, np.array(excess + [SLOWEST] * len(failed)), weight)
+        costs = (zip(items, cost.tolist(), strict=True) for items, cost in zip(self._items, self._cost, strict=True))
+        return {item: cost for each in costs for item, cost in each}
+
+    def _fit(self, rows: Places, outcome: Numbers, weight: Numbers) -> None:
+        columns = np.ascontiguousarray(rows.T)
+        mean = float((weight * outcome).sum() / weight.sum())
+        rest = outcome - mean - sum(cost[column] for cost, column in zip(self._cost, columns, strict=True))
+        totals = [np.bincount(column, weight, len(cost)) for cost, column in zip(self._cost, columns, strict=True)]
+        for _ in range(SWEEPS):
+            for column, cost, total in zip(columns, self._cost, totals, strict=True):
+                pull = np.bincount(column, weight * rest, len(cost))
+                change = (pull - RIDGE * cost) / (total + RIDGE)
+                cost += change
+                rest -= change[column]
+
+    def _rows_of(self, configs: Sequence[Config]) -> Places:
+        for config in configs:
+            if config not in self._numbers:
+                number = self._numbers[config] = len(self._numbers)
+                if number == len(self._rows):
+                    self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+                self._rows[number] = [self._places[item] for item in config.items]
+        return self._rows[[self._numbers[config] for config in configs]]

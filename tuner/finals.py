@@ -1,0 +1,87 @@
+"""The bench on which finalists meet, on data that the search has not seen."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.evaluate import Bench
+from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.workshop import Workshop
+
+
+class Finals:
+    """A second process on the device, made ready while the search runs: its data, their float64 reference, and the
+    other libraries, of which one takes six seconds to load.
+
+    On the host, where it would disturb the search, the search's own bench draws fresh data in the end.
+    """
+
+    def __init__(self, workshop: Workshop, seed: int, bench: Bench | None) -> None:
+        self._workshop, self._seed, self._bench = workshop, seed, bench
+        self._error: WarpsmithError | None = None
+        self._thread = threading.Thread(target=self._prepare, daemon=True)
+        if bench is not None:
+            self._thread.start()
+
+    @classmethod
+    @contextlib.contextmanager
+    def beside(
+        cls,
+        workshop: Workshop,
+        device: DeviceRef,
+        seed: int,
+        policy: TimingPolicy,
+        deadlines: Deadlines,
+        turn: Path | None,
+    ) -> Iterator[Finals]:
+        """Begins to make it ready, where `turn` keeps it out of the search's way; ends its process at the end."""
+        bench = None
+        if turn is not None:
+            bench = Bench(
+                device, workshop.compiler, workshop.problem, seed, policy, deadlines, sanitize=False, turn=turn
+            )
+        finals = cls(workshop, seed, bench)
+        try:
+            yield finals
+        finally:
+            if bench is not None:
+                while finals._thread.is_alive():
+                    bench.interrupt()  # again where it struck between two jobs, or before the process was there
+                    finals._thread.join(0.1)
+                bench.close()
+
+    def bench(self) -> Bench:
+        """The bench, ready. Raises DeviceError where it cannot be made so."""
+        if self._bench is not None:
+            self._thread.join()
+            if self._error is None:
+                return self._bench
+            self._bench.close()  # as where there is no room for both: the search is over
+        self._workshop.bench.renew(self._seed)
+        return self._workshop.bench
+
+    def _prepare(self) -> None:
+        assert self._bench is not None
+        try:
+            _ = self._bench.opened
+            self._bench.prepare_peers()
+        except WarpsmithError as error:
+            self._error = error
+
+
+@contextlib.contextmanager
+def shared_device(kind: DeviceKind) -> Iterator[Path | None]:
+    """What stands for a GPU that the search and the finals use in turns; None on the host, which they do not share."""
+    if kind is DeviceKind.HOST:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="warpsmith-turn-") as file:
+        yield Path(file.name)

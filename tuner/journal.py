@@ -1,0 +1,102 @@
+"""Trials on their way to the store: committed in order, in groups, by a thread of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+import time
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.store.poison import Started
+from warpsmith.store.record import Trial
+from warpsmith.store.store import Store
+
+GATHER_S = 0.05
+"""Between two groups: a transaction costs as much as twenty of its trials. A tuner that is killed loses so much."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Flush:
+    reached: threading.Event
+
+
+class Journal:
+    """Keeps what happens to candidates. Close it, which waits until all is on disk, also after an error elsewhere.
+
+    An error of the store is raised by the next call, whichever it is.
+    """
+
+    def __init__(self, store: Store, problem: Problem, device: Device) -> None:
+        self._store, self._problem, self._device = store, problem, device
+        self._queue: queue.SimpleQueue[Trial | Started | _Flush | None] = queue.SimpleQueue()
+        self._error: Exception | None = None
+        self._running: set[str] = set()
+        """Fingerprints of those noted as started whose trials are not kept yet."""
+        self.seconds = 0.0
+        """Spent in the store."""
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def keep(self, trial: Trial) -> None:
+        """Commits a trial soon."""
+        self._raise()
+        self._queue.put(trial)
+
+    def started(self, started: Started) -> None:
+        """Notes soon that a candidate is about to run, in case that it takes everything down with it."""
+        self._queue.put(started)
+
+    def flush(self) -> None:
+        """Returns once all that was kept is on disk."""
+        flush = _Flush(threading.Event())
+        self._queue.put(flush)
+        flush.reached.wait()
+        self._raise()
+
+    def close(self) -> None:
+        """Ends it, and takes back the notes of candidates that were given up without harm. Raises as `flush` does."""
+        self._queue.put(None)
+        self._thread.join()
+        self._raise()
+        if self._running:
+            self._store.mark_ended(self._device, self._running)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        while (first := self._queue.get()) is not None:
+            batch: list[Trial | Started | _Flush] = [first]
+            ended = False
+            while not self._queue.empty():
+                if (more := self._queue.get()) is None:
+                    ended = True
+                    break
+                batch.append(more)
+            start = time.monotonic()
+            try:
+                if self._error is None:
+                    self._commit(batch)
+            except Exception as error:  # whatever it is, somebody waits for this thread
+                self._error = error
+            self.seconds += time.monotonic() - start
+            for item in batch:
+                if isinstance(item, _Flush):
+                    item.reached.set()
+            if ended:
+                return
+            time.sleep(GATHER_S)
+
+    def _commit(self, batch: list[Trial | Started | _Flush]) -> None:
+        trials = [item for item in batch if isinstance(item, Trial)]
+        ended = {trial.fingerprint for trial in trials}
+        # A candidate that ended within the batch needs no note that it began.
+        running = [item for item in batch if isinstance(item, Started) and item.fingerprint not in ended]
+        if trials:
+            self._store.add_trials(self._problem, self._device, trials)
+        if running:
+            self._store.mark_started(self._device, running)
+        self._running = (self._running - ended) | {each.fingerprint for each in running}

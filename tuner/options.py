@@ -1,0 +1,76 @@
+"""What a tuning run is told, and what it tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from warpsmith.devices.select import CompilerChoice
+from warpsmith.errors import BadArgument
+from warpsmith.store.record import FailureKind, Record
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.stages import Costs
+from warpsmith.tuner.timing import Launching
+
+LARGEST_SEED = 2**32 - 1
+"""Optuna's samplers take 32 bits."""
+
+
+class Effort(enum.StrEnum):
+    """How long to search, where no number of trials is given."""
+
+    QUICK = "quick"
+    NORMAL = "normal"
+    FULL = "full"
+
+    @property
+    def trials(self) -> int:
+        """Candidates to try."""
+        return {Effort.QUICK: 20, Effort.NORMAL: 100, Effort.FULL: 400}[self]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """How to search."""
+
+    trials: int = 100
+    """Trials to have in the store at the end, with those of earlier runs."""
+    time_limit_s: float | None = None
+    """The search stops here; choosing the winner comes after."""
+    seed: int = 0
+    compiler: CompilerChoice = CompilerChoice.AUTO
+    sanitize: bool = False
+    """Run candidates under AddressSanitizer and UndefinedBehaviorSanitizer (host device); stores no winner."""
+    drops: bool = True
+    """Whether candidates that cannot win by their registers, spills or operations are dropped before they run."""
+    cold: bool | None = None
+    """See `TimingPolicy.for_kind`."""
+    launching: Launching = Launching.EAGER
+    deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise BadArgument(f"trials must be 1 or more; got {self.trials}")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise BadArgument(f"a time limit must be above 0 seconds; got {self.time_limit_s}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise BadArgument(f"a seed must be from 0 to {LARGEST_SEED}; got {self.seed}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TuneReport:
+    """What came of a tuning run."""
+
+    record: Record | None
+    """The winner as stored; None for a run under sanitizers."""
+    tried: int
+    """Trials of this run."""
+    reused: int
+    """Trials of earlier runs that still hold."""
+    failures: Mapping[FailureKind, int]
+    space_size: int | None
+    elapsed_s: float
+    interrupted: bool
+    costs: Costs
+    """Where the time went."""

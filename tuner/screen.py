@@ -1,0 +1,96 @@
+"""What is known of a candidate before it runs, and is reason enough not to run it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from warpsmith.devices.base import Binary
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.store.record import Failure, FailureKind
+
+MAX_SPILL_BYTES = 64
+"""A thread. Of 429 candidates that spilled more, over 21 filters of 2x2 to 15x15 on an H200, the best took 1.40 times
+as long as the fastest without; of 221 that spilled less, 1.12 times."""
+MIN_WARPS = 8
+"""Resident on a multiprocessor, two for each of its schedulers. Of 47 candidates with fewer the best took 1.92 times as
+long as the fastest; with just so many some win."""
+_NOT_AGAIN = "not run again: "
+_WARP = 32
+_REGISTERS_AT_ONCE = 256
+"""Registers are given to a warp in portions of so many (CUDA occupancy calculator, compute capability 7.0 to 9.0)."""
+_WARPS_AT_ONCE = 4
+"""Warps find registers in portions of so many, one for each scheduler (the same)."""
+_RESERVED_SHARED = 1024
+"""Bytes of shared memory that the system takes of every block (CUDA C++ Programming Guide, from 8.0 on)."""
+
+
+class Screen:
+    """Drops candidates that cannot be the fastest, once there is one that is right, and those that are poison.
+
+    Args:
+        problem: what candidates compute.
+        device: where. On the host nothing is dropped: what limits a GPU says nothing there.
+        families: by name.
+        poisoned: programs that crashed or hung the device before, by fingerprint, and how.
+        drops: whether to drop what cannot win.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        families: Mapping[str, Family],
+        poisoned: Mapping[str, Failure],
+        *,
+        drops: bool,
+    ) -> None:
+        self._problem, self._device, self._families, self._poisoned = problem, device, families, poisoned
+        self._drops = drops and device.kind is DeviceKind.CUDA
+        self._best_ns = math.inf
+
+    def expect(self, best_ns: float) -> None:
+        """Takes the best time so far."""
+        self._best_ns = best_ns
+
+    def of_program(self, program: Program, fingerprint: str) -> Failure | None:
+        """Why not even to compile a candidate; None where nothing speaks against it."""
+        if (poison := self._poisoned.get(fingerprint)) is not None:
+            return Failure(poison.kind, _NOT_AGAIN + poison.message.removeprefix(_NOT_AGAIN))
+        if not self._drops or self._best_ns == math.inf:
+            return None
+        work = self._families[program.family].work(self._problem, program.config)
+        least_ns = 0.0 if work is None else work.least_ns(self._device)
+        if least_ns <= self._best_ns:
+            return None
+        least, best = least_ns / 1e3, self._best_ns / 1e3
+        return Failure(
+            FailureKind.DROPPED, f"its work takes {least:.1f} us at the least, the best so far {best:.1f} us"
+        )
+
+    def of_binary(self, program: Program, binary: Binary) -> Failure | None:
+        """Why not to run a compiled candidate; None where nothing speaks against it."""
+        if not self._drops or self._best_ns == math.inf:
+            return None
+        if (binary.spill_bytes or 0) > MAX_SPILL_BYTES:
+            return Failure(FailureKind.DROPPED, f"each thread spills {binary.spill_bytes} bytes of registers")
+        warps = min(resident_warps(launch, binary, self._device) for launch in program.launches)
+        if warps < MIN_WARPS:
+            return Failure(FailureKind.DROPPED, f"a multiprocessor holds {warps} of its warps at once")
+        return None
+
+
+def resident_warps(launch: Launch, binary: Binary, device: Device) -> int:
+    """Warps of a launch that a multiprocessor holds at once; what is not known of the binary does not limit them."""
+    warps = math.ceil(math.prod(launch.block) / _WARP)
+    fitting = [device.threads_per_multiprocessor // (warps * _WARP)]
+    if binary.registers:
+        registers = math.ceil(binary.registers * _WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+        held = device.registers_per_multiprocessor // registers // _WARPS_AT_ONCE * _WARPS_AT_ONCE
+        fitting.append(held // warps)
+    shared = (binary.shared_bytes or 0) + launch.shared_bytes + _RESERVED_SHARED
+    fitting.append(device.shared_per_multiprocessor_bytes // shared)
+    return min(fitting) * warps
