@@ -96,6 +96,74 @@ def test_a_rule_over_an_unknown_parameter_is_refused_at_once(rule: Callable[...,
         Space(PARAMETERS, (Constraint("fits", rule),))
 
 
+class TestNarrowed:
+    SPACE = Space(PARAMETERS, (DIVIDES, STREAMS))
+
+    def test_has_the_points_that_have_the_chosen_values(self) -> None:
+        narrowed = self.SPACE.narrowed({"width": (4, 8), "store": ["streaming"]})
+        wanted = [c for c in self.SPACE.configs() if c.integer("width") >= 4 and c.text("store") == "streaming"]
+        assert list(narrowed.configs()) == wanted != []
+
+    def test_keeps_the_order_of_the_space_and_what_is_not_named(self) -> None:
+        narrowed = self.SPACE.narrowed({"width": (8, 1, 8)})
+        assert [parameter.values for parameter in narrowed.parameters] == [(1, 8), VECTOR.values, STORE.values]
+        assert [parameter.meaning for parameter in narrowed.parameters] == [each.meaning for each in PARAMETERS]
+        assert narrowed.constraints == self.SPACE.constraints
+        assert self.SPACE.narrowed({}).fingerprint == self.SPACE.fingerprint != narrowed.fingerprint
+
+    @pytest.mark.parametrize(
+        ("choices", "why"),
+        [
+            ({"height": (1,)}, r"unknown parameters \['height'\]; the space has \['width', 'vector', 'store'\]"),
+            ({"width": (4, 3)}, r"width has no value 3; choose from \[1, 2, 4, 8\]"),
+            ({"width": ("4",)}, r"width has no value 4; choose from \[1, 2, 4, 8\]"),
+            ({"store": ()}, r"store needs a value; choose from \['plain', 'streaming'\]"),
+        ],
+    )
+    def test_refuses_what_the_space_does_not_have(self, choices: dict[str, tuple[Value, ...]], why: str) -> None:
+        with pytest.raises(ValueError, match=why):
+            self.SPACE.narrowed(choices)
+
+
+class TestMoves:
+    def test_neighbours_differ_in_one_parameter_and_are_legal(self, space: Space) -> None:
+        legal = set(space.configs())
+        for config in legal:
+            neighbours = list(space.neighbours(config))
+            near = {other for other in legal if len(set(other.items) - set(config.items)) == 1}
+            assert set(neighbours) == near
+            assert len(neighbours) == len(near)
+
+    def test_what_is_allowed_after_a_change_is_what_is_legal(self, space: Space) -> None:
+        for before, after in itertools.product(space.configs(), every_combination(space)):
+            changed = [name for name, value in after.items if before.values()[name] != value]
+            assert space.allows(after.values(), changed) is space.contains(after)
+
+    def test_like_keeps_a_legal_config_as_it_is(self, space: Space) -> None:
+        for config in space.configs():
+            assert space.like(config.values()) == config
+
+    def test_like_finds_a_legal_config_wherever_there_is_one(self, space: Space) -> None:
+        legal = set(space.configs())
+        for config in every_combination(space):
+            assert space.like(config.values()) in (legal or {None})
+
+    def test_like_takes_the_nearest_value_where_one_cannot_stay(self) -> None:
+        space = Space((WIDTH, VECTOR, STORE), (FITS, DIVIDES))
+        found = space.like({"width": 8, "vector": 4, "store": "streaming"})
+        assert found == Config.of({"width": 4, "vector": 4, "store": "streaming"})
+        found = space.like({"width": 2, "vector": 4, "store": "streaming"})
+        assert found == Config.of({"width": 2, "vector": 2, "store": "streaming"})
+
+
+class TestRuleWithNamedParameters:
+    def test_reads_them_in_their_order(self) -> None:
+        rule = Constraint("recorded", lambda *values: values in {(2, "plain"), (4, "streaming")}, ("width", "store"))
+        assert rule.parameters == ("width", "store")
+        found = {(c.integer("width"), c.text("store")) for c in Space(PARAMETERS, (rule,)).configs()}
+        assert found == {(2, "plain"), (4, "streaming")}
+
+
 class TestFingerprint:
     BASE = Space(PARAMETERS, (DIVIDES,))
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem
 
@@ -40,6 +41,14 @@ TrialsOption = Annotated[
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, help="Of the search and of the test data.", rich_help_panel="Run")
+]
+
+TimeLimitOption = Annotated[
+    str | None,
+    typer.Option("--time-limit", help="Stop searching after this long: 60s, 5m, 2h.", rich_help_panel="Run"),
+]
+CompilerOption = Annotated[
+    str, typer.Option("--compiler", help=f"One of {', '.join(CompilerChoice)}.", rich_help_panel="Run")
 ]
 
 

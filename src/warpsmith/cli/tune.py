@@ -8,8 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.cli.operations import add_commands
-from warpsmith.cli.options import DevicesOption, JsonOption, SeedOption, StoreOption, TrialsOption, seconds
+from warpsmith.cli.options import (
+    CompilerOption,
+    DevicesOption,
+    JsonOption,
+    SeedOption,
+    StoreOption,
+    TimeLimitOption,
+    TrialsOption,
+    seconds,
+)
 from warpsmith.cli.output import print_facts, print_json, record_facts, winner_document
+from warpsmith.cli.tune_without_shape import tune_without_shape
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
@@ -20,13 +30,6 @@ from warpsmith.tuner.timing import CacheState, Launching
 
 EffortOption = Annotated[
     str, typer.Option("--effort", help=f"Trials without --trials: {', '.join(Effort)}.", rich_help_panel="Run")
-]
-TimeLimitOption = Annotated[
-    str | None,
-    typer.Option("--time-limit", help="Stop searching after this long: 60s, 5m, 2h.", rich_help_panel="Run"),
-]
-CompilerOption = Annotated[
-    str, typer.Option("--compiler", help=f"One of {', '.join(CompilerChoice)}.", rich_help_panel="Run")
 ]
 L2Option = Annotated[
     str | None,
@@ -60,6 +63,7 @@ SanitizeOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Search for the fastest kernel and store it.", no_args_is_help=True)
+    group.callback(invoke_without_command=True)(tune_without_shape)
     add_commands(group, _tune)
     app.add_typer(group, name="tune")
 

@@ -1,0 +1,99 @@
+"""Measures every config of a part of each family's space on this machine's GPU, for `search_quality.py` to replay.
+
+    usage: python benchmarks/record_spaces.py FOLDER [NAME ...]
+
+Writes FOLDER/NAME.jsonl.gz, about 2000 configs each. Takes half a minute for each on an H200 with 16 cores.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import warpsmith as ws
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import DType
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config, Space, Value
+from warpsmith.store.record import Measurement
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.flow import Flow
+from warpsmith.tuner.recording import Outcome, record
+from warpsmith.tuner.stages import Ledger
+from warpsmith.tuner.workshop import Workshop
+
+CUDA = DeviceRef(DeviceKind.CUDA)
+SIZE = (4096, 4096)
+
+Part = tuple[ws.Filter2d, Mapping[str, tuple[Value, ...]]]
+"""A problem, and what is chosen of the family's parameters; all values of the others."""
+
+PARTS: Mapping[str, Part] = {
+    "filter2d_plain": (ws.Filter2d(image=SIZE, filter=(5, 5)), {}),
+    "filter2d_window": (
+        ws.Filter2d(image=SIZE, filter=(5, 5)),
+        {
+            "path": ("global", "shuffle", "shared"),
+            "weights": ("argument",),
+            "columns": (2, 4),
+            "load_vector": (4,),
+            "store_vector": (4,),
+            "order": ("taps",),
+            "tail": ("whole",),
+            "unroll": (1, 2, 4, 8),
+            "block_strips": (1, 2, 4),
+            "block_columns": (32, 64, 128),
+            "load": ("cached",),
+            "store": ("streaming",),
+            "prefetch": (0, 1, 3),
+            "min_blocks": (0, 4),
+        },
+    ),
+    "filter2d_warpgroup": (
+        ws.Filter2d(image=SIZE, filter=(9, 9)),
+        {"weights": ("argument",), "store": ("streaming",)},
+    ),
+    "filter2d_matrix": (
+        ws.Filter2d(image=SIZE, filter=(5, 5), dtype=DType.UINT8),
+        {"weights": ("argument",), "store": ("streaming",), "prefetch": (0, 1, 3)},
+    ),
+}
+"""By family: spaces small enough to be measured whole, with good and bad configs of every kind in them."""
+
+
+def outcomes(workshop: Workshop, family: str, space: Space) -> Iterator[tuple[Config, Outcome]]:
+    """Of every config, with no sample saved: the slow ones' times teach a search too."""
+    configs = list(space.configs())
+    wanted = iter([(family, config) for config in configs])
+    with Flow(workshop, wanted, lambda _: None, Ledger(), len(configs)) as flow:
+        for trial in flow.trials(lambda: None):
+            outcome = trial.outcome
+            yield trial.config, outcome.timing.median_ns if isinstance(outcome, Measurement) else outcome.kind
+
+
+def main() -> None:
+    """Records those named, or all."""
+    folder, *names = sys.argv[1:]
+    for name in names or PARTS:
+        problem, choices = PARTS[name]
+        family = next(each for each in FAMILIES if each.name == name)
+        space = family.space(problem, CUDA.device()).narrowed(choices)
+        with Workshop.open(
+            problem, (CUDA,), (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False
+        ) as workshop:
+            recording = record(
+                Path(folder) / f"{name}.jsonl.gz",
+                problem,
+                workshop.device,
+                family,
+                space,
+                outcomes(workshop, name, space),
+                {**workshop.bench.opened.environment, "compiler": workshop.compiler_identity},
+            )
+        print(f"{name}: {len(recording.outcomes)} configs, the best {recording.best_ns / 1e3:.2f} us", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""`warpsmith tune` without an operation: a list of problems from a file, or a replay of a recorded space."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from warpsmith.cli.options import (
+    CompilerOption,
+    DevicesOption,
+    JsonOption,
+    SeedOption,
+    StoreOption,
+    TimeLimitOption,
+    seconds,
+)
+from warpsmith.cli.output import print_facts, print_json, print_table
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import member
+from warpsmith.store.location import write_location
+from warpsmith.store.store import Store
+from warpsmith.tuner.campaign import CampaignFailed, Standing, read_problems, tune_all
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.progress import format_time, progress_for
+
+if TYPE_CHECKING:
+    from warpsmith.tuner.replay import ReplayReport
+
+FromOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE.json",
+        help="Tune a list of problems; --time-limit is for all of them.",
+        show_default=False,
+        rich_help_panel="Instead of an operation",
+    ),
+]
+ReplayOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--replay",
+        metavar="FILE.jsonl.gz",
+        help="Search a recorded space without a device: trials needed to come within 2% of its best.",
+        show_default=False,
+        rich_help_panel="Instead of an operation",
+    ),
+]
+
+
+def tune_without_shape(
+    context: typer.Context,
+    problems: FromOption = None,
+    replay: ReplayOption = None,
+    device: DevicesOption = "auto",
+    store: StoreOption = None,
+    time_limit: TimeLimitOption = None,
+    seed: SeedOption = 0,
+    compiler: CompilerOption = CompilerChoice.AUTO.value,
+    json: JsonOption = False,
+) -> int:
+    if context.invoked_subcommand is not None:
+        if problems is not None or replay is not None:
+            raise BadArgument(f"--from and --replay take no operation, but {context.invoked_subcommand} was named")
+        return 0
+    if (problems is None) == (replay is None):
+        raise BadArgument("name an operation, or give one of --from and --replay")
+    if replay is not None:
+        return _replay(replay, json)
+    assert problems is not None
+    options = TuneOptions(
+        time_limit_s=None if time_limit is None else seconds(time_limit),
+        seed=seed,
+        compiler=member(CompilerChoice, compiler, "compiler"),
+    )
+    return _tune_all(problems, DeviceRef.parse_all(device), write_location(store), options, json)
+
+
+def _tune_all(path: Path, devices: tuple[DeviceRef, ...], location: str, options: TuneOptions, json: bool) -> int:
+    problems = read_problems(path)
+    with Store.open(location, write=True) as opened:
+        standings = tune_all(problems, devices, opened, options, progress_for(sys.stderr, quiet=False))
+    if json:
+        print_json({"problems": [standing.spec() for standing in standings], "store": location})
+    else:
+        print_table(("problem", "turns", "trials", "time"), map(_cells, standings))
+        print_facts([("stored", location)])
+    if all(standing.best_ns is None for standing in standings):
+        raise CampaignFailed(f"none of {len(standings)} problems has a winner; the first: {standings[0].failure}")
+    return 0
+
+
+def _cells(standing: Standing) -> tuple[str, ...]:
+    time = format_time(standing.best_ns) if standing.best_ns is not None else standing.failure or "no turn yet"
+    return standing.problem.key(), str(standing.turns), str(standing.trials), time
+
+
+def _replay(path: Path, json: bool) -> int:
+    from warpsmith.tuner.replay import replay_report
+
+    report = replay_report(path)
+    if json:
+        print_json(report.spec())
+    else:
+        print_facts(_replay_facts(report))
+    return 0
+
+
+def _replay_facts(report: ReplayReport) -> list[tuple[str, str]]:
+    near = f"{report.near} of {report.size} recorded configs lie within 2% of the best, {format_time(report.best_ns)}"
+    ours, luck = report.search, report.by_luck
+    share = "more than were tried" if report.share is None else f"{report.share:.1%} of the space"
+    return [
+        ("problem", report.problem.key()),
+        ("device", report.device.name),
+        ("family", report.family),
+        ("space", near),
+        ("best", str(report.best)),
+        ("search", f"{ours.median or 'over ' + str(report.trials)} trials to come within 2%, {share}"),
+        ("", f"p20 {ours.p20 or '-'}, p80 {ours.p80 or '-'}, median of {report.seeds} seeds"),
+        ("random", f"{luck.median or 'over ' + str(report.trials)} trials"),
+    ]

@@ -1,0 +1,29 @@
+"""The search on recorded spaces: near the best after a tenth of each, half the time.
+
+`benchmarks/search_quality.py` says more, with more seeds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpsmith.tuner.recording import Recording
+from warpsmith.tuner.replay import GOAL_SHARE, replay_report
+
+FOLDER = Path(__file__).parents[2] / "benchmarks/replay"
+RECORDINGS = sorted(FOLDER.glob("*.jsonl.gz"))
+SEEDS = 5
+"""Half a second each: a median that one lucky or unlucky seed cannot move."""
+
+
+def test_there_are_recordings() -> None:
+    assert RECORDINGS, f"{FOLDER} holds no recording, so that nothing says how good the search is"
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
+def test_half_the_searches_come_near_the_best_within_a_tenth_of_the_space(path: Path) -> None:
+    tenth = int(GOAL_SHARE * len(Recording.read(path).outcomes))
+    report = replay_report(path, SEEDS, tenth)
+    assert report.meets_goal, f"{report.search} of {report.size} configs; at random {report.by_luck}"
