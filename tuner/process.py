@@ -165,16 +165,18 @@ class Worker:
 
 
 def _spawned(command: list[str], stderr: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    start = functools.partial(
-        subprocess.Popen,
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        bufsize=0,
-        env=environment,
-        start_new_session=True,  # Ctrl-C is for the tuner, which then ends its workers itself
-    )
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            bufsize=0,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the tuner, which then ends its workers itself
+        )
+
     starting = _spawner().submit(start)
     try:
         return starting.result()

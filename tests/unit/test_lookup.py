@@ -18,6 +18,7 @@ from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config, Value
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
+from warpsmith.store.checked import Checked, Verdict, marked
 from warpsmith.store.location import StoreChain, open_for_reading, write_location
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
@@ -133,6 +134,17 @@ class TestExact:
             "near: 1 stored, none with a config that is legal here",
             "device: none is stored",
         )
+
+    @pytest.mark.parametrize("verdict", Verdict)
+    def test_is_passed_over_where_it_was_wrong_when_last_looked_at(self, store: Store, verdict: Verdict) -> None:
+        record = marked(stored(block_columns=64), Checked("2026-03-04T05:06:07+00:00", verdict, 900.0, "580"))
+        match = found(store, record)
+        if verdict is not Verdict.WRONG:
+            assert (match.kind, match.record) == (MatchKind.EXACT, record)
+            return
+        assert match.kind is MatchKind.DEFAULT  # nor is it a guess for a like problem
+        assert match.reasons[0] == "exact: the stored winner was not right when it was last looked at; tune again"
+        assert find(sized(480, 641), GPU, StoreChain((store,))).kind is MatchKind.DEFAULT
 
 
 class TestNear:

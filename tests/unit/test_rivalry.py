@@ -196,6 +196,16 @@ def test_stored_trials_are_trials_of_the_rungs() -> None:
     assert left(search) == {"fast": None, "slow": 80}
 
 
+def test_stored_trials_count_for_the_length_of_the_rungs() -> None:
+    """40 stored and 40 to come make rungs of 5, as 80 would."""
+    stored: list[tuple[Config, float | None]] = [(Config.of({"a": 30, "b": b}), 1e5) for b in range(40)]
+    search = Search({"slow": family(), "fast": family(stored=stored)}, 0, 40)
+    assert Counter(compete(search, {"slow": constant(3e5), "fast": constant(1e5)}, budget=40)) == {
+        "slow": 5,
+        "fast": 35,
+    }
+
+
 def test_one_family_has_no_rival() -> None:
     search = competition("a", budget=50)
     assert Counter(compete(search, {"a": constant(1e5)}, budget=50, ahead=30)) == {"a": 50}

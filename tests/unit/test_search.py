@@ -261,7 +261,7 @@ def test_every_source_gets_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         counted(search_module.Neighbours, name)
     counted(search_module._Model, "next")
     drain(large_search(), large_time_ns, budget=10 + 480)
-    assert turns["next_beside"] == 96
+    assert turns["next_beside"] == 96 - 1  # turn 320 is Optuna's
     assert 200 < turns["next_likely"] < 300
     assert 100 < turns["next_blind"] < 150
     assert turns["next"] == 4

@@ -1,64 +1,46 @@
-"""`warpsmith db`: look into stores, check, merge, carry them elsewhere."""
+"""`warpsmith db`: look into stores, check, prune, merge, carry them elsewhere."""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
+import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from warpsmith.cli import files
+from warpsmith.cli import db_check, db_look, db_prune, files
 from warpsmith.cli.options import JsonOption, StoreOption
-from warpsmith.cli.output import print_error, print_facts, print_json, record_facts
+from warpsmith.cli.output import print_facts, print_json
+from warpsmith.cli.subjects import DeviceKeyOption, subjects_with
 from warpsmith.errors import BadArgument, NothingStored
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem, member
+from warpsmith.store import t4
 from warpsmith.store.interchange import export_lines, import_lines
-from warpsmith.store.location import open_for_reading, write_location
+from warpsmith.store.location import write_location
 from warpsmith.store.store import MergeReport, Store
 
-WordsArgument = Annotated[list[str] | None, typer.Argument(metavar="[WORDS]...", help="Words of the problem's key.")]
+
+class Format(enum.StrEnum):
+    """What `db export` writes."""
+
+    LINES = "lines"
+    """JSON lines: the whole store, for `db import`."""
+    T4 = "t4"
+    """Trials of one problem on one device, as Kernel Tuner and others exchange them, and their metadata."""
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Look into stores, check, merge and carry them.", no_args_is_help=True)
-    group.command("ls")(_ls)
-    group.command("show")(_show)
+    group = typer.Typer(help="Look into stores, check, prune, merge and carry them.", no_args_is_help=True)
+    db_look.register(group)
+    db_prune.register(group)
     group.command("merge")(_merge)
     group.command("import")(_import)
     group.command("export")(_export)
-    group.command("check")(_check)
+    db_check.register(group)
     app.add_typer(group, name="db")
-
-
-def _ls(store: StoreOption = None, json: JsonOption = False) -> int:
-    """List the winners of every store that is asked, one a line."""
-    with open_for_reading(store) as stores:
-        rows = [(each.location, record) for each in stores.stores for record in each.records()]
-    if json:
-        keys = [
-            {"store": location, "problem_key": record.problem.key(), "device_key": record.device.key()}
-            for location, record in rows
-        ]
-        print_json({"winners": keys})
-        return 0
-    for location, record in rows:
-        print(f"{record.problem.key()}  {record.device.key()}  {location}")
-    return 0
-
-
-def _show(words: WordsArgument = None, store: StoreOption = None, json: JsonOption = False) -> int:
-    """Show the winners whose problem has all the given words, such as `db show filter=3x3`."""
-    with open_for_reading(store) as stores:
-        records = stores.records()
-    wanted = [record for record in records if set(words or ()) <= set(record.problem.key().split())]
-    if not wanted:
-        raise NothingStored("no stored winner has these words in its problem; `warpsmith db ls` lists all")
-    if json:
-        print_json({"records": [record.spec() for record in wanted]})
-        return 0
-    for record in wanted:
-        print_facts(record_facts(record))
-        print()
-    return 0
 
 
 def _merge(
@@ -92,45 +74,79 @@ def _import(
 
 
 def _export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Written as JSON lines.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE | WORDS]...", help="The file; or, beside --out, words of the problem's key."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Written whole or not at all.")] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="lines (the whole store), or t4 (the trials of one problem).")
+    ] = Format.LINES.value,
+    device_key: DeviceKeyOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Write the store that `tune` would write to as JSON lines."""
+    """Write the store that `tune` would write to as JSON lines, or one problem's trials as T4 results."""
+    chosen, given = member(Format, form, "format"), list(words or ())
+    if out is None:
+        if len(given) != 1:
+            raise BadArgument("name the file to write with --out FILE")
+        out = Path(given.pop())
+    if chosen is Format.T4:
+        return _export_t4(out, given, device_key, store, json)
+    if given or device_key is not None:
+        raise BadArgument("JSON lines carry the whole store; words and --device-key choose for --format t4")
     with Store.open(write_location(store), write=False) as own:
         lines = list(export_lines(own))
-    if files.same(file, own.location):
+    _refuse_store(out, own)
+    files.save(out, "".join(f"{line}\n" for line in lines))
+    if json:
+        print_json({"file": str(out), "lines": len(lines)})
+    else:
+        print_facts([("written", f"{out}, {len(lines)} lines")])
+    return 0
+
+
+def _export_t4(out: Path, words: list[str], device_key: str | None, store: str | None, json: bool) -> int:
+    beside = out.with_name(f"{out.stem}-metadata.json")
+    with Store.open(write_location(store), write=False) as own:
+        problem, device = _only(own, words, device_key)
+        trials = own.dated_trials(problem, device)
+        winner = own.winner(problem.key(), device.key())
+    if not trials:
+        raise NothingStored(f"{own.location} has the winner of {problem.key()}, but none of its trials")
+    for file in (out, beside):
+        _refuse_store(file, own)
+        files.check_writable(file)
+    files.save(beside, json_module.dumps(t4.metadata(problem, device, winner), indent=1) + "\n")
+    files.save(out, json_module.dumps(t4.results(trials), indent=1) + "\n")
+    if json:
+        document = {"file": str(out), "metadata": str(beside), "trials": len(trials)}
+        print_json({**document, "problem_key": problem.key(), "device_key": device.key()})
+    else:
+        print_facts([("written", f"{out}, {len(trials)} trials of {problem.key()}"), ("", f"{beside}, their metadata")])
+    return 0
+
+
+def _only(store: Store, words: list[str], device_key: str | None) -> tuple[Problem, Device]:
+    """The one problem and device that the words name. Raises NothingStored, or BadArgument where there are several."""
+    found = subjects_with(store, words, device_key)
+    if not found:
+        raise NothingStored("no stored problem has these words; `warpsmith db ls` lists all")
+    if len(found) > 1:
+        told = "; ".join(f"{problem.key()} on {device.key()}" for problem, device in found[:3])
+        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        raise BadArgument(f"T4 holds one problem on one device; add words or --device-key to choose of {told}{more}")
+    return found[0]
+
+
+def _refuse_store(file: Path, store: Store) -> None:
+    if files.same(file, store.location):
         raise BadArgument(f"{file} is the store itself; name another file")
-    files.save(file, "".join(f"{line}\n" for line in lines))
-    if json:
-        print_json({"file": str(file), "lines": len(lines)})
-    else:
-        print_facts([("written", f"{file}, {len(lines)} lines")])
-    return 0
-
-
-def _check(store: StoreOption = None, json: JsonOption = False) -> int:
-    """Look for damage in every store that is asked; exit 1 where there is some."""
-    with open_for_reading(store) as stores:
-        found = {each.location: list(each.check()) for each in stores.stores}
-    if json:
-        print_json({"stores": found})
-    else:
-        for location, problems in found.items():
-            print_facts([(("damaged" if problems else "good"), location), *(("", problem) for problem in problems)])
-    if damaged := [location for location, problems in found.items() if problems]:
-        print_error(f"{', '.join(damaged)}: damaged; see what was found on standard output")
-        return 1
-    return 0
 
 
 def _tell(report: MergeReport, json: bool) -> int:
-    document: dict[str, Any] = {
-        "trials_added": report.trials_added,
-        "winners_added": report.winners_added,
-        "winners_replaced": report.winners_replaced,
-        "winners_kept": report.winners_kept,
-    }
+    document = dataclasses.asdict(report)
     if json:
         print_json(document)
     else:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from warpsmith.cli.checked import checked_facts
 from warpsmith.generator.device import DeviceKind
 from warpsmith.plans.match import Match
 from warpsmith.store.record import COPY, Measurement, Record, Timing
@@ -71,8 +72,7 @@ def record_facts(record: Record) -> list[tuple[str, str]]:
     for baseline in record.baselines:
         ratio = baseline.timing.median_ns / timing.median_ns
         facts.append(("beside", f"{baseline.name}: {format_timing(baseline.timing)}, {ratio:.2f}x our time"))
-    facts.append(("verdict", _verdict(record)))
-    return facts
+    return [*facts, ("verdict", _verdict(record)), *checked_facts(record)]
 
 
 def _verdict(record: Record) -> str:

@@ -63,6 +63,7 @@ def tune_without_shape(
     compiler: CompilerOption = CompilerChoice.AUTO.value,
     json: JsonOption = False,
 ) -> int:
+    """Search for the fastest kernel and store it."""
     if context.invoked_subcommand is not None:
         if problems is not None or replay is not None:
             raise BadArgument(f"--from and --replay take no operation, but {context.invoked_subcommand} was named")

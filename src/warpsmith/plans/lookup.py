@@ -9,6 +9,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for, family_named
 from warpsmith.plans.match import Match, MatchKind
+from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.location import StoreChain, open_for_reading
 from warpsmith.store.record import Record
 
@@ -27,7 +28,7 @@ def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
     reasons: list[str] = []
     if match := _exact(problem, device, stores, reasons):
         return match
-    records = stores.records(problem.operation)
+    records = tuple(record for record in stores.records(problem.operation) if not _was_wrong(record))
     if match := _first_legal(problem, device, _near(problem, device, records), MatchKind.NEAR, reasons):
         return match
     if match := _first_legal(problem, device, _elsewhere(problem, device, records), MatchKind.DEVICE, reasons):
@@ -46,7 +47,9 @@ def _exact(problem: Problem, device: Device, stores: StoreChain, reasons: list[s
     """The first store's winner that this version would generate to the letter."""
     for record in stores.winners(problem.key(), device.key()):
         program = _program(problem, device, record)
-        if program is None:
+        if _was_wrong(record):
+            reasons.append("exact: the stored winner was not right when it was last looked at; tune again")
+        elif program is None:
             reasons.append(f"exact: the stored config of {record.trial.family} is not legal in this version")
         elif program.fingerprint == record.trial.fingerprint:
             return Match(MatchKind.EXACT, program, record, ())
@@ -55,6 +58,11 @@ def _exact(problem: Problem, device: Device, stores: StoreChain, reasons: list[s
     if not reasons:
         reasons.append(f"exact: {problem.key()} is not stored for {device.key()}")
     return None
+
+
+def _was_wrong(record: Record) -> bool:
+    checked = checked_of(record)
+    return checked is not None and checked.verdict is Verdict.WRONG
 
 
 def _program(problem: Problem, device: Device, record: Record) -> Program | None:

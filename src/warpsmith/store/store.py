@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, select, update
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.store import claims, integrity, opening, poison, rows, runs
+from warpsmith.store import claims, integrity, merging, opening, poison, prune, rows, runs
 from warpsmith.store.claims import Claim
 from warpsmith.store.database import Database
+from warpsmith.store.merging import History
+from warpsmith.store.merging import MergeReport as MergeReport  # what `absorb` and `merge` return
 from warpsmith.store.poison import Started
+from warpsmith.store.prune import Pruned, Unwanted
 from warpsmith.store.record import Failure, Record, Trial
 from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
-from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, devices, problems, trials, winners
-from warpsmith.store.statements import add_missing, add_subject, found, in_order, matches, replace, replace_all
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MergeReport:
-    """What a merge or an import changed."""
-
-    trials_added: int
-    winners_added: int
-    winners_replaced: int
-    """Problems and devices for which the other store had the faster winner."""
-    winners_kept: int
-    """Problems and devices for which this store's winner was as fast or faster."""
+from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, problems, trials, winners
+from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
+from warpsmith.store.statements import add_subject, found, in_order, matches, replace, replace_all
 
 
 class Store:
@@ -100,6 +91,12 @@ class Store:
         """Every trial of a problem on a device, oldest first; one that was tried again keeps its place."""
         return self.trials_since(problem, device, 0)[1]
 
+    def dated_trials(self, problem: Problem, device: Device) -> tuple[tuple[str, Trial], ...]:
+        """When each trial was stored, in UTC, ISO 8601, and the trial; oldest first."""
+        mine = (trials.c.problem_key == problem.key()) & (trials.c.device_key == device.key())
+        kept = self._read(select(trials).where(mine).order_by(trials.c.id))
+        return rows.readable(lambda row: (row["created_at"], rows.trial_of(row)), kept)
+
     def trials_since(self, problem: Problem, device: Device, last_id: int) -> tuple[int, tuple[Trial, ...]]:
         """The id to ask with next time, and the trials added after `last_id`, oldest first; 0 is before all.
 
@@ -122,6 +119,13 @@ class Store:
             replace(connection, winners, row, WINNER_IDENTITY)
 
         self._database.write(work)
+
+    def renew(self, record: Record) -> bool:
+        """Replaces the soft facts of a winner; False where by now another one stands in its place."""
+        row = rows.winner_row(record)
+        same = matches(winners, row, [name for name in row if name != "spec"])
+        changed = update(winners).where(same).values(spec=row["spec"])
+        return self._database.write(lambda connection: connection.execute(changed).rowcount) > 0
 
     def winner(self, problem_key: str, device_key: str) -> Record | None:
         """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
@@ -215,15 +219,54 @@ class Store:
 
     def contents(self) -> Contents:
         """Every problem, device, trial and winner as they were at one moment, unread ones too."""
-        return self._database.read(_contents)
+        return self._database.read(merging.contents_of)
 
     def absorb(self, contents: Contents) -> MergeReport:
         """Takes over all rows, or none where it raises: trials not here yet, winners that are new or faster."""
-        return self._database.write(lambda connection: _absorb(connection, contents))
+        return self._database.write(lambda connection: merging.absorb(connection, contents, History()))
 
     def merge(self, other: Store) -> MergeReport:
-        """Takes over what another store holds. The faster of two winners stays, and this store's on a tie."""
-        return self.absorb(other.contents())
+        """Takes over what another store holds, or nothing where it raises. Merged twice is the same as once.
+
+        The faster of two winners stays, and this store's on a tie. Runs and the poison list come along: what hung one
+        device hangs the next of its kind, and the runs say what the trials cost. Tuners at work there do not.
+        """
+        schema = other._database.schema
+
+        def whole(connection: Connection) -> tuple[Contents, History]:
+            history = merging.history_of(connection) if schema >= 2 else History()
+            return merging.contents_of(connection), history
+
+        contents, history = other._database.read(whole)
+        return self._database.write(lambda connection: merging.absorb(connection, contents, history))
+
+    def subjects(self, scope: Scope = EVERYTHING) -> tuple[tuple[Problem, Device], ...]:
+        """Problems and devices that have a trial, a winner or a run, ordered by problem key, then device key."""
+        schema = self._database.schema
+        return self._database.read(lambda connection: subjects(connection, scope, schema))
+
+    def census(self, scope: Scope = EVERYTHING) -> Census:
+        """How much lies here, rows that cannot be read too."""
+        schema = self._database.schema
+        return self._database.read(lambda connection: census(connection, scope, schema))
+
+    def programs(self, scope: Scope = EVERYTHING) -> tuple[Row, ...]:
+        """Every program of which there is a trial or a winner, as `prune.stale_programs` takes them."""
+        return self._database.read(lambda connection: prune.listed_programs(connection, scope))
+
+    def prune(self, unwanted: Unwanted, *, dry_run: bool = False) -> Pruned:
+        """Removes what is unwanted, and problems and devices of which nothing is left; all of it or nothing.
+
+        With `dry_run` it only says what would go, for which a store open for reading will do.
+        """
+        schema = self._database.schema
+        if dry_run:
+            return self._database.read(lambda connection: prune.plan(connection, unwanted, schema).told())
+        return self._database.write(lambda connection: prune.carry_out(connection, unwanted))
+
+    def compact(self) -> int:
+        """Gives the space of what was removed back to the disk; how many bytes. A server does so by itself."""
+        return prune.compact(self._database)
 
     def check(self) -> tuple[str, ...]:
         """What is wrong with this store, a line each; empty where nothing is."""
@@ -234,41 +277,9 @@ class Store:
             if broken:
                 return broken
             kept_runs = found(connection, runs.every()) if self._database.schema >= 2 else ()
-            return integrity.row_problems(_contents(connection)) + integrity.run_problems(kept_runs)
+            return integrity.row_problems(merging.contents_of(connection)) + integrity.run_problems(kept_runs)
 
         return tuple(f"{self.location}: {line}" for line in self._database.read(work))
 
     def _read(self, query: Select[Any]) -> tuple[Row, ...]:
         return self._database.read(lambda connection: found(connection, query))
-
-
-def _contents(connection: Connection) -> Contents:
-    without_id = [column for column in trials.c if column.name != "id"]
-    return Contents(
-        problems=in_order(found(connection, select(problems)), "key"),
-        devices=in_order(found(connection, select(devices)), "key"),
-        trials=found(connection, select(*without_id).order_by(trials.c.id)),
-        winners=in_order(found(connection, select(winners)), *WINNER_IDENTITY),
-    )
-
-
-def _absorb(connection: Connection, contents: Contents) -> MergeReport:
-    for table, added in ((problems, contents.problems), (devices, contents.devices)):
-        add_missing(connection, table, added)
-    before = connection.scalar(select(func.count()).select_from(trials)) or 0
-    add_missing(connection, trials, contents.trials)
-    after = connection.scalar(select(func.count()).select_from(trials)) or 0
-    report = MergeReport(after - before, 0, 0, 0)
-    for row in contents.winners:
-        report = _compete(connection, row, report)
-    return report
-
-
-def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
-    own_ns = connection.scalar(select(winners.c.median_ns).where(matches(winners, row, WINNER_IDENTITY)))
-    if own_ns is not None and own_ns <= row["median_ns"]:
-        return dataclasses.replace(report, winners_kept=report.winners_kept + 1)
-    replace(connection, winners, row, WINNER_IDENTITY)
-    if own_ns is None:
-        return dataclasses.replace(report, winners_added=report.winners_added + 1)
-    return dataclasses.replace(report, winners_replaced=report.winners_replaced + 1)

@@ -1,0 +1,25 @@
+"""What `db check --times` noted of a winner, in words."""
+
+from __future__ import annotations
+
+from warpsmith.store.checked import Verdict, checked_of
+from warpsmith.store.record import Record
+
+_WORDS = {
+    Verdict.SAME: "its time was {time} when last looked at, on {day}: as stored",
+    Verdict.FASTER: "its time was {time} when last looked at, on {day}: faster than stored; tune again to renew it",
+    Verdict.SLOWER: "its time was {time} when last looked at, on {day}: slower than stored; tune again to renew it",
+    Verdict.WRONG: "it was not right when last looked at, on {day}: tune again",
+}
+
+
+def checked_facts(record: Record) -> list[tuple[str, str]]:
+    """The note of a record as a line, as `record_facts` gives them; empty where it was never looked at again."""
+    from warpsmith.tuner.progress import format_time
+
+    checked = checked_of(record)
+    if checked is None or checked.verdict not in _WORDS:
+        return []
+    time = "unknown" if checked.median_ns is None else format_time(checked.median_ns)
+    driver = "" if checked.driver is None else f" (driver {checked.driver})"
+    return [("checked", _WORDS[checked.verdict].format(time=time, day=f"{checked.at[:10]}{driver}"))]

@@ -1,0 +1,167 @@
+"""`warpsmith db check`: damage in stores, and whether the stored times still hold on this device."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from warpsmith.cli.options import JsonOption, SeedOption, StoreOption
+from warpsmith.cli.output import print_error, print_facts, print_json
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument, NothingStored, StoreError
+from warpsmith.store.checked import Verdict, checked_of, marked
+from warpsmith.store.location import StoreChain, named_location, open_for_reading, own_store, write_location
+from warpsmith.store.record import Record
+from warpsmith.store.store import Store
+
+if TYPE_CHECKING:
+    from warpsmith.tuner.recheck import Rechecked
+
+SAMPLE = 10
+"""Winners that --times looks at, where --sample says nothing: with the other libraries beside each, minutes."""
+
+
+def register(group: typer.Typer) -> None:
+    group.command("check")(_check)
+
+
+def _check(
+    times: Annotated[
+        bool, typer.Option("--times", help="Verify and time stored winners again, as after a driver update.")
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=1,
+            help=f"Winners to look at, those looked at longest ago first; default {SAMPLE}.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="auto, cuda:I or host, for --times; default auto.", show_default=False),
+    ] = None,
+    seed: SeedOption = 1,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Look for damage in every store that is asked; exit 1 where there is some, or where a time has moved."""
+    if not times and (sample is not None or device is not None):
+        raise BadArgument("--sample and --device choose what --times looks at; add --times")
+    with open_for_reading(store) as stores:
+        found = {each.location: list(each.check()) for each in stores.stores}
+        if not json:
+            for location, problems in found.items():
+                print_facts([(("damaged" if problems else "good"), location), *(("", problem) for problem in problems)])
+        looks = _Times(stores, store, DeviceRef.parse(device or "auto"), seed, json) if times else None
+        seen = [] if looks is None else looks.of(sample or SAMPLE)
+    if json:
+        print_json({"stores": found, **({} if looks is None else {"times": looks.document(seen)})})
+    bad = [each for each in seen if not each.rechecked.checked.verdict.is_good]
+    damaged = [location for location, problems in found.items() if problems]
+    if damaged:
+        print_error(f"{', '.join(damaged)}: damaged; see what was found on standard output")
+    if bad:
+        print_error(f"{len(bad)} of {len(seen)} winners moved or are not right any more; tune them again")
+    return 1 if bad or damaged else 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Seen:
+    location: str
+    rechecked: Rechecked
+    is_noted: bool
+    """Whether the store says so from here on."""
+
+
+class _Times:
+    """Looks at winners again, and tells of each as it is done."""
+
+    def __init__(self, stores: StoreChain, named: str | None, ref: DeviceRef, seed: int, quiet: bool) -> None:
+        self._named, self._ref, self._seed, self._quiet = named, ref, seed, quiet
+        self._device = ref.device()
+        served: dict[str, tuple[Store, Record]] = {}
+        for each in stores.stores:
+            for record in each.records():
+                if record.device.key() == self._device.key():
+                    served.setdefault(record.problem.key(), (each, record))  # as a look-up does: the first store's
+        self._winners = list(served.values())
+
+    def of(self, count: int) -> list[_Seen]:
+        """Looks at `count` winners, or all where there are fewer. Raises NothingStored where there is none."""
+        if not self._winners:
+            raise NothingStored(f"no winner is stored for {self._device.key()}; run `warpsmith tune` first")
+        shuffled = random.Random(self._seed).sample(self._winners, len(self._winners))
+        seen = [self._look(*each) for each in sorted(shuffled, key=_last_look)[:count]]
+        if not self._quiet:
+            verdicts = [each.rechecked.checked.verdict for each in seen]
+            told = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)
+            print_facts([("looked at", f"{len(seen)} of {len(self._winners)} winners of {self._device.name}: {told}")])
+        return seen
+
+    def _look(self, store: Store, record: Record) -> _Seen:
+        from warpsmith.tuner.recheck import recheck
+
+        rechecked = recheck(record, self._ref, self._seed)
+        seen = _Seen(store.location, rechecked, self._note(store, rechecked))
+        if not self._quiet:
+            print_facts([(str(rechecked.checked.verdict), f"{record.problem.key()}: {_format(seen)}")])
+        return seen
+
+    def _note(self, store: Store, rechecked: Rechecked) -> bool:
+        """Notes it in the record, where that lies in the store that `tune` would write to and says something."""
+        is_ours = named_location(self._named) is not None or store.location == str(own_store())
+        if not is_ours or rechecked.checked.verdict is Verdict.UNCHECKED:
+            return False  # where only the shipped store is, none of the user's own is made for a note
+        with contextlib.suppress(StoreError), Store.open(write_location(self._named), write=True) as own:
+            return own.renew(marked(rechecked.record, rechecked.checked))
+        return False  # such as a file that may only be read: what was seen is told all the same
+
+    def document(self, seen: list[_Seen]) -> dict[str, Any]:
+        looked = [_document(each) for each in seen]
+        return {"device_key": self._device.key(), "winners": len(self._winners), "looked_at": looked}
+
+
+def _last_look(winner: tuple[Store, Record]) -> str:
+    checked = checked_of(winner[1])
+    return "" if checked is None else checked.at
+
+
+def _format(seen: _Seen) -> str:
+    from warpsmith.cli.output import format_timing
+    from warpsmith.tuner.progress import format_time
+
+    rechecked, was = seen.rechecked, seen.rechecked.record.trial.median_ns or 0.0
+    if rechecked.timing is None:
+        told = rechecked.reason or ""
+    else:
+        moved = rechecked.timing.median_ns / was - 1
+        told = f"{format_timing(rechecked.timing)}, was {format_time(was)} ({moved:+.1%})"
+        if rechecked.copies is not None:
+            then, now = rechecked.copies
+            told += f"; a plain copy {format_time(now)}, was {format_time(then)} ({now / then - 1:+.1%})"
+    return (
+        told if seen.is_noted or rechecked.checked.verdict is Verdict.UNCHECKED else f"{told}; not noted in the store"
+    )
+
+
+def _document(seen: _Seen) -> dict[str, Any]:
+    rechecked, record = seen.rechecked, seen.rechecked.record
+    then, now = rechecked.copies or (None, None)
+    return {
+        "store": seen.location,
+        "problem_key": record.problem.key(),
+        "verdict": str(rechecked.checked.verdict),
+        "time_ns": rechecked.checked.median_ns,
+        "was_ns": record.trial.median_ns,
+        "copy_ns": now,
+        "copy_was_ns": then,
+        "reason": rechecked.reason,
+        "noted": seen.is_noted,
+    }

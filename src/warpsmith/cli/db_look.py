@@ -1,0 +1,264 @@
+"""`warpsmith db ls` and `db show`: what stores hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from warpsmith.cli.operations import OPERATIONS, add_commands
+from warpsmith.cli.options import JsonOption, StoreOption
+from warpsmith.cli.output import print_facts, print_json, record_facts
+from warpsmith.cli.subjects import (
+    DeviceKeyOption,
+    OperationOption,
+    WordsArgument,
+    check_scope,
+    scope_of,
+    subjects_with,
+)
+from warpsmith.errors import NothingStored
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.store.checked import checked_of
+from warpsmith.store.location import open_for_reading
+from warpsmith.store.record import Failure, Record
+from warpsmith.store.runs import Run
+from warpsmith.store.scope import Census, Scope
+from warpsmith.store.store import Store
+
+LISTED = 10
+"""Runs and poisoned programs that `db show` prints of each; --json has all."""
+
+WORDS = "words"
+"""The hidden command that `db show` is without an operation's shape."""
+
+
+def register(group: typer.Typer) -> None:
+    group.command("ls")(_ls)
+    show = typer.Typer(
+        cls=_ShowGroup,
+        help="Show winners with their trials, runs and poison list: those whose key has all the WORDS, "
+        "or of an OPERATION with the options of its shape.",
+        subcommand_metavar="[WORDS]... | OPERATION --SHAPE",
+    )
+    show.command(WORDS, hidden=True)(_show_words)
+    add_commands(show, _show_problem)
+    group.add_typer(show, name="show")
+
+
+class _ShowGroup(TyperGroup):
+    """`db show filter2d filter=3x3` names words; `db show filter2d --image ...` names a problem by its shape."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = {argument.partition("=")[0] for argument in args if argument.startswith("--")}
+        shaped = args[:1] and args[0] in OPERATIONS and given - {"--store", "--device-key", "--json"}
+        if not shaped and args != ["--help"]:
+            args = [WORDS, *args]
+        return super().parse_args(ctx, args)
+
+
+def _ls(
+    operation: OperationOption = None,
+    device_key: DeviceKeyOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """List the winners of every store that is asked, one a line, and what else lies there."""
+    scope = scope_of(operation, device_key)
+    with open_for_reading(store) as stores:
+        check_scope(scope, stores.stores)
+        held = [(each.location, each.census(scope), _records(each, scope)) for each in stores.stores]
+    if json:
+        winners = [_winner_document(location, record) for location, _, records in held for record in records]
+        counts = [{"store": location, **dataclasses.asdict(census)} for location, census, _ in held]
+        print_json({"winners": winners, "stores": counts})
+        return 0
+    for location, census, records in held:
+        print(f"{location}: {_format_census(census)}")
+        for record in records:
+            print(f"  {_format_winner(record)}")
+    return 0
+
+
+def _records(store: Store, scope: Scope) -> list[Record]:
+    found = store.records(scope.operation)
+    return [record for record in found if scope.device_key in (None, record.device.key())]
+
+
+def _winner_document(location: str, record: Record) -> dict[str, Any]:
+    vendor, ours, checked = record.vendor, record.trial.median_ns, checked_of(record)
+    return {
+        "store": location,
+        "problem_key": record.problem.key(),
+        "device_key": record.device.key(),
+        "time_ns": ours,
+        "vendor": None if vendor is None else vendor.name,
+        "vendor_ratio": None if vendor is None or ours is None else vendor.timing.median_ns / ours,
+        "created": record.provenance.created,
+        "checked": None if checked is None else dataclasses.asdict(checked),
+    }
+
+
+def _format_winner(record: Record) -> str:
+    """Time, the fastest other library's over ours, the day, problem and device: what is long comes last."""
+    from warpsmith.tuner.progress import format_time
+
+    vendor, ours, checked = record.vendor, record.trial.median_ns or 0.0, checked_of(record)
+    ratio = "-" if vendor is None else f"{vendor.timing.median_ns / ours:.2f}x"
+    note = "" if checked is None or checked.verdict.is_good else f"  ({checked.verdict} on {checked.at[:10]})"
+    when, keys = record.provenance.created[:10], f"{record.problem.key()}  {record.device.key()}"
+    return f"{format_time(ours):>9}  {ratio:>6}  {when}  {keys}{note}"
+
+
+def _format_census(census: Census) -> str:
+    failed = _format_failures(census.failures)
+    told = f"{census.trials} trials{f' (failed: {failed})' if failed else ''}"
+    return f"{census.winners} winners, {told}, {census.poisoned} poisoned programs, {census.runs} runs"
+
+
+def _format_failures(failures: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in failures.items())
+
+
+def _show_words(
+    words: WordsArgument = None,
+    device_key: DeviceKeyOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Show the winners whose problem has all the given words, such as `db show filter=3x3`."""
+    with open_for_reading(store) as stores:
+        views = [_view(each, *found) for each in stores.stores for found in subjects_with(each, words, device_key)]
+    if not views:
+        raise NothingStored("nothing is stored with these words in its problem; `warpsmith db ls` lists all")
+    return _tell(views, json)
+
+
+def _show_problem(
+    problem: Problem, device_key: DeviceKeyOption = None, store: StoreOption = None, json: JsonOption = False
+) -> int:
+    with open_for_reading(store) as stores:
+        views = [
+            _view(each, kept, device)
+            for each in stores.stores
+            for kept, device in each.subjects(Scope(problem.operation, device_key))
+            if kept == problem
+        ]
+    if not views:
+        on = "" if device_key is None else f" on {device_key}"
+        raise NothingStored(
+            f"nothing is stored for {problem.key()}{on}; run `warpsmith tune {problem.operation}` first"
+        )
+    return _tell(views, json)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _View:
+    """All that one store knows of a problem on a device."""
+
+    location: str
+    problem: Problem
+    device: Device
+    record: Record | None
+    trials: int
+    failures: dict[str, int]
+    runs: tuple[Run, ...]
+    poisoned: dict[str, Failure]
+    """Of the device, whatever they compute."""
+
+    def document(self) -> dict[str, Any]:
+        subject: dict[str, Any] = {
+            "operation": self.problem.operation,
+            "problem": self.problem.spec(),
+            "problem_key": self.problem.key(),
+            "device": self.device.spec(),
+            "device_key": self.device.key(),
+            "trial": None,
+            "baselines": [],
+            "provenance": None,
+        }
+        return {
+            **(subject if self.record is None else self.record.spec()),
+            "store": self.location,
+            "trials": {"total": self.trials, "failures": self.failures},
+            "runs": [{"created_at": run.created_at, **run.spec} for run in self.runs],
+            "poisoned": {name: dataclasses.asdict(failure) for name, failure in self.poisoned.items()},
+        }
+
+    def facts(self) -> list[tuple[str, str]]:
+        winner = [("problem", self.problem.key()), ("device", self.device.name), ("winner", "none yet")]
+        failed = _format_failures(self.failures)
+        return [
+            *(winner if self.record is None else record_facts(self.record)),
+            ("key", self.device.key()),
+            ("store", self.location),
+            ("trials", f"{self.trials} stored; failed: {failed or 'none'}"),
+            *_run_facts(self.runs),
+            *_poison_facts(self.poisoned),
+        ]
+
+
+def _view(store: Store, problem: Problem, device: Device) -> _View:
+    trials = store.trials(problem, device)
+    failures: dict[str, int] = {}
+    for trial in trials:
+        if isinstance(trial.outcome, Failure):
+            failures[str(trial.outcome.kind)] = failures.get(str(trial.outcome.kind), 0) + 1
+    return _View(
+        store.location,
+        problem,
+        device,
+        store.winner(problem.key(), device.key()),
+        len(trials),
+        dict(sorted(failures.items())),
+        store.runs(problem, device),
+        store.poisoned(device),
+    )
+
+
+def _run_facts(runs: tuple[Run, ...]) -> list[tuple[str, str]]:
+    """The newest runs, the newest last, and what their stages cost."""
+    left_out = [("", f"and {len(runs) - LISTED} older runs")] if len(runs) > LISTED else []
+    return [("run", _format_run(run)) for run in runs[-LISTED:]] + left_out
+
+
+def _format_run(run: Run) -> str:
+    """What other versions leave out of a run is left out here."""
+    from warpsmith.tuner.progress import format_duration
+    from warpsmith.tuner.stages import Stage
+
+    told, spec = [run.created_at[:19]], run.spec
+    if isinstance(count := spec.get("trials"), int):
+        told.append(f"{count} trials")
+    if isinstance(elapsed := spec.get("elapsed_s"), int | float):
+        told[-1] += f" in {format_duration(elapsed)}"
+    costs = spec.get("costs")
+    seconds = costs.get("seconds") if isinstance(costs, dict) else None
+    if isinstance(seconds, dict):
+        stages = [(stage, cost) for stage in Stage if isinstance(cost := seconds.get(stage), int | float)]
+        told.append(", ".join(f"{stage} {cost:.1f} s" for stage, cost in stages))
+    if spec.get("interrupted"):
+        told.append("interrupted")
+    return "; ".join(told)
+
+
+def _poison_facts(poisoned: Mapping[str, Failure]) -> list[tuple[str, str]]:
+    if not poisoned:
+        return []
+    named = sorted(poisoned.items())[:LISTED]
+    lines = [("", f"{fingerprint}  {failure.kind}: {failure.message}") for fingerprint, failure in named]
+    return [("poisoned", f"{len(poisoned)} programs that are not run again on this device"), *lines]
+
+
+def _tell(views: list[_View], json: bool) -> int:
+    if json:
+        print_json({"records": [view.document() for view in views]})
+        return 0
+    for view in views:
+        print_facts(view.facts())
+        print()
+    return 0

@@ -1,0 +1,131 @@
+"""`warpsmith db prune`: what is of no more use leaves the store."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.cli.options import JsonOption, StoreOption
+from warpsmith.cli.output import print_facts, print_json
+from warpsmith.cli.subjects import DeviceKeyOption, OperationOption, check_scope, scope_of
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import family_named
+from warpsmith.generator.space import Config
+from warpsmith.store.location import write_location
+from warpsmith.store.prune import Pruned, Unwanted, stale_programs
+from warpsmith.store.scope import Census, Scope
+from warpsmith.store.store import Store
+
+LINE_EVERY_S = 5.0
+"""Seconds between two lines of progress; generating a text takes 20 ms, and a store may hold 10^5."""
+
+KeepOption = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-trials",
+        metavar="N",
+        min=0,
+        help="Of each winner's problem keep the N fastest trials; failures and slower ones go.",
+        show_default=False,
+    ),
+]
+StaleOption = Annotated[
+    bool, typer.Option("--stale", help="Trials and winners of kernels that this version writes otherwise.")
+]
+PoisonedOption = Annotated[
+    bool, typer.Option("--poisoned", help="Forgive programs that crashed or hung, such as after a driver update.")
+]
+# A dry run unless told otherwise, as `git clean`: what is gone took hours on a GPU, and nothing can bring it back.
+YesOption = Annotated[
+    bool, typer.Option("--yes/--dry-run", help="Remove it; default only says what would go.", show_default=False)
+]
+
+
+def register(group: typer.Typer) -> None:
+    group.command("prune")(_prune)
+
+
+def _prune(
+    keep_trials: KeepOption = None,
+    stale: StaleOption = False,
+    poisoned: PoisonedOption = False,
+    operation: OperationOption = None,
+    device_key: DeviceKeyOption = None,
+    yes: YesOption = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Remove what is of no more use from the store that `tune` would write to; without --yes say what would go.
+
+    --operation and --device-key choose where; alone, everything of theirs goes. All of it goes, or nothing.
+    """
+    scope, whole = scope_of(operation, device_key), keep_trials is None and not stale and not poisoned
+    if whole and scope == Scope():
+        raise BadArgument("say what may go: --keep-trials N, --stale, --poisoned, --operation or --device-key")
+    location = write_location(store)
+    with Store.open(location, write=False) as own:
+        check_scope(scope, (own,))
+        programs = own.programs(scope) if stale else ()
+        gone = stale_programs(programs, _still_generated, _Progress(len(programs)))
+        before, unwanted = own.census(), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
+        if not yes:
+            _tell(own.prune(unwanted, dry_run=True), before, own.location, removed=False, json=json)
+            return 0
+    with Store.open(location, write=True) as own:
+        _tell(own.prune(unwanted), before, own.location, removed=True, json=json)
+        freed = own.compact()
+    if not json:
+        print_facts([("freed", f"{freed / 1e6:.1f} MB")])
+    return 0
+
+
+def _still_generated(problem: Problem, device: Device, family: str, config: Config, fingerprint: str) -> bool:
+    known = family_named(family)
+    program = None if known is None else known.legal_program(problem, device, config)
+    return program is not None and program.fingerprint == fingerprint
+
+
+class _Progress:
+    """Tells on standard error how far a long look has come."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._told = total, time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        if time.monotonic() - self._told >= LINE_EVERY_S:
+            self._told = time.monotonic()
+            print(f"generated {done} of {self._total} kernels again", file=sys.stderr, flush=True)
+
+
+def _tell(pruned: Pruned, before: Census, location: str, *, removed: bool, json: bool) -> None:
+    trials = sum(pruned.trials.values())
+    if json:
+        print_json({"store": location, "removed": removed, **_document(pruned)})
+        return
+    told = (
+        f"{trials} of {before.trials} trials, {len(pruned.winners)} of {before.winners} winners, "
+        f"{pruned.runs} of {before.runs} runs, {pruned.poisoned} of {before.poisoned} poisoned programs"
+    )
+    print_facts([("removed" if removed else "would go", told), ("from", location)])
+    for subject in sorted({*pruned.trials, *pruned.winners}):
+        winner = ", its winner" if subject in pruned.winners else ""
+        print_facts([("", f"{' on '.join(subject)}: {pruned.trials.get(subject, 0)} trials{winner}")])
+    if not removed:
+        print_facts([("note", "nothing was removed; add --yes to remove it")])
+
+
+def _document(pruned: Pruned) -> dict[str, Any]:
+    return {
+        "trials": [
+            {"problem_key": problem, "device_key": device, "count": count}
+            for (problem, device), count in pruned.trials.items()
+        ],
+        "winners": [{"problem_key": problem, "device_key": device} for problem, device in pruned.winners],
+        "runs": pruned.runs,
+        "poisoned": pruned.poisoned,
+    }

@@ -1,0 +1,109 @@
+"""What one store takes over from another: all of it, or nothing where a row is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlalchemy import Connection, Table, func, select
+
+from warpsmith.store import poison
+from warpsmith.store.rows import Contents, Row
+from warpsmith.store.schema import POISON_IDENTITY, WINNER_IDENTITY, devices, poisoned, problems, runs, trials, winners
+from warpsmith.store.statements import add_missing, found, in_order, matches, replace, replace_all
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MergeReport:
+    """What a merge or an import changed."""
+
+    trials_added: int
+    winners_added: int
+    winners_replaced: int
+    """Problems and devices for which the other store had the faster winner."""
+    winners_kept: int
+    """Problems and devices for which this store's winner was as fast or faster."""
+    runs_added: int = 0
+    poisoned_added: int = 0
+    """Programs that must not be run again, which this store did not know."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class History:
+    """Rows beside a store's contents that a merge carries and JSON lines do not."""
+
+    poisoned: tuple[Row, ...] = ()
+    """Of programs that must not be run again. What is only started now is for that store's own tuners to tell."""
+    runs: tuple[Row, ...] = ()
+
+
+def contents_of(connection: Connection) -> Contents:
+    """Every problem, device, trial and winner of a store."""
+    without_id = [column for column in trials.c if column.name != "id"]
+    return Contents(
+        problems=in_order(found(connection, select(problems)), "key"),
+        devices=in_order(found(connection, select(devices)), "key"),
+        trials=found(connection, select(*without_id).order_by(trials.c.id)),
+        winners=in_order(found(connection, select(winners)), *WINNER_IDENTITY),
+    )
+
+
+def history_of(connection: Connection) -> History:
+    """The rest that may be merged, of a store of schema 2 or newer."""
+    without_id = [column for column in runs.c if column.name != "id"]
+    return History(
+        poisoned=_not_to_be_run(connection),
+        runs=found(connection, select(*without_id).order_by(runs.c.id)),
+    )
+
+
+def absorb(connection: Connection, contents: Contents, history: History) -> MergeReport:
+    """Takes over all rows: trials and runs not here yet, winners that are new or faster, programs not to be run.
+
+    The same rows again change nothing: trials are told by what ran, runs by the token that their tuner drew.
+    """
+    for table, added in ((problems, contents.problems), (devices, contents.devices)):
+        add_missing(connection, table, added)
+    report = MergeReport(_added(connection, trials, contents.trials), 0, 0, 0)
+    for row in contents.winners:
+        report = _compete(connection, row, report)
+    return dataclasses.replace(
+        report,
+        runs_added=_added(connection, runs, history.runs),
+        poisoned_added=_warn(connection, history.poisoned),
+    )
+
+
+def _added(connection: Connection, table: Table, rows: tuple[Row, ...]) -> int:
+    """How many of the rows were not there; they are now."""
+    count = select(func.count()).select_from(table)
+    before = connection.scalar(count) or 0
+    add_missing(connection, table, rows)
+    return (connection.scalar(count) or 0) - before
+
+
+def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
+    own_ns = connection.scalar(select(winners.c.median_ns).where(matches(winners, row, WINNER_IDENTITY)))
+    if own_ns is not None and own_ns <= row["median_ns"]:
+        return dataclasses.replace(report, winners_kept=report.winners_kept + 1)
+    replace(connection, winners, row, WINNER_IDENTITY)
+    if own_ns is None:
+        return dataclasses.replace(report, winners_added=report.winners_added + 1)
+    return dataclasses.replace(report, winners_replaced=report.winners_replaced + 1)
+
+
+def _warn(connection: Connection, theirs: tuple[Row, ...]) -> int:
+    """Adds programs to the poison list; what this store knows of one that is on it already stays."""
+    own = {_identity(row) for row in _not_to_be_run(connection)}
+    new = [row for row in theirs if _identity(row) not in own]
+    replace_all(connection, poisoned, new, POISON_IDENTITY)
+    return len(new)
+
+
+def _not_to_be_run(connection: Connection) -> tuple[Row, ...]:
+    rows = in_order(found(connection, select(poisoned)), *POISON_IDENTITY)
+    listed = {key: poison.listed(connection, key) for key in {row["device_key"] for row in rows}}
+    return tuple(row for row in rows if row["fingerprint"] in listed[row["device_key"]])
+
+
+def _identity(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in POISON_IDENTITY)

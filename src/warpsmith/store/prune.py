@@ -1,0 +1,218 @@
+"""What of a store is of no more use, and how it goes: in one transaction, all that was named or nothing."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, select
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config
+from warpsmith.store import rows, sqlite
+from warpsmith.store.database import Database
+from warpsmith.store.poison import POISONOUS
+from warpsmith.store.rows import Row, Unreadable
+from warpsmith.store.schema import (
+    POISON_IDENTITY,
+    SCHEMA_VERSION,
+    WINNER_IDENTITY,
+    devices,
+    poisoned,
+    problems,
+    runs,
+    trials,
+    winners,
+)
+from warpsmith.store.scope import EVERYTHING, SUBJECT, Scope
+from warpsmith.store.statements import delete_all, found
+
+PROGRAM = (*SUBJECT, "family", "config", "fingerprint")
+"""Columns that say whose text ran, whatever compiled it."""
+
+Holds = Callable[[Problem, Device, str, Config, str], bool]
+"""Whether a problem, a device, a family and a config still give a program of that fingerprint."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unwanted:
+    """What should go of what lies in a scope."""
+
+    scope: Scope = EVERYTHING
+    keep_trials: int | None = None
+    """Of each problem and device that has a winner, the trials that stay beside the winner's own: the fastest."""
+    stale: frozenset[tuple[str, ...]] = frozenset()
+    """Values of the columns PROGRAM, as `stale_programs` finds them."""
+    poisoned: bool = False
+    """The poison list, with the trials that put programs on it: they would keep them from being tried again."""
+    everything: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pruned:
+    """What goes, or went."""
+
+    trials: Mapping[tuple[str, str], int]
+    """How many, by the keys of their problem and device."""
+    winners: tuple[tuple[str, str], ...]
+    """The keys of their problems and devices."""
+    runs: int
+    poisoned: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """The rows that go, each with the columns that it is known by."""
+
+    trials: tuple[Row, ...]
+    winners: tuple[Row, ...]
+    runs: tuple[Row, ...]
+    poisoned: tuple[Row, ...]
+
+    def told(self) -> Pruned:
+        """What it comes to."""
+        return Pruned(
+            trials=dict(sorted(collections.Counter(_subject(row) for row in self.trials).items())),
+            winners=tuple(sorted(_subject(row) for row in self.winners)),
+            runs=len(self.runs),
+            poisoned=len(self.poisoned),
+        )
+
+
+def stale_programs(
+    listed: Iterable[Row], holds: Holds, told: Callable[[int], None] = lambda _: None
+) -> frozenset[tuple[str, ...]]:
+    """Those of `listed_programs` that are no longer generated.
+
+    What this version cannot read counts as current: a newer one may generate it.
+
+    Args:
+        listed: rows with the columns PROGRAM and the specs of problem and device.
+        holds: takes some 20 ms, in which it generates the text: no lock is held meanwhile.
+        told: how many were looked at, after each.
+    """
+    found_stale = set()
+    for number, row in enumerate(listed, start=1):
+        try:
+            problem = rows.problem_from_spec(row["operation"], rows.from_json(row["problem_spec"]))
+            device = rows.device_from_spec(rows.from_json(row["device_spec"]))
+            config = Config.of(rows.from_json(row["config"]))
+        except (Unreadable, AttributeError):
+            continue
+        if not holds(problem, device, row["family"], config, row["fingerprint"]):
+            found_stale.add(_values(row, PROGRAM))
+        told(number)
+    return frozenset(found_stale)
+
+
+def listed_programs(connection: Connection, scope: Scope) -> tuple[Row, ...]:
+    """Every program of which there is a trial or a winner, with what it computes and where."""
+    listed: dict[tuple[str, ...], Row] = {}
+    for table in (trials, winners):
+        query = (
+            select(
+                *(table.c[name] for name in PROGRAM),
+                problems.c.operation,
+                problems.c.spec.label("problem_spec"),
+                devices.c.spec.label("device_spec"),
+            )
+            .join(problems, table.c.problem_key == problems.c.key)
+            .join(devices, table.c.device_key == devices.c.key)
+            .where(scope.of(table))
+            .distinct()
+        )
+        listed |= {_values(row, PROGRAM): row for row in found(connection, query)}
+    return tuple(listed[program] for program in sorted(listed))
+
+
+def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
+    """The rows that are unwanted now; a store of schema 1 has neither runs nor poisoned programs."""
+    scope = unwanted.scope
+    tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns"), scope)
+    won = _listed(connection, winners, PROGRAM, scope)
+    listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
+    if unwanted.everything:
+        return Plan(tried, won, _listed(connection, runs, ("id",), scope) if schema >= 2 else (), listed)
+    lost = [row for row in won if _values(row, PROGRAM) in unwanted.stale]
+    kept = {_subject(row): row for row in won if row not in lost}
+    gone = {row["id"] for row in tried if _values(row, PROGRAM) in unwanted.stale}
+    if unwanted.poisoned:
+        gone |= {row["id"] for row in tried if row["failure_kind"] in POISONOUS}
+    if unwanted.keep_trials is not None:
+        gone |= _slow([row for row in tried if row["id"] not in gone], kept, unwanted.keep_trials)
+    forgiven = listed if unwanted.poisoned else ()
+    return Plan(tuple(row for row in tried if row["id"] in gone), tuple(lost), (), forgiven)
+
+
+def _listed(connection: Connection, table: Table, names: tuple[str, ...], scope: Scope) -> tuple[Row, ...]:
+    return found(connection, select(*(table.c[name] for name in names)).where(scope.of(table)))
+
+
+def _slow(tried: list[Row], won: Mapping[tuple[str, str], Row], keep: int) -> set[int]:
+    """The ids of trials that no winner needs: failures, and all but the fastest, where there is a winner."""
+    slow = set()
+    for subject, group in itertools.groupby(sorted(tried, key=_subject), key=_subject):
+        if subject not in won:
+            continue
+        mine = list(group)
+        measured = [row for row in mine if row["median_ns"] is not None]
+        fastest = sorted(measured, key=lambda row: (row["median_ns"], *_values(row, PROGRAM)))[:keep]
+        stay = {row["id"] for row in fastest}
+        stay |= {row["id"] for row in measured if _values(row, PROGRAM) == _values(won[subject], PROGRAM)}
+        slow |= {row["id"] for row in mine} - stay
+    return slow
+
+
+def carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
+    """Removes what is unwanted, and the problems and devices of which nothing is left."""
+    planned = plan(connection, unwanted, SCHEMA_VERSION)
+    delete_all(connection, trials, planned.trials, ("id",))
+    delete_all(connection, winners, planned.winners, WINNER_IDENTITY)
+    delete_all(connection, runs, planned.runs, ("id",))
+    delete_all(connection, poisoned, planned.poisoned, POISON_IDENTITY)
+    _remove_unused(connection, problems, "problem_key", (trials, winners, runs))
+    _remove_unused(connection, devices, "device_key", (trials, winners, runs, poisoned))
+    return planned.told()
+
+
+def _remove_unused(connection: Connection, table: Table, name: str, users: tuple[Table, ...]) -> None:
+    used = [~select(user).where(user.c[name] == table.c.key).exists() for user in users]
+    connection.execute(delete(table).where(*used))
+
+
+def compact(database: Database) -> int:
+    """Gives free pages of an SQLite file back to the disk and says how many bytes; a server does so by itself.
+
+    Raises StoreError, with all that the file holds kept.
+    """
+    if database.writer.dialect.name != "sqlite":
+        return 0
+    opened = database.writer.raw_connection()
+    try:
+        # Past SQLAlchemy, which begins a transaction: VACUUM may not run in one.
+        cursor: Any = opened.cursor()
+        before = _size(cursor)
+        cursor.execute("VACUUM")
+        return before - _size(cursor)
+    except sqlite3.Error as error:
+        raise sqlite.explain(error, database.name) from error
+    finally:
+        opened.close()
+
+
+def _size(cursor: Any) -> int:
+    pages, page_bytes = (cursor.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    return int(pages * page_bytes)
+
+
+def _values(row: Row, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(row[name] for name in names)
+
+
+def _subject(row: Row) -> tuple[str, str]:
+    return row["problem_key"], row["device_key"]

@@ -1,0 +1,85 @@
+"""Which part of a store is meant, and how much lies there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, Connection, Table, func, select, true, union
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.store import rows
+from warpsmith.store.schema import devices, poisoned, problems, runs, trials, winners
+from warpsmith.store.statements import found, in_order
+
+SUBJECT = ("problem_key", "device_key")
+"""Columns of what is tuned: a problem on a device."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scope:
+    """Problems of an operation, on a device; None is every one."""
+
+    operation: str | None = None
+    device_key: str | None = None
+    """`Device.key()`."""
+
+    def of(self, table: Table) -> ColumnElement[bool]:
+        """Whether a row of trials, winners, runs or poisoned programs belongs to it."""
+        inside: ColumnElement[bool] = true()
+        if self.device_key is not None:
+            inside &= table.c.device_key == self.device_key
+        if self.operation is None:
+            return inside
+        if table is poisoned:  # known by its text whatever it computes; families are named after their operation
+            return inside & table.c.family.startswith(f"{self.operation}_", autoescape=True)
+        keys = select(problems.c.key).where(problems.c.operation == self.operation)
+        return inside & table.c.problem_key.in_(keys)
+
+
+EVERYTHING = Scope()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Census:
+    """How much a store holds."""
+
+    winners: int
+    trials: int
+    failures: Mapping[str, int]
+    """Of the trials, by `FailureKind` or by a kind that only a newer version knows."""
+    poisoned: int
+    """Programs that were started and not seen to end, or ended badly."""
+    runs: int
+
+
+def census(connection: Connection, scope: Scope, schema: int) -> Census:
+    """Counts what is there; a store of schema 1 has neither runs nor poisoned programs."""
+    by_kind = select(trials.c.failure_kind, func.count()).where(scope.of(trials)).group_by(trials.c.failure_kind)
+    kinds: dict[str | None, int] = {row[0]: row[1] for row in connection.execute(by_kind)}
+    return Census(
+        winners=_count(connection, winners, scope),
+        trials=sum(kinds.values()),
+        failures={kind: count for kind, count in sorted(kinds.items(), key=str) if kind is not None},
+        poisoned=_count(connection, poisoned, scope) if schema >= 2 else 0,
+        runs=_count(connection, runs, scope) if schema >= 2 else 0,
+    )
+
+
+def _count(connection: Connection, table: Table, scope: Scope) -> int:
+    return connection.scalar(select(func.count()).select_from(table).where(scope.of(table))) or 0
+
+
+def subjects(connection: Connection, scope: Scope, schema: int) -> tuple[tuple[Problem, Device], ...]:
+    """Problems and devices for which there is a trial, a winner or a run, by their keys; unread ones are left out."""
+    tables = (trials, winners, runs) if schema >= 2 else (trials, winners)
+    pairs = union(*(select(table.c.problem_key, table.c.device_key).where(scope.of(table)) for table in tables))
+    named = in_order(found(connection, select(pairs.subquery())), *SUBJECT)
+    known = {each.key(): each for each in rows.readable(rows.problem_of, found(connection, select(problems)))}
+    seen = {each.key(): each for each in rows.readable(rows.device_of, found(connection, select(devices)))}
+    return tuple(
+        (known[row["problem_key"]], seen[row["device_key"]])
+        for row in named
+        if row["problem_key"] in known and row["device_key"] in seen
+    )

@@ -1,0 +1,245 @@
+"""`warpsmith db ls` and `db show`: what stores hold, and all that is known of one problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsmith.cli.app import run
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import families_for
+from warpsmith.store import location
+from warpsmith.store.checked import Checked, Verdict, marked
+from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+
+SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
+UNDONE = Filter2d(image=(96, 96), filter=(3, 3))
+FAMILY = families_for(SMALL, H200)[-1]
+RUN = {
+    "seed": 7,
+    "trials": 20,
+    "elapsed_s": 65.0,
+    "interrupted": True,
+    "costs": {"seconds": {"verify": 1.25, "ask": 0.5, "compile": 30.0}, "processes": 2},
+}
+
+
+def winner(problem: Filter2d, median_ns: float, vendor_ns: float | None = None) -> Record:
+    config = FAMILY.default(problem, H200)
+    timing = Timing(median_ns, median_ns, median_ns, 9, "median, 1 runs a sample, queued first, cold L2")
+    outcome = Measurement(timing, 1e-7, registers=20, spill_bytes=0, shared_bytes=0, clock_mhz=1980)
+    trial = Trial(FAMILY.name, config, FAMILY.program(problem, config).fingerprint, outcome, "nvrtc 13.0")
+    beside = () if vendor_ns is None else (Baseline("cudnn 9", dataclasses.replace(timing, median_ns=vendor_ns)),)
+    return Record(problem, H200, trial, beside, Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+def failed(kind: FailureKind, number: int = 0) -> Trial:
+    won = winner(SMALL, 1.0).trial
+    return dataclasses.replace(won, fingerprint=f"{kind} {number}", outcome=Failure(kind, "why"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with `a.db`. No store is shipped."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    with Store.open("a.db", write=True) as store:
+        for record in (winner(SMALL, 5000.0, 22_000.0), winner(LARGE, 50_000.0)):
+            store.add_trial(record.problem, H200, record.trial)
+            store.put_winner(record)
+        store.add_trials(SMALL, H200, (failed(FailureKind.WRONG), failed(FailureKind.COMPILE)))
+        store.add_trials(SMALL, H200, [failed(FailureKind.CRASH, number) for number in range(12)])
+        store.add_run(SMALL, H200, RUN)
+        store.add_trial(UNDONE, HOST, failed(FailureKind.COMPILE))
+    return tmp_path
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """What a command that ends well prints."""
+
+    def call(*arguments: str) -> list[str]:
+        assert run([*arguments, "--store", "a.db"]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return shown.out.splitlines()
+
+    return call
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line of a command that is refused."""
+
+    def call(code: int, *arguments: str) -> str:
+        assert run([*arguments, "--store", "a.db"]) == code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        (line,) = shown.err.splitlines()
+        return line.removeprefix("warpsmith: error: ")
+
+    return call
+
+
+class TestLs:
+    def test_a_line_a_winner_below_its_store(self, lines: Callable[..., list[str]]) -> None:
+        assert lines("db", "ls") == [
+            "a.db: 2 winners, 17 trials (failed: 2 compile, 12 crash, 1 wrong), 12 poisoned programs, 1 runs",
+            f"    50.0 us       -  2026-01-02  {LARGE.key()}  {H200.key()}",
+            f"    5.00 us   4.40x  2026-01-02  {SMALL.key()}  {H200.key()}",
+        ]
+
+    def test_document(self, document: Callable[..., Any]) -> None:
+        told = document("db", "ls", "--store", "a.db")
+        assert [row["problem_key"] for row in told["winners"]] == [LARGE.key(), SMALL.key()]
+        assert told["winners"][1] == {
+            "store": "a.db",
+            "problem_key": SMALL.key(),
+            "device_key": H200.key(),
+            "time_ns": 5000.0,
+            "vendor": "cudnn 9",
+            "vendor_ratio": 4.4,
+            "created": "2026-01-02T03:04:05+00:00",
+            "checked": None,
+        }
+        failures = {"compile": 2, "crash": 12, "wrong": 1}
+        counts = {"winners": 2, "trials": 17, "failures": failures, "poisoned": 12, "runs": 1}
+        assert told["stores"] == [{"store": "a.db", **counts}]
+
+    def test_every_store_that_is_asked(self, document: Callable[..., Any], folder: Path) -> None:
+        with Store.open(str(location.own_store()), write=True) as own:
+            own.put_winner(winner(SMALL, 6.0))
+        rows = document("db", "ls", "--store", "a.db")["winners"]
+        expected = [("a.db", LARGE), ("a.db", SMALL), (str(location.own_store()), SMALL)]
+        assert [(row["store"], row["problem_key"]) for row in rows] == [(store, each.key()) for store, each in expected]
+        assert set(folder.iterdir()) == {folder / "a.db"}
+
+    def test_of_no_store_is_nothing(self, document: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+        assert document("db", "ls") == {"winners": [], "stores": []}
+        assert run(["db", "ls"]) == 0
+        assert capsys.readouterr().out == ""
+
+    def test_of_a_device(self, lines: Callable[..., list[str]]) -> None:
+        assert lines("db", "ls", "--device-key", HOST.key()) == [
+            "a.db: 0 winners, 1 trials (failed: 1 compile), 0 poisoned programs, 0 runs"
+        ]
+        assert len(lines("db", "ls", "--device-key", H200.key(), "--operation", "filter2d")) == 3
+
+    def test_of_a_device_that_is_not_there_names_those_that_are(self, refusal: Callable[..., str]) -> None:
+        line = refusal(3, "db", "ls", "--device-key", "NVIDIA_H100")
+        assert line.startswith("nothing is stored for the device NVIDIA_H100; ")
+        assert H200.key() in line
+        assert HOST.key() in line
+
+    def test_of_an_operation_that_there_is_none_of(self, refusal: Callable[..., str]) -> None:
+        assert "choose one of filter2d" in refusal(2, "db", "ls", "--operation", "filter2D")
+
+    def test_a_winner_that_moved_says_so(self, lines: Callable[..., list[str]], document: Callable[..., Any]) -> None:
+        checked = Checked("2026-03-04T05:06:07+00:00", Verdict.SLOWER, 5500.0, "590.1")
+        with Store.open("a.db", write=True) as store:
+            assert store.renew(marked(winner(SMALL, 5000.0, 22_000.0), checked))
+        assert lines("db", "ls")[2].endswith(f"{H200.key()}  (slower on 2026-03-04)")
+        assert document("db", "ls", "--store", "a.db")["winners"][1]["checked"] == dataclasses.asdict(checked)
+        told = lines("db", "show", "filter=3x3", "image=64x64")
+        expected = (
+            "checked   its time was 5.50 us when last looked at, on 2026-03-04 (driver 590.1): slower than stored; "
+        )
+        assert any(line.startswith(expected) for line in told)
+
+
+class TestShow:
+    def test_chooses_by_words(self, document: Callable[..., Any], refusal: Callable[..., str]) -> None:
+        def shown(*words: str) -> list[str]:
+            return [each["problem_key"] for each in document("db", "show", *words, "--store", "a.db")["records"]]
+
+        assert shown() == [LARGE.key(), SMALL.key(), UNDONE.key()]
+        assert shown("filter=3x3", "filter2d") == [SMALL.key(), UNDONE.key()]
+        assert shown("filter2d", "filter=5x5") == shown(LARGE.key()) == [LARGE.key()]
+        assert shown("--device-key", HOST.key()) == [UNDONE.key()]
+        assert "db ls" in refusal(3, "db", "show", "filter=3x3", "filter=5x5")
+        assert "db ls" in refusal(3, "db", "show", "--device-key", "nobody")
+
+    def test_chooses_by_shape(self, document: Callable[..., Any], refusal: Callable[..., str]) -> None:
+        shape = ("db", "show", "filter2d", "--image", "64x64", "--filter", "3x3")
+        (record,) = document(*shape, "--store", "a.db")["records"]
+        assert record["problem_key"] == SMALL.key()
+        assert "run `warpsmith tune filter2d`" in refusal(3, *shape, "--border", "wrap")
+        assert HOST.key() in refusal(3, *shape, "--device-key", HOST.key())
+        assert "ROWSxCOLUMNS" in refusal(2, "db", "show", "filter2d", "--image", "64", "--filter=3x3")
+        assert "--filter" in refusal(2, "db", "show", "filter2d", "--image", "64x64")
+
+    def test_tells_all_that_is_known(self, document: Callable[..., Any]) -> None:
+        (record,) = document("db", "show", "image=64x64", "--store", "a.db")["records"]
+        assert record.items() >= winner(SMALL, 5000.0, 22_000.0).spec().items()
+        assert record["store"] == "a.db"
+        assert record["trials"] == {"total": 15, "failures": {"compile": 1, "crash": 12, "wrong": 1}}
+        (told,) = record["runs"]
+        assert told.pop("created_at") > "2026"
+        assert told == RUN
+        assert record["poisoned"]["crash 3"] == {"kind": "crash", "message": "why"}
+        assert len(record["poisoned"]) == 12
+
+    def test_lines(self, lines: Callable[..., list[str]]) -> None:
+        told = lines("db", "show", "image=64x64")
+        assert told[0] == f"problem   {SMALL.key()}"
+        assert "trials    15 stored; failed: 1 compile, 12 crash, 1 wrong" in told
+        (run_line,) = [line for line in told if line.startswith("run ")]
+        assert run_line.endswith("; 20 trials in 1:05; ask 0.5 s, compile 30.0 s, verify 1.2 s; interrupted")
+        start = told.index("poisoned  12 programs that are not run again on this device")
+        assert told[start + 1] == "          crash 0  crash: why"
+        assert len(told) == start + 1 + 10 + 1  # the longest list that is printed, and an empty line
+
+    def test_trials_without_a_winner(self, document: Callable[..., Any], lines: Callable[..., list[str]]) -> None:
+        (record,) = document("db", "show", "image=96x96", "--store", "a.db")["records"]
+        assert (record["trial"], record["problem"], record["runs"]) == (None, UNDONE.spec(), [])
+        told = lines("db", "show", "image=96x96")
+        assert "winner    none yet" in told
+        assert "trials    1 stored; failed: 1 compile" in told
+
+    def test_runs_of_other_versions(self, lines: Callable[..., list[str]]) -> None:
+        with Store.open("a.db", write=True) as store:
+            for spec in ({"trials": "many", "costs": 5, "elapsed_s": None}, {"costs": {"seconds": {"ask": "long"}}}):
+                store.add_run(UNDONE, HOST, spec)
+            store.add_run(UNDONE, HOST, {})
+        assert len([line for line in lines("db", "show", "image=96x96") if line.startswith("run ")]) == 3
+
+    def test_only_the_newest_runs_are_printed(self, lines: Callable[..., list[str]]) -> None:
+        with Store.open("a.db", write=True) as store:
+            for number in range(13):
+                store.add_run(UNDONE, HOST, {"trials": number})
+        told = lines("db", "show", "image=96x96")
+        assert [line.split("; ")[1] for line in told if line.startswith("run ")] == [
+            f"{n} trials" for n in range(3, 13)
+        ]
+        assert "          and 3 older runs" in told
+
+    def test_help_names_words_and_operations(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["db", "show", "--help"]) == 0
+        told = capsys.readouterr().out
+        assert "WORDS" in told
+        assert "filter2d" in told
+        assert run(["db", "show", "filter2d", "--help"]) == 0
+        assert "--image" in capsys.readouterr().out
+
+
+def test_a_store_of_the_first_schema_is_looked_into_as_it_is(
+    lines: Callable[..., list[str]], execute: Callable[..., None]
+) -> None:
+    execute(
+        Path("a.db"),
+        *(f"DROP TABLE warpsmith_{table}" for table in ("poisoned", "runs", "claims", "tuners")),
+        "UPDATE warpsmith_version SET version_num = '0001'",
+        "PRAGMA user_version = 1",
+    )
+    before = Path("a.db").read_bytes()
+    assert lines("db", "ls")[0].endswith("0 poisoned programs, 0 runs")
+    assert "trials    15 stored; failed: 1 compile, 12 crash, 1 wrong" in lines("db", "show", "image=64x64")
+    assert lines("db", "prune", "--keep-trials", "0")[0].startswith("would go  14 of 17 trials")
+    assert lines("db", "prune", "--device-key", HOST.key())[0].startswith("would go  1 of 17 trials")
+    assert Path("a.db").read_bytes() == before

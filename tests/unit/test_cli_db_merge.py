@@ -1,0 +1,247 @@
+"""Merging and importing: all of it or nothing, whatever happens on the way, and twice is the same as once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsmith.cli.app import run
+from warpsmith.errors import StoreError
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+from warpsmith.store import sqlite
+from warpsmith.store.interchange import export_lines, import_lines
+from warpsmith.store.poison import MAX_STARTS, Started
+from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import MergeReport, Store
+
+PROBLEM, OTHER = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(9, 9), filter=(2, 2))
+TRIALS = 300
+
+
+def trial(number: int, kind: FailureKind = FailureKind.COMPILE) -> Trial:
+    return Trial("filter2d_plain", Config.of({"n": number}), f"f{number}", Failure(kind, "no" * 100), "g++ 12.2.0")
+
+
+def winner(median_ns: float, problem: Filter2d = PROBLEM) -> Record:
+    timing = Timing(median_ns, median_ns, median_ns, 9, "median of 9")
+    won = dataclasses.replace(trial(0), outcome=Measurement(timing, 0.0, None, None, None, None))
+    return Record(problem, H200, won, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+def state(location: str) -> tuple[Any, ...]:
+    """All that merging may change."""
+    with Store.open(location, write=False) as store:
+        assert store.check() == ()
+        poison = [store.poisoned(device) for device in (H200, HOST)]
+        return store.contents(), poison, [store.runs(each, H200) for each in (PROBLEM, OTHER)], store.census()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """A store of many trials, a crash, two winners and a run."""
+    path = str(tmp_path / "source.db")
+    with Store.open(path, write=True) as store:
+        store.add_trials(PROBLEM, H200, [trial(number) for number in range(TRIALS)])
+        store.add_trial(PROBLEM, H200, trial(-1, FailureKind.CRASH))
+        store.put_winner(winner(5.0))
+        store.put_winner(winner(6.0, OTHER))
+        store.add_run(PROBLEM, H200, {"seed": 1})
+    return path
+
+
+@pytest.fixture
+def target(location: str) -> str:
+    """A store, a file or on a server, that holds a winner, a trial and a run already."""
+    with Store.open(location, write=True) as store:
+        store.add_trial(PROBLEM, H200, trial(3))
+        store.put_winner(winner(9.0))
+        store.add_run(PROBLEM, H200, {"seed": 2})
+    return location
+
+
+def merge(source: str, target: str) -> MergeReport:
+    with Store.open(source, write=False) as other, Store.open(target, write=True) as own:
+        return own.merge(other)
+
+
+class TestWhatIsCarried:
+    def test_twice_is_the_same_as_once(self, source: str, target: str) -> None:
+        assert merge(source, target) == MergeReport(TRIALS, 1, 1, 0, runs_added=1, poisoned_added=1)
+        once = state(target)
+        assert merge(source, target) == MergeReport(0, 0, 0, 2)
+        assert state(target) == once
+
+    def test_runs_come_after_those_that_are_there(self, source: str, target: str) -> None:
+        merge(source, target)
+        with Store.open(target, write=False) as store:
+            assert [run.spec for run in store.runs(PROBLEM, H200)] == [{"seed": 2}, {"seed": 1}]
+
+    def test_a_run_comes_once_over_two_ways(self, source: str, target: str, tmp_path: Path) -> None:
+        between = str(tmp_path / "between.db")
+        merge(source, between)
+        merge(source, target)
+        assert merge(between, target).runs_added == 0
+
+    def test_what_crashed_there_is_not_run_here(self, source: str, target: str) -> None:
+        merge(source, target)
+        with Store.open(target, write=False) as store:
+            assert {name: failure.kind for name, failure in store.poisoned(H200).items()} == {"f-1": FailureKind.CRASH}
+
+    def test_what_took_tuners_down_is_not_run_here_and_what_runs_there_is_no_matter(
+        self, source: str, target: str
+    ) -> None:
+        with Store.open(source, write=True) as store:
+            store.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 1}), "deadly")] * MAX_STARTS)
+            store.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 2}), "runs now")])
+        assert merge(source, target).poisoned_added == 2
+        with Store.open(target, write=True) as store:
+            assert list(store.poisoned(HOST)) == ["deadly"]
+            store.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 2}), "runs now")] * (MAX_STARTS - 1))
+            assert list(store.poisoned(HOST)) == ["deadly"]
+
+    def test_what_is_known_here_of_a_program_stays(self, source: str, target: str) -> None:
+        known = dataclasses.replace(trial(-1), outcome=Failure(FailureKind.TIMEOUT, "mine"), compiler="clang")
+        with Store.open(target, write=True) as store:
+            store.add_trial(PROBLEM, H200, known)
+        assert merge(source, target).poisoned_added == 0
+        with Store.open(target, write=False) as store:
+            assert store.poisoned(H200) == {"f-1": Failure(FailureKind.TIMEOUT, "mine")}
+
+    def test_a_start_here_becomes_what_is_known_there(self, source: str, target: str) -> None:
+        with Store.open(target, write=True) as store:
+            store.mark_started(H200, [Started("filter2d_plain", Config.of({"n": -1}), "f-1")])
+        assert merge(source, target).poisoned_added == 1
+        with Store.open(target, write=False) as store:
+            assert store.poisoned(H200)["f-1"].kind is FailureKind.CRASH
+
+    def test_with_itself_changes_nothing(self, source: str) -> None:
+        before = state(source)
+        with Store.open(source, write=True) as store:
+            assert store.merge(store) == MergeReport(0, 0, 0, 2)
+        assert state(source) == before
+
+    def test_a_store_of_the_first_schema_has_neither(
+        self, source: str, target: str, execute: Callable[..., None]
+    ) -> None:
+        tables = ("poisoned", "runs", "claims", "tuners")
+        execute(
+            Path(source),
+            *(f"DROP TABLE warpsmith_{table}" for table in tables),
+            "UPDATE warpsmith_version SET version_num = '0001'",
+            "PRAGMA user_version = 1",
+        )
+        assert merge(source, target) == MergeReport(TRIALS, 1, 1, 0)
+        with Store.open(target, write=False) as store:
+            assert [each.spec for each in store.runs(PROBLEM, H200)] == [{"seed": 2}]
+            assert store.poisoned(H200) == {}
+
+
+KILL = """
+import os, signal, sys
+from warpsmith.cli.app import run
+from warpsmith.store import merging, sqlite
+
+sqlite.WRITER_PRAGMAS += ("cache_size=1",)  # the file is written to before the end
+compete, absorbed = merging._compete, []
+
+def die(connection, row, report):
+    absorbed.append(row)
+    # An import goes into memory first, with both winners.
+    if len(absorbed) > (2 if "import" in sys.argv else 0):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return compete(connection, row, report)
+
+merging._compete = die
+run(sys.argv[1:])
+"""
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from warpsmith.cli.app import run
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (Path(sys.argv[-1]).stat().st_size + 16384, -1))
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+class TestNothingOrAll:
+    @pytest.fixture(params=["merge", "import"])
+    def given(self, request: pytest.FixtureRequest, source: str, tmp_path: Path) -> list[str]:
+        """A command that takes over `source`, without where to."""
+        if request.param == "merge":
+            return ["db", "merge", source]
+        lines = tmp_path / "lines.jsonl"
+        assert run(["db", "export", str(lines), "--store", source]) == 0
+        return ["db", "import", str(lines)]
+
+    def test_where_the_process_is_killed(self, given: list[str], target: str) -> None:
+        before = state(target)
+        command = [sys.executable, "-c", KILL, *given, "--store", target]
+        done = subprocess.run(command, check=False, timeout=60)
+        assert done.returncode == -signal.SIGKILL
+        if "://" not in target:
+            assert Path(f"{target}-journal").stat().st_size > 0
+        assert state(target) == before
+
+    def test_where_the_disk_is_full(self, given: list[str], tmp_path: Path) -> None:
+        path = str(tmp_path / "target.db")
+        with Store.open(path, write=True) as store:
+            store.put_winner(winner(9.0))
+        before, content = state(path), Path(path).read_bytes()
+        command = [sys.executable, "-c", FULL, *given, "--store", path]
+        done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"warpsmith: error: the disk of {path} ")
+        assert "what it held before is kept" in line
+        assert Path(path).read_bytes() == content
+        assert state(path) == before
+        assert run([*given, "--store", path]) == 0
+
+    def test_where_the_database_takes_no_more(
+        self, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "target.db"
+        with Store.open(str(path), write=True) as store:
+            store.put_winner(winner(9.0))
+        before, pages = state(str(path)), path.stat().st_size // 4096
+        monkeypatch.setattr(sqlite, "WRITER_PRAGMAS", (*sqlite.WRITER_PRAGMAS, f"max_page_count={pages}"))
+        with pytest.raises(StoreError, match="is full"):
+            merge(source, str(path))
+        assert state(str(path)) == before
+
+    @pytest.mark.parametrize("number", [1, TRIALS // 2, TRIALS + 2])
+    def test_where_a_line_is_bad(self, source: str, target: str, number: int) -> None:
+        with Store.open(source, write=False) as store:
+            lines = list(export_lines(store))
+        entry = json.loads(lines[number])
+        entry["device_key"] = "nobody"
+        lines[number] = json.dumps(entry)
+        before = state(target)
+        with Store.open(target, write=True) as store, pytest.raises(StoreError, match=f"line {number + 1}: .*nobody"):
+            import_lines(store, lines)
+        assert state(target) == before
+
+    @pytest.mark.parametrize("table", ["trials", "winners"])
+    def test_where_a_row_is_bad(self, source: str, target: str, table: str) -> None:
+        with Store.open(source, write=False) as store:
+            contents = store.contents()
+        rows = list(getattr(contents, table))
+        middle = len(rows) // 2
+        rows[middle] = {**rows[middle], "device_key": "nobody"}
+        before = state(target)
+        with Store.open(target, write=True) as store, pytest.raises(StoreError):
+            store.absorb(dataclasses.replace(contents, **{table: tuple(rows)}))
+        assert state(target) == before
