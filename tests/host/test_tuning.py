@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import signal
@@ -23,8 +24,10 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
+from warpsmith.tuner import session
 from warpsmith.tuner.choose import TuningFailed
 from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import SilentProgress, Snapshot
 from warpsmith.tuner.session import tune
@@ -121,6 +124,27 @@ def test_time_limit_ends_the_search(store: Path) -> None:
     assert time.monotonic() - start < 40
     assert 0 < len(trials) < 100_000
     assert report.record is not None
+
+
+def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
+    store: Path, tmp_path: Path, planted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: opened beside the search, on other data, and one at a time on the device."""
+    turn = tmp_path / "turn"
+    turn.touch()
+    monkeypatch.setattr(session, "shared_device", lambda _: contextlib.nullcontext(turn))
+    seen: list[Bench] = []
+    choose = session.choose
+    monkeypatch.setattr(session, "choose", lambda *given: seen.append(given[1]) or choose(*given))
+    report, trials = run(store, TuneOptions(trials=2, seed=5), (planted("none", "wrong"),))
+    assert len(trials) == 2
+    assert report.record is not None
+    assert report.record.trial.config.text("fault") == "none"
+    assert isinstance(report.record.trial.outcome, Measurement)
+    (finals,) = seen
+    assert finals._open.seed == 6
+    assert finals._open.turn == turn
+    assert not finals._worker.alive  # it was closed
 
 
 class InterruptedAfter(SilentProgress):
