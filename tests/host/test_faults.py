@@ -624,16 +624,23 @@ STEPPING_CLOCK = """
 import datetime, itertools, time
 
 _real, _real_ns = time.time, time.time_ns
-# Further at each look, so that whatever is remembered is soon hours ahead and hours behind.
-_steps = (3600 * number * (-1) ** number for number in itertools.count())
-time.time = lambda: _real() + next(_steps)
-time.time_ns = lambda: _real_ns() + next(_steps) * 10**9
+_looks = itertools.count()
+
+
+def _step():
+    # Further at each look, so that whatever is remembered is soon hours ahead and hours behind.
+    number = next(_looks)
+    return 3600 * number * (-1) ** number
+
+
+time.time = lambda: _real() + _step()
+time.time_ns = lambda: _real_ns() + _step() * 10**9
 
 
 class Stepping(datetime.datetime):
     @classmethod
     def now(cls, tz=None):
-        return super().now(tz) + datetime.timedelta(seconds=next(_steps))
+        return super().now(tz) + datetime.timedelta(seconds=_step())
 
 
 datetime.datetime = Stepping
