@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from pathlib import Path
@@ -103,7 +104,9 @@ class Bench:
         """Draws fresh inputs, for this worker and for any that follows it."""
         self._open = dataclasses.replace(self._open, seed=seed)
         if self._worker.alive:
-            self._worker.call(Renew(seed), self._deadlines.setup_s)
+            # One that dies of it is opened again by the next job, with the new seed.
+            with contextlib.suppress(WorkerDied, DeadlinePassed):
+                self._worker.call(Renew(seed), self._deadlines.setup_s)
 
     def copy_timing(self) -> Timing | Failure:
         """How long the device takes to copy as many bytes as the problem must move."""

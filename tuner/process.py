@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, TypeVar
 
 from warpsmith.tuner.job import Job
@@ -23,6 +24,10 @@ T = TypeVar("T")
 
 _STDERR_TAIL = 4000
 """Characters of a dead worker's last words that are kept."""
+_AT_ONCE_S = 1.0
+"""Longest single wait. Time in which this process was stopped or frozen counts as one of them, whatever it lasted."""
+_REST_S = 10.0
+"""At the least, for the rest of an answer that has begun: a pipe holds 64 KiB of it, whatever its length."""
 
 
 class WorkerDied(Exception):
@@ -60,12 +65,15 @@ class Worker:
         self._environment = {**os.environ, **(environment or {})}
         self._limits = (str(memory_bytes or 0), str(niceness))
         self._process: subprocess.Popen[bytes] | None = None
+        self._interrupted: subprocess.Popen[bytes] | None = None
+        """One that is about to end, and takes no more jobs."""
         self._stderr: IO[bytes] | None = None
 
     @property
     def alive(self) -> bool:
         """Whether a process is running, with whatever its jobs left open in it."""
-        return self._process is not None and self._process.poll() is None
+        process = self._process
+        return process is not None and process is not self._interrupted and process.poll() is None
 
     def call(self, job: Job[T], deadline_s: float) -> T:
         """Runs `job` in the process.
@@ -76,12 +84,13 @@ class Worker:
             WarpsmithError: the job raised it.
         """
         process = self._process if self.alive and self._process is not None else self._start()
-        deadline = time.monotonic() + deadline_s
+        patience = _Patience(deadline_s)
         body = pickle.dumps(job)
         try:
-            self._write(process, LENGTH.pack(len(body)) + body, deadline)
-            (length,) = LENGTH.unpack(self._read(process, LENGTH.size, deadline))
-            answer = pickle.loads(self._read(process, length, deadline))
+            self._write(process, LENGTH.pack(len(body)) + body, patience)
+            (length,) = LENGTH.unpack(self._read(process, LENGTH.size, patience))
+            patience.left_s = max(patience.left_s, _REST_S)
+            answer = pickle.loads(self._read(process, length, patience))
         except (EOFError, BrokenPipeError):
             raise self._death(process) from None
         except TimeoutError:
@@ -96,9 +105,7 @@ class Worker:
         """Ends the process at once, with everything it started."""
         if self._process is None:
             return
-        # Its own session, so its own group: a compiler that it started dies with it, also after it died by itself.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        _end_session(self._process.pid)
         _reap(self._process)
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
             if stream is not None:
@@ -108,8 +115,8 @@ class Worker:
     def interrupt(self) -> None:
         """Ends the process from another thread than the one that waits in `call`, which then raises WorkerDied."""
         if (process := self._process) is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            self._interrupted = process
+            _end_session(process.pid)
 
     def close(self, patience_s: float = 5.0) -> None:
         """Lets the process give its device back and end; kills it where it does not."""
@@ -132,21 +139,21 @@ class Worker:
         os.set_blocking(self._process.stdin.fileno(), False)
         return self._process
 
-    def _write(self, process: subprocess.Popen[bytes], message: bytes, deadline: float) -> None:
+    def _write(self, process: subprocess.Popen[bytes], message: bytes, patience: _Patience) -> None:
         """Sends a message that may be larger than the pipe holds, to a process that may never read it."""
         assert process.stdin is not None
         descriptor = process.stdin.fileno()
         left = memoryview(message)
         while left:
-            _wait(descriptor, select.POLLOUT, deadline)
+            patience.wait(descriptor, select.POLLOUT)
             left = left[os.write(descriptor, left) :]
 
-    def _read(self, process: subprocess.Popen[bytes], size: int, deadline: float) -> bytes:
+    def _read(self, process: subprocess.Popen[bytes], size: int, patience: _Patience) -> bytes:
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
         received = bytearray()
         while len(received) < size:
-            _wait(descriptor, select.POLLIN, deadline)
+            patience.wait(descriptor, select.POLLIN)
             chunk = os.read(descriptor, min(size - len(received), 1 << 20))
             if not chunk:
                 raise EOFError
@@ -211,10 +218,33 @@ def _reap(process: subprocess.Popen[bytes]) -> int:
     return process.returncode
 
 
-def _wait(descriptor: int, event: int, deadline: float) -> None:
-    """Returns when the pipe is ready or its other end closed. Raises TimeoutError at the deadline."""
-    poll = select.poll()  # unlike select(), also for the descriptors above 1024 of a large program
-    poll.register(descriptor, event)
-    # Asked also after the deadline: a tuner that was stopped meanwhile finds an answer that came in time.
-    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1e3):
-        raise TimeoutError
+class _Patience:
+    """What is left of a deadline, in seconds in which this process ran."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left_s = seconds
+
+    def wait(self, descriptor: int, event: int) -> None:
+        """Returns when the pipe is ready or its other end closed. Raises TimeoutError at the deadline."""
+        poll = select.poll()  # unlike select(), also for the descriptors above 1024 of a large program
+        poll.register(descriptor, event)
+        while True:
+            start, most = time.monotonic(), min(max(self.left_s, 0.0), _AT_ONCE_S)
+            is_ready = poll.poll(most * 1e3)
+            self.left_s -= min(time.monotonic() - start, most)
+            if is_ready:
+                return
+            if self.left_s <= 0:
+                raise TimeoutError
+
+
+def _end_session(leader: int) -> None:
+    """Kills a process with all of its session: a compiler that it started has a group of its own there, and may outlive
+    it, also where it died by itself.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[3]) == leader:
+                os.kill(int(stat.parent.name), signal.SIGKILL)

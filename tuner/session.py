@@ -105,7 +105,7 @@ class _Session:
         self._best: Trial | None = None
         self._screen = Screen(problem, device, workshop.families, store.poisoned(device), drops=options.drops)
         for trial in stored:
-            if workshop.still_holds(trial):
+            if workshop.still_holds(trial) and (options.drops or not _was_dropped(trial)):
                 self._note(trial)
         self._reused = len(self._trials)
         self._search = self._new_search()
@@ -206,6 +206,8 @@ class _Session:
 
     def _replace(self, trial: Trial) -> None:
         """A finalist that failed on fresh data."""
+        if isinstance(trial.outcome, Failure):
+            self._failures[trial.outcome.kind] += 1
         self._trials[trial.family, trial.config] = trial
         self._store.add_trials(self._workshop.problem, self._workshop.device, (trial,))
 
@@ -252,6 +254,10 @@ class _Session:
             "costs": report.costs.spec(),
             "winner": None if report.record is None else trial_spec(report.record.trial),
         }
+
+
+def _was_dropped(trial: Trial) -> bool:
+    return isinstance(trial.outcome, Failure) and trial.outcome.kind is FailureKind.DROPPED
 
 
 def _started(candidate: Candidate) -> Started:

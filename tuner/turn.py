@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 
+PATIENCE_S = 5.0
+"""Then a turn is taken although another process has it: a library that hangs there must not pass for a candidate that
+does, and a time that is disturbed is no worse than none."""
+_LOOK_EVERY_S = 0.001
+
 
 class Turn:
-    """Holds a device while it lasts; waits while another process holds it. A process that dies gives its turn back.
+    """Holds a device while it lasts; waits PATIENCE_S at most while another process holds it. A process that dies gives
+    its turn back.
 
     Args:
         path: a file that stands for the device, made by whoever starts the processes; None where there is only one.
@@ -22,7 +29,9 @@ class Turn:
     def __enter__(self) -> None:
         if self._path is not None:
             self._descriptor = os.open(self._path, os.O_RDWR)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            until = time.monotonic() + PATIENCE_S
+            while not _locked(self._descriptor) and time.monotonic() < until:
+                time.sleep(_LOOK_EVERY_S)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -30,3 +39,11 @@ class Turn:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -494,7 +494,6 @@ class TestCompilers:
         assert set(trials_in(store)) == set(range(6))
         check_winner(store, told)
 
-    @pytest.mark.xfail(reason="toolchain.run_compiler starts a session that Worker.kill does not know of")
     def test_one_that_hangs_is_not_left_behind(self, script: ModuleType, notes: Path) -> None:
         compiler = HostCompiler(str(compiler_of_tests(notes)))
         assert compiler.identity  # asked ahead of the deadline

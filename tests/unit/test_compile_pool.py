@@ -256,7 +256,6 @@ class TestEnds:
         assert outcome == Failure(FailureKind.COMPILE, "compiling: the worker process was killed by SIGKILL")
         assert image(pool, "a b") == "b"
 
-    @pytest.mark.xfail(reason="tuner/process.py: call() writes to a process that is about to end")
     def test_what_is_submitted_right_after_an_interrupt_is_not_harmed(
         self, pool_of: Callable[..., CompilePool]
     ) -> None:

@@ -114,3 +114,13 @@ def test_without_a_file_nobody_waits() -> None:
     with Turn(None), Turn(None):
         pass
     assert time.monotonic() - start < 1
+
+
+def test_is_taken_in_the_end_from_one_that_never_gives_it_back(
+    file: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warpsmith.tuner.turn.PATIENCE_S", 0.2)
+    start = time.monotonic()
+    with Turn(file):
+        assert 0.2 <= time.monotonic() - start < PATIENCE_S
+    assert holder.poll() is None

@@ -26,8 +26,6 @@ DEADLINE_S = 60.0
 SETTLE_S = 10.0
 """How long the kernel may take to end a process that was sent SIGKILL."""
 
-LONG_ANSWERS = pytest.mark.xfail(strict=True, reason="tuner/process.py: _wait gives up on the second 64 KiB")
-IDLE_INTERRUPTS = pytest.mark.xfail(reason="tuner/process.py: call() writes to a process that is about to end")
 
 # Test files are not importable by name, and what crosses the border must be.
 JOBS = """
@@ -350,7 +348,7 @@ class TestDeadlines:
             worker.call(jobs.Call(len, (bytes(size),)), 0.5)
         assert not worker.alive
 
-    @pytest.mark.parametrize("size", [10, pytest.param(5_000_000, marks=LONG_ANSWERS)])
+    @pytest.mark.parametrize("size", [10, 5_000_000])
     def test_an_answer_that_came_in_time_counts_although_the_tuner_was_stopped_past_the_deadline(
         self, folder: Path, size: int, tmp_path: Path
     ) -> None:
@@ -444,7 +442,6 @@ class TestThreads:
         worker.interrupt()
         assert call(worker, jobs, abs, -1) == 1
 
-    @IDLE_INTERRUPTS
     def test_a_job_right_after_an_interrupt_finds_a_new_process(self, worker: Worker, jobs: ModuleType) -> None:
         """The old one takes a while to end: it must not be given the job."""
         pid = call(worker, jobs, os.getpid)

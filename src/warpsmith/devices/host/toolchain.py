@@ -72,7 +72,7 @@ def run_compiler(command: list[str], source: str, timeout_s: float) -> tuple[int
             text=True,
             env=_compiler_environment(),
             # A group of its own: a driver such as g++ starts cc1plus and ld, which would outlive it.
-            start_new_session=True,
+            process_group=0,
         )
     except OSError as error:
         raise CompileError(
