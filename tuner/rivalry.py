@@ -13,10 +13,10 @@ from warpsmith.tuner.search import FamilySearch
 FIRST_RUNG_SHARE = 8
 """One in so many of all trials makes the first rung, however many families share it."""
 FIRST_RUNG_MOST = 64
-"""Trials a family, at most, in the first rung. In 21 earlier runs of tuning a family's best time after 64 trials was 2%
+"""Trials a family, at most, in the first rung. In 23 earlier runs of tuning a family's best time after 64 trials was 2%
 above its final one, the median, and 6% in the worst fifth."""
 SLACK_TRIALS = 4.0
-"""A family stays where its best time is within 4 / trials of the fastest, both having tried so many: in those 21 runs
+"""A family stays where its best time is within 4 / trials of the fastest, both having tried so many: in those 23 runs
 the worst fifth still gained 18% after 32 trials, 6% after 64 and 3% after 128."""
 SLACK_MOST = 0.25
 """However few the trials; a family's default takes 1.3 times as long as its best config, the median of those runs."""
