@@ -27,7 +27,7 @@ MANY = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Standing:
+class ProblemStanding:
     """How a problem fares."""
 
     problem: Problem
@@ -77,7 +77,7 @@ def tune_all(
     store: Store,
     options: TuneOptions,
     progress: Progress,
-) -> tuple[Standing, ...]:
+) -> tuple[ProblemStanding, ...]:
     """Tunes problems in rounds until `options.time_limit_s` has passed; each keeps its winner in the store.
 
     The first round takes half the time and gives every problem an equal turn. Each round after it takes half of what
@@ -96,7 +96,7 @@ def tune_all(
     if options.time_limit_s is None:
         raise BadArgument("a list of problems needs a time limit, such as --time-limit 2h")
     end = time.monotonic() + options.time_limit_s
-    standings = {problem: Standing(problem, 0, 0, None, math.inf, None) for problem in problems}
+    standings = {problem: ProblemStanding(problem, 0, 0, None, math.inf, None) for problem in problems}
     playing = list(problems)
     while playing and (left := end - time.monotonic()) > 0:
         budget = left if len(playing) == 1 else left / 2
@@ -114,8 +114,8 @@ def tune_all(
 
 
 def _turn(
-    before: Standing, devices: tuple[DeviceRef, ...], store: Store, options: TuneOptions, progress: Progress
-) -> Standing:
+    before: ProblemStanding, devices: tuple[DeviceRef, ...], store: Store, options: TuneOptions, progress: Progress
+) -> ProblemStanding:
     """One problem's turn. What makes every problem fail is raised; what makes this one fail is its failure."""
     problem = before.problem
     try:
@@ -128,7 +128,7 @@ def _turn(
     best_ns = None if report.record is None else report.record.trial.median_ns
     # A space that is exhausted has nothing left to gain.
     gain = gain_of(trials, report.tried) if report.tried else 0.0
-    return Standing(problem, before.turns + 1, len(trials), best_ns, gain, None)
+    return ProblemStanding(problem, before.turns + 1, len(trials), best_ns, gain, None)
 
 
 def gain_of(trials: Sequence[Trial], recent: int) -> float:

@@ -10,6 +10,7 @@ from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
 from warpsmith.store.record import FailureKind, Record
 from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.rivalry import Standing
 from warpsmith.tuner.stages import Costs
 from warpsmith.tuner.timing import Launching
 
@@ -74,3 +75,5 @@ class TuneReport:
     interrupted: bool
     costs: Costs
     """Where the time went."""
+    standings: tuple[Standing, ...]
+    """The families that competed, those that stayed first; of the others, when and why they left."""

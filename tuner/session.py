@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -150,6 +151,7 @@ class _Session:
             elapsed_s=time.monotonic() - self._start,
             interrupted=interrupted,
             costs=self._costs(),
+            standings=self._search.standings,
         )
         self._store.add_run(self._workshop.problem, self._workshop.device, self._run_spec(report))
         return report
@@ -252,6 +254,7 @@ class _Session:
             "elapsed_s": report.elapsed_s,
             "interrupted": report.interrupted,
             "costs": report.costs.spec(),
+            "families": [dataclasses.asdict(standing) for standing in report.standings],
             "winner": None if report.record is None else trial_spec(report.record.trial),
         }
 

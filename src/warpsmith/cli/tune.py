@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Annotated, Any
 
@@ -24,7 +25,8 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
 from warpsmith.tuner.options import Effort, TuneOptions, TuneReport
-from warpsmith.tuner.progress import format_duration, format_failures, progress_for
+from warpsmith.tuner.progress import format_duration, format_failures, format_time, progress_for
+from warpsmith.tuner.rivalry import Standing
 from warpsmith.tuner.session import tune_into
 from warpsmith.tuner.timing import CacheState, Launching
 
@@ -108,11 +110,21 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     trials = f"{report.tried} now, {report.reused} of earlier runs, of {report.space_size or 'very many'} configs"
     failed = format_failures(report.failures) or "none"
     facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
+    facts += [("family", _standing(each)) for each in report.standings]
     facts.append(("stages", format_costs(report)))
     if report.interrupted:
         facts.append(("note", "interrupted; the same command goes on from here"))
     facts.append(("stored", location if report.record is not None else f"{location} (trials only)"))
     return facts
+
+
+def _standing(standing: Standing) -> str:
+    """`NAME: 64 tried, best 35.2 us`, and why it left where it did."""
+    best = "none right" if standing.best_ns is None else f"best {format_time(standing.best_ns)}"
+    left = (
+        f"; left after {standing.left_after} trials of all: {standing.why}" if standing.left_after is not None else ""
+    )
+    return f"{standing.family}: {standing.tried} tried, {best}{left}"
 
 
 def format_costs(report: TuneReport) -> str:
@@ -133,6 +145,7 @@ def _document(report: TuneReport, location: str) -> dict[str, Any]:
         "space_size": report.space_size,
         "elapsed_s": report.elapsed_s,
         "costs": report.costs.spec(),
+        "families": [dataclasses.asdict(standing) for standing in report.standings],
         "interrupted": report.interrupted,
         "store": location,
     }

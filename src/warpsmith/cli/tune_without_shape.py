@@ -23,7 +23,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import member
 from warpsmith.store.location import write_location
 from warpsmith.store.store import Store
-from warpsmith.tuner.campaign import CampaignFailed, Standing, read_problems, tune_all
+from warpsmith.tuner.campaign import CampaignFailed, ProblemStanding, read_problems, tune_all
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import format_time, progress_for
 
@@ -95,7 +95,7 @@ def _tune_all(path: Path, devices: tuple[DeviceRef, ...], location: str, options
     return 0
 
 
-def _cells(standing: Standing) -> tuple[str, ...]:
+def _cells(standing: ProblemStanding) -> tuple[str, ...]:
     time = format_time(standing.best_ns) if standing.best_ns is not None else standing.failure or "no turn yet"
     return standing.problem.key(), str(standing.turns), str(standing.trials), time
 
