@@ -97,19 +97,19 @@ class TestServer:
             def batch() -> Iterator[Trial]:
                 yield from (trial(0), trial(1))
 
-            real = Store.add_trials.__globals__["replace"]
+            real = Store.add_trials.__globals__["replace_all"]
 
             def restart_after(connection: Any, *rest: Any) -> None:
                 real(connection, *rest)
                 calls.append(rest)
-                if len(calls) == 2:
+                if len(calls) == 1:
                     postgresql.stop()
                     postgresql.start()
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("warpsmith.store.store.replace", restart_after)
+                patch.setattr("warpsmith.store.store.replace_all", restart_after)
                 store.add_trials(PROBLEM, H200, batch())
-            assert len(calls) == 4  # both rows, twice
+            assert len(calls) == 2  # both rows at once, twice
             assert store.trials(PROBLEM, H200) == (trial(0), trial(1))
 
     def test_is_waited_for_so_long_and_no_longer(

@@ -42,7 +42,7 @@ def register(group: typer.Typer) -> None:
     show = typer.Typer(
         cls=_ShowGroup,
         help="Show winners with their trials, runs and poison list: those whose key has all the WORDS, "
-        "or of an OPERATION with the options of its shape.",
+        "or of an OPERATION with the options of its shape. Both take --device-key, --store and --json.",
         subcommand_metavar="[WORDS]... | OPERATION --SHAPE",
     )
     show.command(WORDS, hidden=True)(_show_words)
