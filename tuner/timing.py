@@ -21,9 +21,9 @@ MAX_SETS = 256
 
 
 LEAST_SAMPLES = 3
-"""Before a candidate is given up as too slow: on an H200 the fastest of three samples was never 10% off."""
+"""Before a candidate is given up as too slow: one or two may have met another program's work."""
 FINAL_FACTOR = 6
-"""Samples of a finalist for each of the search: 60 of 200 us tell times on an H200 apart that differ by 0.2%."""
+"""Samples of a finalist for each of the search: of 60 with the usual spread of 1% the median is known to 0.1%."""
 MAX_DROPPED = 2
 """Samples under throttling that are dropped for each that a policy wants at most; then they count, and it is said."""
 COOLING_S = 0.005
