@@ -49,9 +49,16 @@ class _Built:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Ran:
+class _Ready:
     candidate: Candidate
     compiled: Compiled
+    code: str
+    """What `_code_of` says, over an image of some 20 KB: asked once."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ran:
+    ready: _Ready
     evaluated: Evaluated
     bench: Bench
 
@@ -104,8 +111,8 @@ class Flow:
         self._outstanding = 0
         """Candidates asked for whose trials are not done."""
         self._compiling: dict[Candidate, Future[Compiled | Failure]] = {}
-        self._batch: list[tuple[Candidate, Compiled]] = []
-        self._ready: queue.SimpleQueue[tuple[Candidate, Compiled] | None] = queue.SimpleQueue()
+        self._batch: list[_Ready] = []
+        self._ready: queue.SimpleQueue[_Ready | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[_Built | _Ran | _Opened | _Broke] = queue.SimpleQueue()
         self._done: collections.deque[Trial] = collections.deque()
         self._twins: dict[str, list[tuple[Candidate, Compiled]]] = {}
@@ -200,15 +207,15 @@ class Flow:
             case _Built(candidate, compiled):
                 del self._compiling[candidate]
                 self._take_built(candidate, compiled)
-            case _Ran(candidate, compiled, evaluated, bench):
-                self._take_run(candidate, compiled, evaluated, bench)
+            case _Ran(ready, evaluated, bench):
+                self._take_run(ready, evaluated, bench)
             case _Opened(copy):
                 self._is_open = True
                 self._opened(copy)
             case _Broke(error):
                 raise error
         if self._in_batches and not self._compiling:
-            for waiting in sorted(self._batch, key=lambda pair: pair[0].number):
+            for waiting in sorted(self._batch, key=lambda ready: ready.candidate.number):
                 self._ready.put(waiting)
             self._batch.clear()
         return True
@@ -230,11 +237,11 @@ class Flow:
         else:
             self._twins[key] = []
             if self._in_batches:
-                self._batch.append((candidate, compiled))
+                self._batch.append(_Ready(candidate, compiled, key))
             else:
-                self._ready.put((candidate, compiled))
+                self._ready.put(_Ready(candidate, compiled, key))
 
-    def _take_run(self, candidate: Candidate, compiled: Compiled, evaluated: Evaluated, bench: Bench) -> None:
+    def _take_run(self, ready: _Ready, evaluated: Evaluated, bench: Bench) -> None:
         for stage, cost_ms in (
             (Stage.LOAD, evaluated.load_ms),
             (Stage.VERIFY, evaluated.verify_ms),
@@ -242,9 +249,8 @@ class Flow:
         ):
             self._ledger.add(stage, cost_ms / 1e3)
         gpu = None if self._in_batches else str(bench.device)
-        key = _code_of(candidate.program, compiled)
-        self._outcomes[key] = (evaluated.outcome, gpu)
-        for each, its_compiled in ((candidate, compiled), *self._twins.pop(key)):
+        self._outcomes[ready.code] = (evaluated.outcome, gpu)
+        for each, its_compiled in ((ready.candidate, ready.compiled), *self._twins.pop(ready.code)):
             self._finish(each, its_compiled, evaluated.outcome, gpu)
 
     def _finish(
@@ -267,11 +273,11 @@ class Flow:
         try:
             if bench is self._workshop.bench:
                 self._events.put(_Opened(bench.copy_timing()))
-            while (item := self._ready.get()) is not None:
-                candidate, compiled = item
+            while (ready := self._ready.get()) is not None:
+                candidate = ready.candidate
                 self._starting(candidate)
-                evaluated = bench.evaluate(candidate.program, compiled, self._best_ns(candidate))
-                self._events.put(_Ran(candidate, compiled, evaluated, bench))
+                evaluated = bench.evaluate(candidate.program, ready.compiled, self._best_ns(candidate))
+                self._events.put(_Ran(ready, evaluated, bench))
         except BaseException as error:
             self._events.put(_Broke(error))
         finally:

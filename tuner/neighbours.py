@@ -65,7 +65,7 @@ class Neighbours:
         self._times[config] = time_ns
         if time_ns is None:
             self._failed.append(config)
-        if time_ns is not None:
+        else:
             place = bisect.bisect_right(self._fastest, time_ns, key=_time)
             self._fastest.insert(place, (time_ns, config))
             self._among = BEST if place < BEST else self._among

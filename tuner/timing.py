@@ -163,9 +163,7 @@ class _Stopwatch:
 
     def timing(self, conditions: str) -> Timing:
         p20, median, p80 = _quantiles(self.samples)
-        launches = "queued first" if self._runtime.queues_work else "eager"
-        if self._graph is not None:
-            launches = "CUDA graph"
+        launches = _launches(self._runtime, Launching.EAGER if self._graph is None else Launching.GRAPH)
         told = ", throttled" if self.throttled else ""
         policy = f"median, {self.repeats} runs a sample, {launches}, {conditions}{told}"
         return Timing(median, p20, p80, len(self.samples), policy)
@@ -178,9 +176,8 @@ class _Stopwatch:
 
 def conditions_of(policy: TimingPolicy, runtime: Runtime, set_bytes: int) -> str:
     """`Timing.conditions` of an undisturbed time under `policy`, for buffer sets of `set_bytes`."""
-    launches = "queued first" if runtime.queues_work else "eager"
-    launches = "CUDA graph" if policy.launching is Launching.GRAPH else launches
-    return f"{launches}, {_conditions(policy.rotation(set_bytes, runtime.device.l2_bytes))}"
+    rotation = policy.rotation(set_bytes, runtime.device.l2_bytes)
+    return f"{_launches(runtime, policy.launching)}, {_conditions(rotation)}"
 
 
 def measure(
@@ -230,6 +227,12 @@ def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: 
         return {
             name: watch.timing(f"in turns, {_conditions(entrants[name].rotation)}") for name, watch in watches.items()
         }
+
+
+def _launches(runtime: Runtime, launching: Launching) -> str:
+    if launching is Launching.GRAPH:
+        return "CUDA graph"
+    return "queued first" if runtime.queues_work else "eager"
 
 
 def _conditions(rotation: Rotation | None) -> str:
