@@ -12,12 +12,10 @@ from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.compiling import Compile, Compiled
 from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied
+from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied, interrupt_all
 
 MEMORY_BYTES = 8 << 30
 """Of one compiler. The heaviest kernel here takes NVRTC 0.5 GB; without a bound one of them can take the machine."""
-ENVIRONMENT = {"CUDA_CACHE_DISABLE": "1"}
-"""NVRTC keeps a cache of its own, whose answers come without a log: no registers, no spills. We keep one too."""
 
 NICENESS = 5
 """So that one compiler a core leaves the tuner and the device's worker what they need, and takes the rest."""
@@ -38,7 +36,7 @@ class CompilePool:
         self._fastest_s: float | None = None
         # Last in, first out: those that run already start at once.
         self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
-        self._workers = [Worker(ENVIRONMENT, MEMORY_BYTES, NICENESS) for _ in range(self.processes)]
+        self._workers = [Worker(memory_bytes=MEMORY_BYTES, niceness=NICENESS) for _ in range(self.processes)]
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(self.processes)
@@ -73,10 +71,10 @@ class CompilePool:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.interrupt()
         self._threads.shutdown(wait=True)
-        for worker in self._workers:  # a thread may have started another one in between
+        interrupt_all(self._workers)  # a thread may have started another one in between
+        for worker in self._workers:
             worker.kill()
 
     def interrupt(self) -> None:
         """Ends what compiles now; what is submitted next finds fresh processes."""
-        for worker in self._workers:
-            worker.interrupt()
+        interrupt_all(self._workers)

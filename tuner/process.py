@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TypeVar
@@ -105,7 +105,8 @@ class Worker:
         """Ends the process at once, with everything it started."""
         if self._process is None:
             return
-        _end_session(self._process.pid)
+        if self._process is not self._interrupted:  # that one was ended with its session
+            _end_sessions({self._process.pid})
         _reap(self._process)
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
             if stream is not None:
@@ -114,9 +115,7 @@ class Worker:
 
     def interrupt(self) -> None:
         """Ends the process from another thread than the one that waits in `call`, which then raises WorkerDied."""
-        if (process := self._process) is not None:
-            self._interrupted = process
-            _end_session(process.pid)
+        interrupt_all([self])
 
     def close(self, patience_s: float = 5.0) -> None:
         """Lets the process give its device back and end; kills it where it does not."""
@@ -238,13 +237,24 @@ class _Patience:
                 raise TimeoutError
 
 
-def _end_session(leader: int) -> None:
-    """Kills a process with all of its session: a compiler that it started has a group of its own there, and may outlive
-    it, also where it died by itself.
+def interrupt_all(workers: Iterable[Worker]) -> None:
+    """Interrupts each; to look for what 64 of them have started takes as long as for one."""
+    processes = []
+    for worker in workers:
+        if (process := worker._process) is not None and process is not worker._interrupted:
+            worker._interrupted = process
+            processes.append(process)
+    _end_sessions({process.pid for process in processes})
+
+
+def _end_sessions(leaders: Set[int]) -> None:
+    """Kills processes with all of their sessions: a compiler that one started has a group of its own there, and may
+    outlive it, also where it died by itself.
     """
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if int(stat.read_text().rpartition(")")[2].split()[3]) == leader:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+    for leader in leaders:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+    for entry in Path("/proc").iterdir() if leaders else ():
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is no process
+            if os.getsid(process := int(entry.name)) in leaders:
+                os.kill(process, signal.SIGKILL)

@@ -61,8 +61,6 @@ class Scripted(Compiler):
                 time.sleep(float(rest))
             case "take":
                 bytearray(int(rest) << 20)
-            case "environment":
-                rest = os.environ.get(rest, "none")
             case "nice":
                 rest = str(os.nice(0))
             case "meet":  # another program that compiles at the same time
@@ -101,7 +99,7 @@ def pool_of(
 ) -> Iterator[Callable[..., CompilePool]]:
     """Makes pools of so many processes."""
     made: list[CompilePool] = []
-    monkeypatch.setitem(compile_pool.ENVIRONMENT, "PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
 
     def make(processes: int, deadlines: Deadlines = PATIENT) -> CompilePool:
         monkeypatch.setattr(compile_pool, "cores", lambda: processes)
@@ -170,10 +168,9 @@ class TestCompiling:
         assert image(pool, "a b") == "b"
         assert len(begun(notes)) == 1
 
-    def test_in_no_hurry_and_without_the_driver_s_own_cache(self, pool_of: Callable[..., CompilePool]) -> None:
+    def test_in_no_hurry(self, pool_of: Callable[..., CompilePool]) -> None:
         pool = pool_of(1)
         assert image(pool, "nice") == str(min(os.nice(0) + compile_pool.NICENESS, 19))
-        assert image(pool, "environment CUDA_CACHE_DISABLE") == "1"
 
 
 class TestTrouble:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from warpsmith.devices.base import BinaryKind, Compiler
-from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
+from warpsmith.devices.cuda.compiler import NO_CACHE, NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
 from warpsmith.errors import CompileError
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
@@ -156,6 +158,29 @@ def test_an_nvcc_that_hangs_is_ended(tmp_path: Path) -> None:
     script.chmod(0o755)
     with pytest.raises(CompileError, match=r"did not end within 0\.5 s"):
         NvccCompiler("sm_90", executable=str(script), timeout_s=0.5).compile(program(SOURCE))
+
+
+@pytest.mark.parametrize(("option", "opened"), [(NO_CACHE, False), ("--std=c++17", True)])
+def test_nvrtc_opens_no_gpu(tmp_path: Path, option: str, opened: bool) -> None:
+    """With the second option it would, which shows that the planted driver is found."""
+    _nvrtc()
+    (tmp_path / "driver.c").write_text('#include <stdio.h>\nint cuInit(unsigned f) { puts("opened"); return 100; }\n')
+    command = ["gcc", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1", "-Wl,-soname,libcuda.so.1"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    (tmp_path / "compile.py").write_text(
+        "from warpsmith.devices.cuda import compiler\n"
+        "from warpsmith.generator.program import Program\n"
+        "from warpsmith.generator.space import Config\n"
+        f"compiler.NO_CACHE = {option!r}\n"
+        "source = 'extern \"C\" __global__ void kernel(float* y) { *y = 0.0f; }'\n"
+        "program = Program(family='test', config=Config.of({}), source=source, launches=())\n"
+        "assert compiler.NvrtcCompiler('sm_90').compile(program).image\n"
+    )
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_CACHE_PATH": str(tmp_path / "cache")}
+    told = subprocess.run(
+        [sys.executable, "compile.py"], cwd=tmp_path, env=environment, check=True, text=True, stdout=subprocess.PIPE
+    ).stdout
+    assert ("opened" in told) == opened
 
 
 def test_without_nvrtc_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
