@@ -23,8 +23,8 @@ from warpsmith.errors import CompileError
 from warpsmith.generator.program import Program
 
 NO_CACHE = "--no-cache"
-"""NVRTC's own cache answers without a log: no registers, no spills. And to keep it, NVRTC opens every GPU, one process at
-a time: on a machine with 4 of them 64 processes took 8.6 s until each had compiled its first kernel."""
+"""NVRTC's own cache answers without a log: no registers, no spills. And to keep it, NVRTC opens every GPU, one process
+at a time: on a machine with 4 of them 64 processes took 8.6 s until each had compiled its first kernel."""
 
 _NVRTC_MISSING = 'NVRTC is missing: pip install "warpsmith[cuda]" nvidia-cuda-nvrtc, or install the CUDA 13 toolkit'
 _NVCC_MISSING = "nvcc is missing: install the CUDA 13 toolkit, or set CUDA_HOME to where it is"
