@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpsmith.errors import BadArgument
@@ -16,7 +16,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, families_for
-from warpsmith.generator.space import Config, Space
+from warpsmith.generator.space import Config
 from warpsmith.tuner.census import Census
 
 TRIALS_PER_CELL = 4
@@ -86,9 +86,12 @@ def plan_sweep(
         raise BadArgument(f"trials must be 1 or more; got {trials}")
     found: list[tuple[str, Census]] = []
     for family in families_for(problem, device, families):
-        default = family.default(problem, device)
-        parts = (Census(space, default) for space in _pinned(family.space(problem, device)))
-        found += [(family.name, census) for census in parts if census.size]
+        space, default = family.space(problem, device), family.default(problem, device)
+        pinned = [parameter for parameter in space.parameters if parameter.name in PINNED]
+        for values in itertools.product(*(parameter.values for parameter in pinned)):
+            fixed = {parameter.name: (value,) for parameter, value in zip(pinned, values, strict=True)}
+            if (census := Census(space.narrowed(fixed), default)).size:
+                found.append((family.name, census))
     sizes = [census.size for _, census in found]
     shares = [min(TRIALS_PER_CELL, size) for size in sizes] if trials is None else _shares(sizes, trials)
     return tuple(_plan(name, census, share, seed) for (name, census), share in zip(found, shares, strict=True))
@@ -100,15 +103,6 @@ def _plan(family: str, census: Census, count: int, seed: int) -> CellPlan:
     numbers = random.Random(f"{seed} {cell}").sample(range(census.size), count)
     tried = dict.fromkeys([first, *map(census.at, numbers)])
     return CellPlan(cell, census.size, tuple(itertools.islice(tried, count)))
-
-
-def _pinned(space: Space) -> Iterator[Space]:
-    """The parts of a space in which each of PINNED has one value; some hold no legal config."""
-    pinned = [parameter for parameter in space.parameters if parameter.name in PINNED]
-    free = [parameter for parameter in space.parameters if parameter.name not in PINNED]
-    for values in itertools.product(*(parameter.values for parameter in pinned)):
-        fixed = (dataclasses.replace(each, values=(value,)) for each, value in zip(pinned, values, strict=True))
-        yield Space((*fixed, *free), space.constraints)
 
 
 def _shares(sizes: Sequence[int], total: int) -> list[int]:
