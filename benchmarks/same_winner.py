@@ -19,7 +19,6 @@ from warpsmith.store.store import Store
 from warpsmith.tuner.choose import tied
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.options import TuneOptions
-from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.session import tune
 from warpsmith.tuner.workshop import Workshop
@@ -48,11 +47,13 @@ def main() -> None:
     found = winners(problem, int(runs), int(trials))
     distinct = {(record.trial.family, record.trial.config): record for record in found}
     with Workshop.open(problem, (CUDA,), FAMILIES, CompilerChoice.AUTO, 99, Deadlines(), sanitize=False) as workshop:
-        programs = [workshop.program(family, config) for family, config in distinct]
-        binaries = [workshop.compile(program).result() for program in programs]
-        contenders = [Contender(program, each.binary) for program, each in zip(programs, binaries, strict=True)]  # type: ignore[union-attr]
+        contenders = []
+        for family, config in distinct:
+            contender = workshop.verified(workshop.program(family, config), workshop.bench)
+            assert not isinstance(contender, Failure), contender
+            contenders.append(contender)
         beside = workshop.bench.side_by_side(tuple(contenders))
-        assert not isinstance(beside, Failure)
+        assert not isinstance(beside, Failure), beside
     fastest = min(timing.median_ns for timing in beside.ours)
     ties = set(tied(beside.ours))
     for number, ((family, config), timing) in enumerate(zip(distinct, beside.ours, strict=True)):

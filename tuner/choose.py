@@ -74,10 +74,10 @@ def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callabl
     beside = finals.side_by_side(tuple(finalist.contender for finalist in finalists))
     if isinstance(beside, Failure):
         warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=2)
-        beside = InTurns(tuple(finalist.measurement.timing for finalist in finalists), ())
+        beside = InTurns(tuple(finalist.contender.measurement.timing for finalist in finalists), ())
     order = [(list(workshop.families).index(each.trial.family), each.trial.config.key()) for each in finalists]
     winner = min(tied(beside.ours), key=order.__getitem__)
-    measurement = dataclasses.replace(finalists[winner].measurement, timing=beside.ours[winner])
+    measurement = dataclasses.replace(finalists[winner].contender.measurement, timing=beside.ours[winner])
     trial = dataclasses.replace(finalists[winner].trial, outcome=measurement)
     return Record(
         problem=workshop.problem,
@@ -114,9 +114,8 @@ def _standard_error_ns(timing: Timing) -> float:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Finalist:
     trial: Trial
-    measurement: Measurement
-    """On fresh data."""
     contender: Contender
+    """On fresh data."""
 
 
 def _finalists(
@@ -133,16 +132,13 @@ def _finalists(
             return
         if any(trial.outcome == other.outcome for other in passed):
             continue  # the same machine code: it was not run again
-        program = workshop.program(trial.family, trial.config)
-        compiled = workshop.compile(program).result()
-        outcome: Measurement | Failure
-        outcome = compiled if isinstance(compiled, Failure) else finals.evaluate(program, compiled).outcome
-        if isinstance(outcome, Failure) or isinstance(compiled, Failure):
+        contender = workshop.verified(workshop.program(trial.family, trial.config), finals)
+        if isinstance(contender, Failure):
             ranked.remove(trial)  # it is no baseline either
-            keep(dataclasses.replace(trial, outcome=outcome))
+            keep(dataclasses.replace(trial, outcome=contender))
             continue
         passed.append(trial)
-        yield _Finalist(trial, outcome, Contender(program, compiled.binary))
+        yield _Finalist(trial, contender)
 
 
 def _plainest(workshop: Workshop, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:

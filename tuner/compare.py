@@ -38,7 +38,7 @@ def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, s
     with Workshop.open(
         problem, (device,), FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize
     ) as workshop:
-        return _verified(workshop, program)[0]
+        return _verified(workshop, program).measurement
 
 
 def compare(
@@ -58,30 +58,28 @@ def compare(
     with Workshop.open(
         problem, (device,), FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False
     ) as workshop:
-        measurement, ours = _verified(workshop, program)
+        ours = _verified(workshop, program)
         right = dict(_right(workshop, others or {}))
         beside = workshop.bench.side_by_side((ours, *right.values()))
         if isinstance(beside, Failure):
             raise _wrong(program, beside)
         timing, *others_timings = beside.ours
         baselines = [Baseline(name, other) for name, other in zip(right, others_timings, strict=True)]
-        return Comparison(measurement, timing, (*beside.baselines, *baselines), workshop.bench.opened.environment)
+        environment = workshop.bench.opened.environment
+        return Comparison(ours.measurement, timing, (*beside.baselines, *baselines), environment)
 
 
-def _verified(workshop: Workshop, program: Program) -> tuple[Measurement, Contender]:
-    compiled = workshop.compile(program).result()
-    if isinstance(compiled, Failure):
-        raise _wrong(program, compiled)
-    outcome = workshop.bench.evaluate(program, compiled).outcome
-    if isinstance(outcome, Failure):
-        raise _wrong(program, outcome)
-    return outcome, Contender(program, compiled.binary)
+def _verified(workshop: Workshop, program: Program) -> Contender:
+    contender = workshop.verified(program, workshop.bench)
+    if isinstance(contender, Failure):
+        raise _wrong(program, contender)
+    return contender
 
 
 def _right(workshop: Workshop, programs: Mapping[str, Program]) -> Iterator[tuple[str, Contender]]:
     for name, program in programs.items():
         with contextlib.suppress(WrongAnswer):
-            yield name, _verified(workshop, program)[1]
+            yield name, _verified(workshop, program)
 
 
 def _wrong(program: Program, failure: Failure) -> WrongAnswer:

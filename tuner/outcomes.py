@@ -17,6 +17,8 @@ class Contender:
 
     program: Program
     binary: Binary
+    measurement: Measurement
+    """The verification, with the program timed alone."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

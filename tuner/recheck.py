@@ -14,7 +14,6 @@ from warpsmith.store.checked import Checked, Verdict
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Record, Timing
 from warpsmith.tuner.choose import tied
 from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.timing import Launching, TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
@@ -91,16 +90,14 @@ class _Times:
 
 
 def _times(workshop: Workshop, program: Program) -> _Times | Failure:
-    compiled = workshop.compile(program).result()
-    if isinstance(compiled, Failure):
-        return compiled
-    outcome = workshop.bench.evaluate(program, compiled).outcome
-    if isinstance(outcome, Failure):
-        return outcome
-    beside = workshop.bench.side_by_side((Contender(program, compiled.binary),))
+    contender = workshop.verified(program, workshop.bench)
+    if isinstance(contender, Failure):
+        return contender
+    alone = contender.measurement.timing
+    beside = workshop.bench.side_by_side((contender,))
     if isinstance(beside, Failure):  # right, but nothing can be set beside it
-        return _Times((outcome.timing,), None)
-    return _Times((*beside.ours, outcome.timing), _copy(beside.baselines))
+        return _Times((alone,), None)
+    return _Times((*beside.ours, alone), _copy(beside.baselines))
 
 
 def _timing(record: Record) -> Timing:

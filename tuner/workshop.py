@@ -22,6 +22,7 @@ from warpsmith.tuner.compile_pool import CompilePool
 from warpsmith.tuner.compiling import Compiled
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.evaluate import Bench
+from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.timing import TimingPolicy
 
 
@@ -99,6 +100,16 @@ class Workshop:
     def compile(self, program: Program) -> Future[Compiled | Failure]:
         """Compiles in the pool."""
         return self.pool.submit(program)
+
+    def verified(self, program: Program, bench: Bench) -> Contender | Failure:
+        """Compiles a program in the pool and evaluates it on `bench`, one of these or of the finals: it may be timed in
+        turns with others then, or what went wrong first is told. Raises DeviceError where the bench cannot be opened.
+        """
+        compiled = self.compile(program).result()
+        if isinstance(compiled, Failure):
+            return compiled
+        outcome = bench.evaluate(program, compiled).outcome
+        return outcome if isinstance(outcome, Failure) else Contender(program, compiled.binary, outcome)
 
     def still_holds(self, trial: Trial) -> bool:
         """Whether a stored trial says something about today's candidates: the same source, the same compiler, and

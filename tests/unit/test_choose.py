@@ -28,6 +28,7 @@ from warpsmith.tuner.choose import (
 )
 from warpsmith.tuner.compiling import Compiled
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
+from warpsmith.tuner.workshop import Workshop
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 COPY = Baseline("copy", Timing(70.0, 70.0, 70.0, 9, "median"))
@@ -63,6 +64,8 @@ class Setting:
         self.beside: InTurns | Failure | None = None
         self.kept: list[Trial] = []
         self.refused: set[str] = set()
+
+    verified = Workshop.verified  # over what is below
 
     def program(self, family: str, config: Config) -> Program:
         return Program(family, config, f"// {family} {config}", ())
