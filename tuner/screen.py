@@ -24,6 +24,11 @@ _REGISTERS_AT_ONCE = 256
 """Registers are given to a warp in portions of so many (CUDA occupancy calculator, compute capability 7.0 to 9.0)."""
 _WARPS_AT_ONCE = 4
 """Warps find registers in portions of so many, one for each scheduler (the same)."""
+_MOST_BLOCKS = 32
+"""Resident on a multiprocessor however little they need (CUDA C++ Programming Guide, technical specifications per
+compute capability)."""
+_FEWER_BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 9): 24}
+"""By compute capability, where they are fewer (the same)."""
 _RESERVED_SHARED = 1024
 """Bytes of shared memory that the system takes of every block (CUDA C++ Programming Guide, from 8.0 on)."""
 
@@ -86,7 +91,8 @@ class Screen:
 def resident_warps(launch: Launch, binary: Binary, device: Device) -> int:
     """Warps of a launch that a multiprocessor holds at once; what is not known of the binary does not limit them."""
     warps = math.ceil(math.prod(launch.block) / _WARP)
-    fitting = [device.threads_per_multiprocessor // (warps * _WARP)]
+    blocks = _FEWER_BLOCKS.get(device.compute_capability, _MOST_BLOCKS)
+    fitting = [blocks, device.threads_per_multiprocessor // (warps * _WARP)]
     if binary.registers:
         registers = math.ceil(binary.registers * _WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
         held = device.registers_per_multiprocessor // registers // _WARPS_AT_ONCE * _WARPS_AT_ONCE

@@ -143,6 +143,11 @@ def test_nothing_is_dropped(nothing: dict[str, Any]) -> None:
         ((384, 1, 1), 32, 0, 0, 60),  # 5 blocks of 12 warps
         ((1000, 1, 1), 32, 0, 0, 64),  # 31.25 warps are 32
         ((65, 1, 1), 32, 0, 0, 63),  # 3 warps, the last with one thread: 21 blocks
+        # 32 blocks at the most.
+        ((64, 1, 1), 32, 0, 0, 64),
+        ((33, 1, 1), 32, 0, 0, 64),
+        ((32, 1, 1), 32, 0, 0, 32),
+        ((1, 1, 1), None, None, 0, 32),
         # Registers, in portions of 256 a warp: 33 * 32 are 1280, of which 51 fit, 48 in portions of 4 warps.
         ((256, 1, 1), 33, 0, 0, 48),
         ((256, 1, 1), 40, 0, 0, 48),  # 1280 too
@@ -174,3 +179,13 @@ def test_warps_that_an_h200_holds(
 ) -> None:
     made = binary(registers=registers, shared_bytes=static)
     assert resident_warps(launch(block, dynamic), made, H200) == warps
+
+
+@pytest.mark.parametrize(
+    ("capability", "blocks"),
+    [((7, 5), 16), ((8, 0), 32), ((8, 6), 16), ((8, 9), 24), ((9, 0), 32)],
+)
+def test_blocks_that_a_multiprocessor_of_other_devices_holds(capability: tuple[int, int], blocks: int) -> None:
+    device = dataclasses.replace(H200, compute_capability=capability)
+    assert resident_warps(launch((32, 1, 1)), binary(registers=32), device) == blocks
+    assert resident_warps(launch((1024, 1, 1)), binary(registers=32), device) == 64
