@@ -66,8 +66,8 @@ PARTS: Mapping[str, Part] = {
 def outcomes(workshop: Workshop, family: str, space: Space) -> Iterator[tuple[Config, Outcome]]:
     """Of every config, with no sample saved: the slow ones' times teach a search too."""
     configs = list(space.configs())
-    wanted = iter([(family, config) for config in configs])
-    with Flow(workshop, wanted, lambda _: None, Ledger(), len(configs)) as flow:
+    programs = (workshop.program(family, config) for config in configs)
+    with Flow(workshop, lambda: next(programs, None), lambda _: None, Ledger(), len(configs)) as flow:
         for trial in flow.trials(lambda: None):
             outcome = trial.outcome
             yield trial.config, outcome.timing.median_ns if isinstance(outcome, Measurement) else outcome.kind
@@ -80,9 +80,7 @@ def main() -> None:
         problem, choices = PARTS[name]
         family = next(each for each in FAMILIES if each.name == name)
         space = family.space(problem, CUDA.device()).narrowed(choices)
-        with Workshop.open(
-            problem, (CUDA,), (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False
-        ) as workshop:
+        with Workshop.open(problem, CUDA, (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as workshop:
             recording = record(
                 Path(folder) / f"{name}.jsonl.gz",
                 problem,

@@ -46,7 +46,7 @@ def main() -> None:
     problem = ws.Filter2d(image=extent(image, "the image"), filter=extent(taps, "the filter"))
     found = winners(problem, int(runs), int(trials))
     distinct = {(record.trial.family, record.trial.config): record for record in found}
-    with Workshop.open(problem, (CUDA,), FAMILIES, CompilerChoice.AUTO, 99, Deadlines(), sanitize=False) as workshop:
+    with Workshop.open(problem, CUDA, FAMILIES, CompilerChoice.AUTO, 99, Deadlines(), sanitize=False) as workshop:
         contenders = []
         for family, config in distinct:
             contender = workshop.verified(workshop.program(family, config), workshop.bench)

@@ -132,7 +132,11 @@ def _finalists(
             return
         if any(trial.outcome == other.outcome for other in passed):
             continue  # the same machine code: it was not run again
-        contender = workshop.verified(workshop.program(trial.family, trial.config), finals)
+        program = workshop.program(trial.family, trial.config)
+        if program.fingerprint != trial.fingerprint:
+            ranked.remove(trial)  # another version of this package tried something else by this name
+            continue
+        contender = workshop.verified(program, finals)
         if isinstance(contender, Failure):
             ranked.remove(trial)  # it is no baseline either
             keep(dataclasses.replace(trial, outcome=contender))

@@ -27,10 +27,11 @@ class CompilePool:
     Args:
         compiler: what each of them runs.
         deadlines: how long it may take.
+        processes: how many; None for one a core.
     """
 
-    def __init__(self, compiler: Compiler, deadlines: Deadlines) -> None:
-        self.processes = cores()
+    def __init__(self, compiler: Compiler, deadlines: Deadlines, processes: int | None = None) -> None:
+        self.processes = processes or cores()
         self._compiler = compiler
         self._deadlines = deadlines
         self._fastest_s: float | None = None

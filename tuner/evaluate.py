@@ -70,6 +70,11 @@ class Bench:
         self._opened: Opened | None = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether `opened` is known; it stays so. From any thread."""
+        return self._opened is not None
+
+    @property
     def opened(self) -> Opened:
         """What is known of the device once it is open; opens it. Raises DeviceError where that fails."""
         return self._opened or self._reopen()

@@ -1,4 +1,4 @@
-"""Candidates on their way: compiled ahead by many processes, evaluated on whichever device is free."""
+"""Candidates on their way: compiled ahead by many processes, evaluated on one device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from typing import Self
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program, launch_spec
-from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, Measurement, Timing, Trial
 from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.outcomes import Evaluated
 from warpsmith.tuner.screen import Screen
 from warpsmith.tuner.stages import Ledger, Stage
@@ -60,7 +58,6 @@ class _Ready:
 class _Ran:
     ready: _Ready
     evaluated: Evaluated
-    bench: Bench
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,26 +71,26 @@ class _Broke:
 
 
 class Flow:
-    """Turns configs into trials, while it is entered.
+    """Turns programs into trials, while it is entered.
 
-    On a GPU, trials come in the order in which they end, and configs are asked for as soon as there is room. On the
+    On a GPU, trials come in the order in which they end, and programs are asked for as soon as there is room. On the
     host, compilers and candidates share the cores: there a batch is compiled, then timed undisturbed and in order.
 
     Args:
         workshop: what compiles and evaluates.
-        wanted: families and configs, asked for one at a time.
-        best_ns: the time that a candidate should beat, or None; asked in other threads, just before it runs.
+        ask: the next program, or None where there is none now.
+        best_ns: the time that a candidate should beat, or None; asked in another thread, just before it runs.
         ledger: where costs are counted.
         total: about how many will be wanted. An eighth of them may be on their way at once.
         screen: what drops candidates that cannot win; None to run them all.
-        starting: told of each candidate just before it runs, in other threads.
-        opened: told once, before any trial, how long the first device's own copy takes.
+        starting: told of each candidate just before it runs, in another thread.
+        opened: told once, before any trial, how long the device's own copy takes.
     """
 
     def __init__(
         self,
         workshop: Workshop,
-        wanted: Iterator[tuple[str, Config]],
+        ask: Callable[[], Program | None],
         best_ns: Callable[[Candidate], float | None],
         ledger: Ledger,
         total: int,
@@ -101,7 +98,7 @@ class Flow:
         starting: Callable[[Candidate], None] = lambda _: None,
         opened: Callable[[Timing | Failure], None] = lambda _: None,
     ) -> None:
-        self._workshop, self._wanted, self._best_ns = workshop, wanted, best_ns
+        self._workshop, self._ask, self._best_ns = workshop, ask, best_ns
         self._ledger, self._screen, self._starting, self._opened = ledger, screen, starting, opened
         self._is_open = False
         self._in_batches = workshop.device.kind is DeviceKind.HOST
@@ -119,15 +116,10 @@ class Flow:
         """By machine code and launches: those that wait for the outcome of the one that runs."""
         self._outcomes: dict[str, tuple[Measurement | Failure, str | None]] = {}
         # Not join(): where Ctrl-C strikes in it, Python 3.11 takes the thread for ended.
-        self._ended = [threading.Event() for _ in workshop.benches]
-        self._threads = [
-            threading.Thread(target=self._serve, args=(bench, ended), daemon=True)
-            for bench, ended in zip(workshop.benches, self._ended, strict=True)
-        ]
+        self._ended = threading.Event()
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        threading.Thread(target=self._serve, daemon=True).start()
         return self
 
     def __exit__(
@@ -137,25 +129,23 @@ class Flow:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._ready.get_nowait()
-        for _ in self._threads:
-            self._ready.put(None)
+        self._ready.put(None)
         for future in self._compiling.values():
             future.cancel()
         if self._compiling:
             self._workshop.pool.interrupt()
         try:
-            for ended in self._ended:
-                ended.wait(None if kind is None else 0.0)
+            self._ended.wait(None if kind is None else 0.0)
         finally:  # also where Ctrl-C is pressed while what runs may end: nobody else may use a bench in use
-            for bench, ended in zip(self._workshop.benches, self._ended, strict=True):
-                while not ended.is_set():
-                    bench.interrupt()  # again where it struck before the candidate was sent
-                    ended.wait(0.1)
+            while not self._ended.is_set():
+                self._workshop.bench.interrupt()  # again where it struck before the candidate was sent
+                self._ended.wait(0.1)
 
     def trials(self, deadline: Callable[[], float | None]) -> Iterator[Trial]:
-        """What comes of the configs, until there are none left or `deadline` (of time.monotonic) has passed.
+        """What comes of the programs, until there are none now or `deadline` (of time.monotonic) has passed.
 
-        Raises DeviceError where a device cannot be opened.
+        Where there are some later, it goes on by being called again. Raises DeviceError where the device cannot be
+        opened.
         """
         while True:
             self._fill()
@@ -171,17 +161,13 @@ class Flow:
             return
         # Those that end at once, as dropped ones do, take room until they are told of: they are trials too.
         while self._outstanding + len(self._done) < self._ahead:
-            with self._ledger.during(Stage.ASK):
-                wanted = next(self._wanted, None)
-            if wanted is None:
+            if (program := self._ask()) is None:
                 return
             self._outstanding += 1
-            self._start(*wanted)
+            self._start(program)
 
-    def _start(self, family: str, config: Config) -> None:
-        with self._ledger.during(Stage.GENERATE):
-            program = self._workshop.program(family, config)
-            candidate = Candidate(self._asked, program, program.fingerprint)
+    def _start(self, program: Program) -> None:
+        candidate = Candidate(self._asked, program, program.fingerprint)
         self._asked += 1
         if self._screen and (failure := self._screen.of_program(program, candidate.fingerprint)):
             self._finish(candidate, None, failure, None)
@@ -207,8 +193,8 @@ class Flow:
             case _Built(candidate, compiled):
                 del self._compiling[candidate]
                 self._take_built(candidate, compiled)
-            case _Ran(ready, evaluated, bench):
-                self._take_run(ready, evaluated, bench)
+            case _Ran(ready, evaluated):
+                self._take_run(ready, evaluated)
             case _Opened(copy):
                 self._is_open = True
                 self._opened(copy)
@@ -241,14 +227,14 @@ class Flow:
             else:
                 self._ready.put(_Ready(candidate, compiled, key))
 
-    def _take_run(self, ready: _Ready, evaluated: Evaluated, bench: Bench) -> None:
+    def _take_run(self, ready: _Ready, evaluated: Evaluated) -> None:
         for stage, cost_ms in (
             (Stage.LOAD, evaluated.load_ms),
             (Stage.VERIFY, evaluated.verify_ms),
             (Stage.TIME, evaluated.time_ms),
         ):
             self._ledger.add(stage, cost_ms / 1e3)
-        gpu = None if self._in_batches else str(bench.device)
+        gpu = None if self._in_batches else str(self._workshop.bench.device)
         self._outcomes[ready.code] = (evaluated.outcome, gpu)
         for each, its_compiled in ((ready.candidate, ready.compiled), *self._twins.pop(ready.code)):
             self._finish(each, its_compiled, evaluated.outcome, gpu)
@@ -268,20 +254,20 @@ class Flow:
         )
         self._done.append(trial)
 
-    def _serve(self, bench: Bench, ended: threading.Event) -> None:
-        """Evaluates what is ready, in a thread of its own for each device."""
+    def _serve(self) -> None:
+        """Evaluates what is ready, in a thread of its own."""
+        bench = self._workshop.bench
         try:
-            if bench is self._workshop.bench:
-                self._events.put(_Opened(bench.copy_timing()))
+            self._events.put(_Opened(bench.copy_timing()))
             while (ready := self._ready.get()) is not None:
                 candidate = ready.candidate
                 self._starting(candidate)
                 evaluated = bench.evaluate(candidate.program, ready.compiled, self._best_ns(candidate))
-                self._events.put(_Ran(ready, evaluated, bench))
+                self._events.put(_Ran(ready, evaluated))
         except BaseException as error:
             self._events.put(_Broke(error))
         finally:
-            ended.set()
+            self._ended.set()
 
 
 def _code_of(program: Program, compiled: Compiled) -> str:

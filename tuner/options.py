@@ -66,7 +66,9 @@ class TuneReport:
     record: Record | None
     """The winner as stored; None for a run under sanitizers."""
     tried: int
-    """Trials of this run."""
+    """Trials of this run, by everyone who took part in it."""
+    others: int
+    """Of those tried, the ones by further devices and by tuners elsewhere."""
     reused: int
     """Trials of earlier runs that still hold."""
     failures: Mapping[FailureKind, int]

@@ -62,7 +62,7 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
     then = _timing(record)
     with Workshop.open(
         record.problem,
-        (device,),
+        device,
         FAMILIES,
         CompilerChoice.AUTO,
         seed,

@@ -108,6 +108,18 @@ class Search:
         """
         self._families[family].tell(config, time_ns)
 
+    def learn(self, family: str, config: Config, time_ns: float | None) -> None:
+        """Takes in a trial of another tuner; see `FamilySearch.learn`."""
+        self._families[family].learn(config, time_ns)
+
+    def forgo(self, family: str, config: Config) -> None:
+        """An asked config is being tried by another tuner."""
+        self._families[family].forgo(config)
+
+    def offer(self, family: str, config: Config) -> None:
+        """A config that was forgone is to be tried after all."""
+        self._families[family].offer(config)
+
     def _best(self, name: str) -> float:
         return _or_never(self._families[name].best_ns)
 

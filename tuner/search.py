@@ -6,6 +6,7 @@ of trials is the durable record; a search goes on by being told the stored trial
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import math
 import random
@@ -82,6 +83,7 @@ class FamilySearch:
         self._firsts = [config for config in dict.fromkeys(firsts) if space.contains(config)]
         self._tried: set[Config] = set()
         self._outstanding: set[Config] = set()
+        self._offered: collections.deque[Config] = collections.deque()
         self._failures = 0
         self._turn = 0
         self._rng = random.Random(seed)
@@ -156,11 +158,23 @@ class FamilySearch:
             self._tried.add(config)
             self._note(config, time_ns)
 
+    def forgo(self, config: Config) -> None:
+        """An asked config is being tried by another search, which may be learned; it is not told."""
+        self._outstanding.discard(config)
+
+    def offer(self, config: Config) -> None:
+        """A config that was forgone is to be tried after all, as the next one."""
+        self._tried.discard(config)
+        self._offered.append(config)
+
     def _note(self, config: Config, time_ns: float | None) -> None:
         self._neighbours.learn(config, time_ns)
         self._failures += time_ns is None
 
     def _next(self) -> Config | None:
+        while self._offered:
+            if (offered := self._offered.popleft()) not in self._tried:
+                return offered
         if (due := next((config for config in self._firsts if config not in self._tried), None)) is not None:
             return due
         # Before the first success there is nothing to rank but failures.

@@ -155,9 +155,7 @@ def sweep(
     start = time.monotonic()
     trials: dict[Cell, list[Trial]] = {plan.cell: [] for plan in plans}
     interrupted = False
-    with Workshop.open(
-        problem, (device,), families, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False
-    ) as workshop:
+    with Workshop.open(problem, device, families, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False) as workshop:
         total = sum(len(plan.configs) for plan in plans)
         copy: Timing | None = None
 
@@ -169,7 +167,8 @@ def sweep(
         try:
             with watching_for_interrupt() as interrupt:
                 best_ns = functools.partial(_best_ns, trials)
-                flow = Flow(workshop, _in_rounds(plans), best_ns, Ledger(), total, opened=opened)
+                programs = (workshop.program(*each) for each in _in_rounds(plans))
+                flow = Flow(workshop, lambda: next(programs, None), best_ns, Ledger(), total, opened=opened)
                 with flow:
                     for trial in flow.trials(lambda: None):
                         trials[Cell.of(trial.family, trial.config)].append(trial)

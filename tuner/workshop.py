@@ -37,15 +37,14 @@ class Workshop:
     compiler: Compiler
     compiler_identity: str
     pool: CompilePool
-    benches: tuple[Bench, ...]
-    """One for each device."""
+    bench: Bench
 
     @classmethod
     @contextlib.contextmanager
     def open(
         cls,
         problem: Problem,
-        devices: tuple[DeviceRef, ...],
+        device: DeviceRef,
         families: tuple[Family, ...],
         choice: CompilerChoice,
         seed: int,
@@ -54,44 +53,36 @@ class Workshop:
         sanitize: bool,
         policy: TimingPolicy | None = None,
         turn: Path | None = None,
+        processes: int | None = None,
     ) -> Iterator[Workshop]:
         """Finds out what is there, and ends all processes at the end. Each process starts with its first job.
 
         Args:
             problem: what is worked on.
-            devices: where, one or several of one model.
+            device: where.
             families: those that may solve it.
             choice: of the compiler.
             seed: of the data.
             deadlines: for every job.
             sanitize: run under the sanitizers.
             policy: of the timings; None for what is usual on such a device.
-            turn: what stands for the first device where others use it too; see `Turn`.
+            turn: what stands for the device where others use it too; see `Turn`.
+            processes: that compile at once; None for one a core.
 
         Raises BadArgument where no family solves the problem, CompileError where the compiler is missing,
-        DeviceError where a device is not there, or they differ.
+        DeviceError where the device is not there.
         """
-        device = common_device(devices)
-        able = {family.name: family for family in families_for(problem, device, families)}
-        compiler = devices[0].compiler(choice, sanitize=sanitize)
+        model = device.device()
+        able = {family.name: family for family in families_for(problem, model, families)}
+        compiler = device.compiler(choice, sanitize=sanitize)
         identity = compiler.identity
-        policy = policy or TimingPolicy.for_kind(device.kind)
-        with contextlib.ExitStack() as opened:
-            pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines)))
-            benches = tuple(
-                Bench(
-                    each, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=None if number else turn
-                )
-                for number, each in enumerate(devices)
-            )
-            for bench in benches:
-                opened.enter_context(contextlib.closing(bench))
-            yield cls(problem, device, able, compiler, identity, pool, benches)
-
-    @property
-    def bench(self) -> Bench:
-        """The first device's."""
-        return self.benches[0]
+        policy = policy or TimingPolicy.for_kind(model.kind)
+        bench = Bench(device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn)
+        with (
+            contextlib.closing(CompilePool(compiler, deadlines, processes)) as pool,
+            contextlib.closing(bench),
+        ):
+            yield cls(problem, model, able, compiler, identity, pool, bench)
 
     def program(self, family: str, config: Config) -> Program:
         """The candidate that `family` generates for `config`."""
@@ -111,16 +102,17 @@ class Workshop:
         outcome = bench.evaluate(program, compiled).outcome
         return outcome if isinstance(outcome, Failure) else Contender(program, compiled.binary, outcome)
 
+    def may_hold(self, trial: Trial) -> bool:
+        """Whether a trial has today's compiler, and conditions of timing that are today's."""
+        if trial.family not in self.families or trial.compiler != self.compiler_identity:
+            return False
+        return trial.conditions is None or trial.conditions == self.bench.opened.conditions
+
     def still_holds(self, trial: Trial) -> bool:
-        """Whether a stored trial says something about today's candidates: the same source, the same compiler, and
-        conditions of timing that are today's.
-        """
-        family = self.families.get(trial.family)
-        if family is None or trial.compiler != self.compiler_identity:
+        """Whether a trial says something about today's candidates: it `may_hold`, and is of the same source."""
+        if not self.may_hold(trial):
             return False
-        conditions = trial.conditions
-        if conditions is not None and conditions != self.bench.opened.conditions:
-            return False
+        family = self.families[trial.family]
         program = family.legal_program(self.problem, self.device, trial.config)
         return program is not None and program.fingerprint == trial.fingerprint
 

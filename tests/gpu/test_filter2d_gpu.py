@@ -103,7 +103,7 @@ def some_configs(family: Family, problem: Filter2d, device: Device, count: int) 
 
 def check_some_configs(problem: Filter2d, compiler: CompilerChoice, count: int) -> None:
     """Some configs of every family that solves `problem`, verified by the tuner's own bench."""
-    with Workshop.open(problem, (CUDA,), FAMILIES, compiler, 0, Deadlines(), sanitize=False) as workshop:
+    with Workshop.open(problem, CUDA, FAMILIES, compiler, 0, Deadlines(), sanitize=False) as workshop:
         programs = [
             workshop.program(name, config)
             for name, family in workshop.families.items()

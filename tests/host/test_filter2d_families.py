@@ -287,7 +287,7 @@ def test_products_of_warpgroups_are_clean_under_the_sanitizers() -> None:
 
 
 def check_sanitized(problem: Filter2d, family: Family, configs: Iterable[Config]) -> None:
-    opened = Workshop.open(problem, (HOST,), (family,), CompilerChoice.AUTO, 0, PATIENT, sanitize=True)
+    opened = Workshop.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, PATIENT, sanitize=True)
     with opened as workshop:
         assert HostCompiler(sanitize=True).identity == workshop.compiler_identity
         programs = [workshop.program(family.name, config) for config in configs]

@@ -43,7 +43,12 @@ def trial(name: str, ns: float | None, **changes: Any) -> Trial:
     """A trial of family `name[:-1]`, config `name[-1]`; None is one that was wrong."""
     outcome = WRONG if ns is None else Measurement(timing(ns), 1e-8, 32, 0, 0, 1980)
     family, config = name[:-1], Config.of({"c": name[-1]})
-    return dataclasses.replace(Trial(family, config, f"f {name}", outcome, "nvrtc", 5.0, "cuda:0"), **changes)
+    fingerprint = program_of(family, config).fingerprint
+    return dataclasses.replace(Trial(family, config, fingerprint, outcome, "nvrtc", 5.0, "cuda:0"), **changes)
+
+
+def program_of(family: str, config: Config) -> Program:
+    return Program(family, config, f"// {family} {config}", ())
 
 
 def name_of(it: Trial | Program) -> str:
@@ -68,7 +73,7 @@ class Setting:
     verified = Workshop.verified  # over what is below
 
     def program(self, family: str, config: Config) -> Program:
-        return Program(family, config, f"// {family} {config}", ())
+        return program_of(family, config)
 
     def compile(self, program: Program) -> Future[Compiled | Failure]:
         future: Future[Compiled | Failure] = Future()
@@ -163,6 +168,12 @@ class TestFinalists:
         twins = [trial(f"window{letter}", 1, outcome=first.outcome) for letter in "wxyz"]
         setting.choose(*twins, first, *others)
         assert setting.evaluated == ["windowa", "windowb", "windowc"]
+
+    def test_those_of_another_version_of_the_package_are_passed_over(self) -> None:
+        setting = Setting(windowb=99.0)
+        record = setting.choose(trial("windowa", 50.0, fingerprint="another text"), trial("windowb", 99.0))
+        assert record.trial.config == Config.of({"c": "b"})
+        assert setting.evaluated == ["windowb"]
 
     def test_one_is_enough(self) -> None:
         setting = Setting()

@@ -128,39 +128,29 @@ class FakeBench:
 class Shop:
     """What a flow needs of a workshop."""
 
-    def __init__(self, *, host: bool = False, processes: int = 2, gpus: int = 1, waits: bool = False) -> None:
+    def __init__(self, *, host: bool = False, processes: int = 2, waits: bool = False) -> None:
         self.device = HOST if host else H200
         self.compiler_identity = "nvrtc 13.0 with options"
         self.pool = FakePool(processes, waits)
         kind = DeviceKind.HOST if host else DeviceKind.CUDA
-        self.benches = tuple(FakeBench(DeviceRef(kind, number)) for number in range(gpus))
+        self.bench = FakeBench(DeviceRef(kind, 0))
         self.generate: Callable[[int], Program] = program
-
-    @property
-    def bench(self) -> FakeBench:
-        return self.benches[0]
-
-    def program(self, _family: str, config: Config) -> Program:
-        return self.generate(config.integer("n"))
 
     def compile(self, program: Program) -> Future[Compiled | Failure]:
         return self.pool.submit(program)
 
 
 class Asked:
-    """Configs without end, or `count` of them, and how many were asked for."""
+    """Numbers of programs without end, or `count` of them, and how many were asked for."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = 0
         self._numbers: Iterator[int] = itertools.count() if count is None else iter(range(count))
 
-    def __iter__(self) -> Iterator[tuple[str, Config]]:
-        return self
-
-    def __next__(self) -> tuple[str, Config]:
-        number = next(self._numbers)
-        self.count += 1
-        return "plain", Config.of({"n": number})
+    def next(self) -> int | None:
+        number = next(self._numbers, None)
+        self.count += number is not None
+        return number
 
 
 def flow(
@@ -171,7 +161,11 @@ def flow(
     total: int = 0,
     **others: Any,
 ) -> Flow:
-    return Flow(shop, iter(wanted), best_ns, ledger or Ledger(), total, **others)  # type: ignore[arg-type]
+    def ask() -> Program | None:
+        number = wanted.next()
+        return None if number is None else shop.generate(number)
+
+    return Flow(shop, ask, best_ns, ledger or Ledger(), total, **others)  # type: ignore[arg-type]
 
 
 def never() -> None:
@@ -293,31 +287,13 @@ class TestTrials:
         assert shop.bench.evaluated == [0, 2]
 
     def test_a_gpu_tells_them_as_they_end(self) -> None:
-        shop, gates = Shop(gpus=2), Gates()
-        for bench in shop.benches:
-            bench.run = gates.pass_through
-        gates.open(1, 2)
+        shop = Shop(waits=True)
         with flow(shop, Asked(3)) as opened:
             trials = opened.trials(never)
-            assert [number_of(next(trials)), number_of(next(trials))] == [1, 2]
-            gates.open(0)
-            assert [number_of(trial) for trial in trials] == [0]
-
-    def test_several_gpus_work_at_once_and_trials_say_which(self) -> None:
-        shop, meeting = Shop(gpus=3), threading.Barrier(3)
-
-        def meet(number: int) -> Measurement:
-            meeting.wait(PATIENCE_S)
-            return measured(number)
-
-        for bench in shop.benches:
-            bench.run = meet
-        trials = all_trials(shop, 9)
-        on_each = {str(bench.device): bench.evaluated for bench in shop.benches}
-        assert {number_of(trial): trial.gpu for trial in trials} == {
-            number: gpu for gpu, numbers in on_each.items() for number in numbers
-        }
-        assert sorted(len(numbers) for numbers in on_each.values()) == [3, 3, 3]
+            for number in (1, 2, 0):
+                threading.Timer(SOON_S, shop.pool.finish, [number]).start()
+                assert number_of(next(trials)) == number
+            assert list(trials) == []
 
 
 class TestBatches:
@@ -462,7 +438,7 @@ class TestOpening:
     @pytest.mark.parametrize("copy", [COPY, Failure(FailureKind.CRASH, "no copy")])
     @pytest.mark.parametrize("host", [False, True])
     def test_is_told_once_and_before_any_trial(self, host: bool, copy: Timing | Failure) -> None:
-        shop, log = Shop(host=host, gpus=1 if host else 2), []
+        shop, log = Shop(host=host), []
         shop.bench.copy = copy
         with flow(
             shop,
@@ -481,21 +457,6 @@ class TestOpening:
         shop.bench.copy = DeviceError("no GPU here")
         with pytest.raises(DeviceError, match="no GPU here"), flow(shop, Asked()) as opened:
             next(opened.trials(never))
-
-    def test_that_fails_on_another_gpu_is_too(self) -> None:
-        shop, failed = Shop(gpus=2), threading.Event()
-
-        def fail(_: int) -> Measurement:
-            failed.set()
-            raise DeviceError("the second has no memory left")
-
-        def run(number: int) -> Measurement:
-            assert failed.wait(PATIENCE_S)
-            return measured(number)
-
-        shop.benches[0].run, shop.benches[1].run = run, fail
-        with pytest.raises(DeviceError, match="the second has no memory left"):
-            all_trials(shop, 2)
 
     def test_a_pool_that_cannot_start_a_process_is_too(self) -> None:
         shop = Shop()
@@ -541,15 +502,14 @@ class TestLeaving:
         assert (shop.pool.interrupts, shop.bench.interrupts) == (0, 0)
 
     def test_by_an_exception_interrupts_what_runs(self) -> None:
-        shop = Shop(gpus=2)
-        for bench in shop.benches:
-            bench.run = bench.until_interrupted
+        shop = Shop()
+        shop.bench.run = shop.bench.until_interrupted
         with contextlib.suppress(KeyboardInterrupt), flow(shop, Asked()) as opened:
             list(opened.trials(lambda: time.monotonic() + SOON_S))
-            assert sorted(shop.benches[0].evaluated + shop.benches[1].evaluated) == [0, 1]
+            assert shop.bench.evaluated == [0]
             raise KeyboardInterrupt
-        assert all(bench.interrupted.is_set() for bench in shop.benches)
-        assert sorted(shop.benches[0].evaluated + shop.benches[1].evaluated) == [0, 1]
+        assert shop.bench.interrupted.is_set()
+        assert shop.bench.evaluated == [0]
 
     def test_by_an_exception_interrupts_also_what_is_just_about_to_run(self) -> None:
         shop, reached = Shop(), threading.Event()
@@ -567,7 +527,7 @@ class TestLeaving:
 
     def test_ctrl_c_while_it_waits_for_what_runs_ends_that(self) -> None:
         """And nobody finds a bench that another thread still uses."""
-        shop = Shop()
+        shop, before = Shop(), threading.active_count()
         shop.bench.run = shop.bench.until_interrupted
         timer = threading.Timer(SOON_S, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
         opened = flow(shop, Asked()).__enter__()
@@ -577,12 +537,12 @@ class TestLeaving:
         with pytest.raises(KeyboardInterrupt):
             opened.__exit__(None, None, None)
         assert shop.bench.interrupted.is_set()
-        await_that(lambda: not any(thread.is_alive() for thread in opened._threads))
+        await_that(lambda: threading.active_count() == before)
 
     def test_leaves_no_thread_behind(self) -> None:
         before = threading.active_count()
         for count in (0, 1, 5):
-            all_trials(Shop(gpus=2), count)
+            all_trials(Shop(), count)
         await_that(lambda: threading.active_count() == before)
 
 
@@ -624,18 +584,11 @@ class TestCosts:
     def test_add_up(self) -> None:
         shop, ledger = Shop(), Ledger()
         shop.pool.results[3] = REFUSED
-
-        def generate(number: int) -> Program:
-            time.sleep(0.02)
-            return program(number)
-
-        shop.generate = generate
         all_trials(shop, 4, ledger=ledger)
         told = {stage: ledger.seconds[stage] for stage in (Stage.COMPILE, Stage.LOAD, Stage.VERIFY, Stage.TIME)}
         assert told == pytest.approx({Stage.COMPILE: 3.0, Stage.LOAD: 0.03, Stage.VERIFY: 0.06, Stage.TIME: 0.12})
-        assert 0.08 <= ledger.seconds[Stage.GENERATE] < PATIENCE_S
-        assert 0 < ledger.seconds[Stage.ASK] < 0.08
-        assert ledger.seconds[Stage.STORE] == ledger.seconds[Stage.CHOOSE] == 0
+        elsewhere = (Stage.ASK, Stage.GENERATE, Stage.STORE, Stage.CHOOSE)
+        assert not any(ledger.seconds[stage] for stage in elsewhere)
 
     def test_a_twin_costs_its_compilation_alone(self) -> None:
         shop, ledger = Shop(), Ledger()

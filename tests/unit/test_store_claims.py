@@ -62,19 +62,19 @@ class TestTuners:
             store.beat(tuners[0])
         with pytest.raises(StoreError, match="was struck off"):
             store.claim(PROBLEM, H200, tuners[0], CLAIMS)
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == set(CLAIMS)
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS).mine == set(CLAIMS)
 
 
 class TestClaims:
     def test_are_granted_once(self, store: Store, tuners: tuple[str, str]) -> None:
-        assert store.claim(PROBLEM, H200, tuners[0], iter(CLAIMS[:2])) == set(CLAIMS[:2])
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[1:]) == set(CLAIMS[2:])
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:2]) == set()
-        assert store.claim(PROBLEM, H200, tuners[1], []) == set()
+        assert store.claim(PROBLEM, H200, tuners[0], iter(CLAIMS[:2])).mine == set(CLAIMS[:2])
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[1:]).mine == set(CLAIMS[2:])
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:2]).mine == set()
+        assert store.claim(PROBLEM, H200, tuners[1], []).mine == set()
 
     def test_of_ones_own_are_granted_again(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS[:1])
-        assert store.claim(PROBLEM, H200, tuners[0], CLAIMS[:2]) == set(CLAIMS[:2])
+        assert store.claim(PROBLEM, H200, tuners[0], CLAIMS[:2]).mine == set(CLAIMS[:2])
 
     @pytest.mark.parametrize(
         "change",
@@ -85,38 +85,61 @@ class TestClaims:
     ) -> None:
         changed = dataclasses.replace(CLAIMS[0], **change)  # type: ignore[arg-type]
         store.claim(PROBLEM, H200, tuners[0], CLAIMS[:1])
-        assert store.claim(PROBLEM, H200, tuners[1], [CLAIMS[0], changed]) == {changed}
+        assert store.claim(PROBLEM, H200, tuners[1], [CLAIMS[0], changed]).mine == {changed}
 
     def test_of_other_problems_and_devices_are_others(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS)
-        assert store.claim(OTHER, H200, tuners[1], CLAIMS) == set(CLAIMS)
-        assert store.claim(PROBLEM, HOST, tuners[1], CLAIMS) == set(CLAIMS)
+        assert store.claim(OTHER, H200, tuners[1], CLAIMS).mine == set(CLAIMS)
+        assert store.claim(PROBLEM, HOST, tuners[1], CLAIMS).mine == set(CLAIMS)
 
     def test_of_what_is_stored_are_refused(self, store: Store, tuners: tuple[str, str]) -> None:
         store.add_trial(PROBLEM, H200, trial(0))
         store.add_trial(OTHER, H200, trial(1))
-        assert store.claim(PROBLEM, H200, tuners[0], CLAIMS) == set(CLAIMS[1:])
+        assert store.claim(PROBLEM, H200, tuners[0], CLAIMS).mine == set(CLAIMS[1:])
+
+    def test_of_what_is_stored_come_with_the_trials(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.add_trials(PROBLEM, H200, [trial(0), trial(1)])
+        store.claim(PROBLEM, H200, tuners[1], CLAIMS[2:3])
+        granted = store.claim(PROBLEM, H200, tuners[0], CLAIMS[1:])
+        assert granted.mine == {CLAIMS[3]}
+        assert granted.stored == (trial(1),)
+
+    def test_of_trials_that_do_not_hold_are_granted(self, store: Store, tuners: tuple[str, str]) -> None:
+        store.add_trials(PROBLEM, H200, [trial(0), trial(1)])
+        granted = store.claim(PROBLEM, H200, tuners[0], CLAIMS[:2], lambda stored: stored == trial(1))
+        assert (granted.mine, granted.stored) == ({CLAIMS[0]}, (trial(1),))
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:2], lambda _: False).mine == {CLAIMS[1]}
+
+    def test_of_trials_that_cannot_be_read_are_granted(self, location: str) -> None:
+        with Store.open(location, write=True) as store:
+            tuner = store.register_tuner("host 17")
+            store.add_trials(PROBLEM, H200, [trial(0)])
+            opened = opening.open_location(location, write=True, immutable=False)
+            with opened.writing() as connection:
+                connection.exec_driver_sql("UPDATE warpsmith_trials SET spec = '{'")
+            opened.reader.dispose()
+            assert store.claim(PROBLEM, H200, tuner, CLAIMS[:1]).mine == {CLAIMS[0]}
 
     def test_end_with_the_trial_whoever_tried(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS)
         store.add_trials(PROBLEM, H200, [trial(0), trial(1)])
         # To be struck off with a claim left would set it free.
         store.strike(tuners[0])
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == set(CLAIMS[2:])
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS).mine == set(CLAIMS[2:])
 
     def test_are_given_back_by_their_tuner_alone(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS[:3])
         store.release(PROBLEM, H200, tuners[1], CLAIMS)
         store.release(OTHER, H200, tuners[0], CLAIMS)
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:3]) == set()
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:3]).mine == set()
         store.release(PROBLEM, H200, tuners[0], iter(CLAIMS[:2]))
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == {*CLAIMS[:2], CLAIMS[3]}
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS).mine == {*CLAIMS[:2], CLAIMS[3]}
 
     def test_go_with_a_tuner_that_is_struck_off(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS[:2])
         store.claim(PROBLEM, H200, tuners[1], CLAIMS[2:3])
         store.strike(tuners[0])
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS) == set(CLAIMS)
+        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS).mine == set(CLAIMS)
 
     def test_leave_nothing_in_what_is_merged(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS)
@@ -126,8 +149,8 @@ class TestClaims:
     def test_by_hundreds(self, store: Store, tuners: tuple[str, str]) -> None:
         many = [claim(number) for number in range(300)]
         store.add_trials(PROBLEM, H200, [trial(number) for number in range(0, 300, 3)])
-        assert len(store.claim(PROBLEM, H200, tuners[0], many)) == 200
-        assert len(store.claim(PROBLEM, H200, tuners[1], many)) == 0
+        assert len(store.claim(PROBLEM, H200, tuners[0], many).mine) == 200
+        assert len(store.claim(PROBLEM, H200, tuners[1], many).mine) == 0
 
 
 def test_a_trial_of_a_tuner_that_was_struck_off_is_kept(store: Store, tuners: tuple[str, str]) -> None:
@@ -136,7 +159,7 @@ def test_a_trial_of_a_tuner_that_was_struck_off_is_kept(store: Store, tuners: tu
     store.claim(PROBLEM, H200, tuners[1], CLAIMS[:1])
     store.add_trial(PROBLEM, H200, trial(0))
     assert store.trials(PROBLEM, H200) == (trial(0),)
-    assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:1]) == set()
+    assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:1]).mine == set()
 
 
 def test_trials_leave_no_claims_behind(location: str) -> None:

@@ -16,7 +16,7 @@ from warpsmith.store.store import Store
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 COUNT = 120
 
-DEAD_AFTER_S = 5.0
+DEAD_AFTER_S = 12.0
 """Far longer than a tuner's turn here takes, also on a machine that is busy with other things."""
 
 TUNER = """
@@ -52,7 +52,7 @@ with Store.open(location, write=True) as store:
                 changed[other] = count, now
             elif now - changed[other][1] > float(dead_after_s):
                 say("struck", store.strike(other))
-        granted = store.claim(problem, H200, tuner, rng.sample(missing, min(5, len(missing))))
+        granted = store.claim(problem, H200, tuner, rng.sample(missing, min(5, len(missing)))).mine
         say("granted", *(claim.config.integer("n") for claim in granted))
         granted_before += len(granted)
         if granted_before > int(stalls_after) and granted:

@@ -223,12 +223,12 @@ class TestRepeatedCommits:
     def test_of_tuners_and_claims(self, store: Store, unsure: Callable[..., Any]) -> None:
         tuner = unsure(lambda: store.register_tuner("host 17"))
         assert store.beats() == {tuner: 0}
-        assert unsure(lambda: store.claim(PROBLEM, H200, tuner, iter([CLAIM]))) == {CLAIM}
+        assert unsure(lambda: store.claim(PROBLEM, H200, tuner, iter([CLAIM]))).mine == {CLAIM}
         unsure(lambda: store.beat(tuner))
         assert store.beats()[tuner] > 0
         unsure(lambda: store.release(PROBLEM, H200, tuner, iter([CLAIM])))
         other = store.register_tuner("host 18")
-        assert store.claim(PROBLEM, H200, other, [CLAIM]) == {CLAIM}
+        assert store.claim(PROBLEM, H200, other, [CLAIM]).mine == {CLAIM}
         unsure(lambda: store.strike(tuner))
         assert list(store.beats()) == [other]
 

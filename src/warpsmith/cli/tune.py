@@ -107,7 +107,10 @@ def _tune(
 
 def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     facts = record_facts(report.record) if report.record is not None else []
-    trials = f"{report.tried} now, {report.reused} of earlier runs, of {report.space_size or 'very many'} configs"
+    others = f" ({report.others} by others)" if report.others else ""
+    trials = (
+        f"{report.tried} now{others}, {report.reused} of earlier runs, of {report.space_size or 'very many'} configs"
+    )
     failed = format_failures(report.failures) or "none"
     facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
     facts += [("family", _standing(each)) for each in report.standings]
@@ -140,6 +143,7 @@ def _document(report: TuneReport, location: str) -> dict[str, Any]:
     return {
         **winner_document(report.record),
         "trials": report.tried,
+        "others": report.others,
         "reused": report.reused,
         "failures": {str(kind): count for kind, count in report.failures.items()},
         "space_size": report.space_size,

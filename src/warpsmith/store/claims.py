@@ -7,16 +7,16 @@ time is stored, since the clocks of several machines differ, and step.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, and_, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select, update
 
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store import rows
+from warpsmith.store.record import Trial
 from warpsmith.store.rows import Row
 from warpsmith.store.schema import TRIAL_IDENTITY, claims, trials, tuners
 from warpsmith.store.statements import add_missing, delete_all, found, matches
@@ -34,6 +34,15 @@ class Claim:
     config: Config
     fingerprint: str
     compiler: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Granted:
+    """What came of asking for claims. The rest is being tried by others."""
+
+    mine: frozenset[Claim]
+    stored: tuple[Trial, ...]
+    """Trials of what was asked for, done already."""
 
 
 def claim_row(problem: Problem, device: Device, claim: Claim) -> Row:
@@ -62,36 +71,43 @@ def beats(connection: Connection) -> dict[str, int]:
     return {row["id"]: row["beats"] for row in found(connection, select(tuners))}
 
 
-def take(connection: Connection, tuner: str, wanted: Iterable[Row]) -> tuple[Row, ...]:
-    """Those of the claims, as rows without a tuner, that are the tuner's from here on. Raises StruckOff."""
+def take(
+    connection: Connection,
+    problem: Problem,
+    device: Device,
+    tuner: str,
+    wanted: Iterable[Claim],
+    holds: Callable[[Trial], bool],
+) -> Granted:
+    """Those of the claims that are the tuner's from here on, and the trials stored already. Raises StruckOff."""
     if connection.scalar(select(tuners.c.id).where(tuners.c.id == tuner)) is None:
         raise _struck_off(tuner)
-    asked = {_identity(row): row for row in wanted}
-    stored = _identities(connection, select(*_columns(trials)).where(_near(trials, asked.values())))
-    free = {identity: row for identity, row in asked.items() if identity not in stored}
-    add_missing(connection, claims, ({**row, "tuner": tuner} for row in free.values()))
+    asked = {_identity(claim_row(problem, device, each)): each for each in wanted}
+    # One that cannot be read is tried again, and so mended.
+    near = found(connection, select(trials).where(_near(trials, problem, asked.values())))
+    stored = {
+        _identity(row): trial
+        for row in near
+        for trial in (rows.readable(rows.trial_of, [row]) if _identity(row) in asked else ())
+        if holds(trial)
+    }
+    free = {identity: claim for identity, claim in asked.items() if identity not in stored}
+    added = ({**claim_row(problem, device, claim), "tuner": tuner} for claim in free.values())
+    add_missing(connection, claims, added)
     # Asked for again rather than counted: after a repeated commit the tuner's own claims are there already.
-    own = _near(claims, free.values()) & (claims.c.tuner == tuner)
-    held = _identities(connection, select(*_columns(claims)).where(own))
-    return tuple(row for identity, row in free.items() if identity in held)
+    own = _near(claims, problem, free.values()) & (claims.c.tuner == tuner)
+    held = {tuple(row) for row in connection.execute(select(*(claims.c[name] for name in TRIAL_IDENTITY)).where(own))}
+    return Granted(frozenset(claim for identity, claim in free.items() if identity in held), tuple(stored.values()))
 
 
 def _identity(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in TRIAL_IDENTITY)
 
 
-def _identities(connection: Connection, query: Select[Any]) -> set[tuple[str, ...]]:
-    return {tuple(row) for row in connection.execute(query)}
-
-
-def _columns(table: Table) -> list[Column[Any]]:
-    return [table.c[name] for name in TRIAL_IDENTITY]
-
-
-def _near(table: Table, wanted: Iterable[Row]) -> ColumnElement[bool]:
+def _near(table: Table, problem: Problem, wanted: Iterable[Claim]) -> ColumnElement[bool]:
     """Narrows a query to about the rows wanted; databases differ in how they compare whole identities to a list."""
-    kept = list(wanted)
-    return and_(*(table.c[name].in_({row[name] for row in kept}) for name in ("problem_key", "fingerprint")))
+    fingerprints = {rows.plain(claim.fingerprint) for claim in wanted}
+    return and_(table.c.problem_key == problem.key(), table.c.fingerprint.in_(fingerprints))
 
 
 def give_back(connection: Connection, tuner: str, rows_back: Iterable[Row]) -> None:

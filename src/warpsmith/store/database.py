@@ -7,9 +7,10 @@ import dataclasses
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, StaticPool
 from sqlalchemy.exc import DBAPIError
 
 from warpsmith.errors import StoreError
@@ -44,6 +45,19 @@ class Database:
     """Its transactions come one after the other."""
     schema: int
     """Its number. A reader may have an older one than this version writes, which lacks some tables."""
+
+    @property
+    def server_url(self) -> str | None:
+        """The URL of a server, with its password; None for a file."""
+        url = self.reader.url
+        return None if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=False)
+
+    @property
+    def address(self) -> str | None:
+        """What another process opens it by; None for one in memory."""
+        if isinstance(self.reader.pool, StaticPool):
+            return None
+        return self.server_url or str(Path(self.name).absolute())
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:

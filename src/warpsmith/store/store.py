@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, select, update
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import claims, integrity, merging, opening, poison, prune, rows, runs
-from warpsmith.store.claims import Claim
+from warpsmith.store.claims import Claim, Granted
 from warpsmith.store.database import Database
 from warpsmith.store.merging import History
 from warpsmith.store.merging import MergeReport as MergeReport  # what `absorb` and `merge` return
@@ -54,6 +54,16 @@ class Store:
                 server that does not answer now.
         """
         return cls(opening.open_location(location, write=write, immutable=immutable))
+
+    @property
+    def server_url(self) -> str | None:
+        """The server's URL, with its password, for others' tables in the same database; None for a file."""
+        return self._database.server_url
+
+    @property
+    def address(self) -> str | None:
+        """What another process of this machine opens the store by, with its password; None for one in memory."""
+        return self._database.address
 
     def close(self) -> None:
         """Gives the database back. A closed store may not be used again."""
@@ -200,17 +210,22 @@ class Store:
         """Removes a tuner and its claims: a dead one, or oneself at the end. Its name; None where it was gone."""
         return self._database.write(lambda connection: claims.strike(connection, tuner))
 
-    def claim(self, problem: Problem, device: Device, tuner: str, wanted: Iterable[Claim]) -> frozenset[Claim]:
-        """Those of `wanted` that are the tuner's to try: neither stored as trials nor claimed by another.
+    def claim(
+        self,
+        problem: Problem,
+        device: Device,
+        tuner: str,
+        wanted: Iterable[Claim],
+        holds: Callable[[Trial], bool] = lambda _: True,
+    ) -> Granted:
+        """Takes those of `wanted` that no other tuner has claimed, and that no stored trial answers.
 
         What the tuner claimed before is granted again. A claim ends with `add_trials`, `release` or `strike`.
 
-        Raises:
-            claims.StruckOff: the others took the tuner for dead.
+        A trial for which `holds` is False is to be tried again. Raises `claims.StruckOff` where the tuner was.
         """
-        asked = [(claims.claim_row(problem, device, each), each) for each in wanted]
-        taken = self._database.write(lambda connection: claims.take(connection, tuner, [row for row, _ in asked]))
-        return frozenset(each for row, each in asked if row in taken)
+        asked = tuple(wanted)
+        return self._database.write(lambda connection: claims.take(connection, problem, device, tuner, asked, holds))
 
     def release(self, problem: Problem, device: Device, tuner: str, claimed: Iterable[Claim]) -> None:
         """Gives claims back that come to no trial; claims that are not the tuner's stay."""

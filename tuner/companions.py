@@ -1,0 +1,120 @@
+"""A tuner for each further device of this machine, in a process of its own, beside the one that leads."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import math
+import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument, WarpsmithError
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.store.store import Store
+from warpsmith.tuner.crew import new_tuner
+from warpsmith.tuner.job import Job, WorkerState
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.process import Worker, WorkerDied, interrupt_all
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accompany(Job[None]):
+    """Tunes on one device until the space is exhausted, for a leader that ends it sooner as a rule."""
+
+    store: str
+    """Its path or URL."""
+    tuner: str
+    """By which id this one takes part."""
+    problem: Problem
+    device: DeviceRef
+    options: TuneOptions
+    families: tuple[Family, ...]
+    processes: int
+    """Compilers at work at once."""
+
+    def run(self, state: WorkerState) -> None:  # noqa: ARG002 - it opens a worker of its own
+        from warpsmith.tuner.session import accompany  # which starts companions, and so imports this module
+
+        with Store.open(self.store, write=True) as store:
+            accompany(self, store)
+
+
+class Companions:
+    """Tunes on several devices through one store, while it is entered. One interpreter cannot feed four GPUs: at 140
+    candidates a second it has no time left.
+
+    A companion that fails leaves its device idle, and a warning.
+
+    Args:
+        devices: one for each companion; may be none.
+        store: of the leader; in a file or on a server.
+        problem: what is tuned.
+        options: how to search.
+        families: those that compete.
+        processes: compilers of each companion.
+
+    Raises:
+        BadArgument: the store lies in memory, where no other process reaches it.
+    """
+
+    def __init__(
+        self,
+        devices: tuple[DeviceRef, ...],
+        store: Store,
+        problem: Problem,
+        options: TuneOptions,
+        families: tuple[Family, ...],
+        processes: int,
+    ) -> None:
+        if devices and store.address is None:
+            raise BadArgument("several devices share a store in a file or on a server, not one in memory")
+        self._store = store
+        # Trials and time are the leader's to count.
+        beside = dataclasses.replace(options, trials=2**62, time_limit_s=None)
+        self._jobs = [
+            Accompany(store.address or "", new_tuner(store), problem, device, beside, families, processes)
+            for device in devices
+        ]
+        self._workers = [Worker() for _ in devices]
+        self._threads = ThreadPoolExecutor(max(1, len(devices)))
+        self._running: dict[Future[None], Accompany] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __enter__(self) -> Self:
+        for job, worker in zip(self._jobs, self._workers, strict=True):
+            self._running[self._threads.submit(worker.call, job, math.inf)] = job
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends them, with what they have on the way."""
+        while True:
+            interrupt_all(self._workers)  # again where it struck before a process was there
+            if not concurrent.futures.wait(self._running, 0.1).not_done:
+                break
+        for worker in self._workers:
+            worker.kill()
+        self._threads.shutdown()
+        if kind is None:  # after an error the store may be out of reach, and others find out by themselves
+            for job in self._jobs:
+                self._store.strike(job.tuner)
+
+    def check(self) -> None:
+        """Warns of companions that have failed since the last call, and frees what they had claimed."""
+        for future in [future for future in self._running if future.done()]:
+            job = self._running.pop(future)
+            error = future.exception()
+            if error is None:
+                continue
+            if not isinstance(error, WarpsmithError | WorkerDied):
+                raise error
+            words = error.last_words.splitlines()[-1:] if isinstance(error, WorkerDied) else []
+            warnings.warn(": ".join([f"tuning goes on without {job.device}", str(error), *words]), stacklevel=2)
+            self._store.strike(job.tuner)

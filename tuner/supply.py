@@ -1,0 +1,97 @@
+"""What is tried next: asked of the search, generated, and claimed where others tune beside this process."""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Callable
+
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Trial
+from warpsmith.tuner.crew import Crew
+from warpsmith.tuner.rivalry import Search
+from warpsmith.tuner.stages import Ledger, Stage
+from warpsmith.tuner.workshop import Workshop
+
+AT_ONCE = 16
+"""Programs that are claimed together: a transaction costs 5 to 10 ms, where a candidate takes 10."""
+
+
+class Supply:
+    """Programs to try, each of them once, whoever tries it.
+
+    Args:
+        search: says what is worth trying.
+        workshop: generates it.
+        ledger: where costs are counted.
+        crew: whom this tuner shares its store with; None for nobody.
+        holds: whether another's trial, stored already, makes a program's own superfluous.
+    """
+
+    def __init__(
+        self, search: Search, workshop: Workshop, ledger: Ledger, crew: Crew | None, holds: Callable[[Trial], bool]
+    ) -> None:
+        self._search, self._workshop, self._ledger, self._crew, self._holds = search, workshop, ledger, crew, holds
+        self._mine: collections.deque[Program] = collections.deque()
+        self._elsewhere: set[tuple[str, Config]] = set()
+        """Asked of the search, and claimed by others."""
+        self._departed = 0
+
+    def next(self) -> Program | None:
+        """The next program to try; None where there is none now."""
+        while not self._mine:
+            if self._crew is not None and self._crew.departed > self._departed:
+                self.offer_again()
+            if not (programs := self._asked()):
+                return None
+            self._claim(programs)
+        return self._mine.popleft()
+
+    def tell(self, trial: Trial) -> None:
+        """Takes in what came of a program."""
+        with self._ledger.during(Stage.ASK):
+            self._search.tell(trial.family, trial.config, trial.median_ns)
+
+    def learn(self, trial: Trial) -> None:
+        """Takes in what came of another tuner's program."""
+        self._elsewhere.discard((trial.family, trial.config))
+        self._search.learn(trial.family, trial.config, trial.median_ns)
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether others are trying what this tuner wanted, so that it may have to do that yet."""
+        return bool(self._elsewhere)
+
+    def offer_again(self) -> None:
+        """What others claimed is asked for again, and tried if by now it is free."""
+        if self._crew is not None:
+            self._departed = self._crew.departed
+        for family, config in self._elsewhere:
+            self._search.offer(family, config)
+        self._elsewhere.clear()
+
+    def _asked(self) -> list[Program]:
+        programs: list[Program] = []
+        while len(programs) < (1 if self._crew is None else AT_ONCE):
+            with self._ledger.during(Stage.ASK):
+                asked = self._search.ask()
+            if asked is None:
+                break
+            with self._ledger.during(Stage.GENERATE):
+                programs.append(self._workshop.program(*asked))
+        return programs
+
+    def _claim(self, programs: list[Program]) -> None:
+        if self._crew is None:
+            self._mine.extend(programs)
+            return
+        start = time.monotonic()
+        granted = self._crew.claim(programs, self._workshop.compiler_identity, self._holds)
+        self._ledger.add(Stage.STORE, time.monotonic() - start)
+        for program in programs:
+            if program in granted:
+                self._mine.append(program)
+            else:
+                self._search.forgo(program.family, program.config)
+                self._elsewhere.add((program.family, program.config))
