@@ -23,7 +23,7 @@ from warpsmith.tuner.process import Worker, WorkerDied, interrupt_all
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accompany(Job[None]):
-    """Tunes on one device until the space is exhausted, for a leader that ends it sooner as a rule."""
+    """Tunes on one device until there are trials enough, for a leader that ends it sooner as a rule."""
 
     store: str
     """Its path or URL."""
@@ -73,8 +73,7 @@ class Companions:
         if devices and store.address is None:
             raise BadArgument("several devices share a store in a file or on a server, not one in memory")
         self._store = store
-        # Trials and time are the leader's to count.
-        beside = dataclasses.replace(options, trials=2**62, time_limit_s=None)
+        beside = dataclasses.replace(options, time_limit_s=None)  # the leader ends them
         self._jobs = [
             Accompany(store.address or "", new_tuner(store), problem, device, beside, families, processes)
             for device in devices

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import random
-from collections.abc import Container, Iterator
+from collections.abc import Container, Sequence
 
 from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.additive import Additive, Item
@@ -20,6 +20,8 @@ BEST = 8
 """The fastest configs, whose neighbours are tried."""
 CLOSEST = 3
 """Of those, the ones whose neighbours are all tried, one after the other."""
+POLISHED = 8
+"""Of those, the ones whose neighbours are tried at the end of a budget: as many as may be finalists."""
 CHANGES = 3
 """The most parameters that are changed at once."""
 CANDIDATES = 400
@@ -51,7 +53,7 @@ class Neighbours:
         self._among = BEST
         self._ranked: list[tuple[tuple[Item, ...], tuple[str, ...]]] = []
         self._asks_left = 0
-        self._beside: dict[Config, Iterator[Config]] = {}
+        self._beside: dict[Config, list[Config]] = {}
 
     @property
     def best_ns(self) -> float | None:
@@ -83,9 +85,12 @@ class Neighbours:
 
         So a search that goes on long enough ends where no single change helps.
         """
-        closest = [config for _, config in self._fastest[:CLOSEST]]
-        self._beside = {config: self._beside.get(config) or self._neighbours_of(config) for config in closest}
-        return next((each for config in closest for each in self._beside[config] if each not in self._tried), None)
+        found = self._beside_one_of(self._fastest[:CLOSEST])
+        return None if found is None else found[1]
+
+    def beside(self, most_ns: float) -> tuple[float, Config] | None:
+        """The same for those of the POLISHED that take `most_ns` at most, with the time in ns of the one changed."""
+        return self._beside_one_of([known for known in self._fastest[:POLISHED] if known[0] <= most_ns])
 
     def next_likely(self) -> Config | None:
         """The changed config that the model ranks first; None where it knows no time, or none that is legal and new."""
@@ -115,10 +120,25 @@ class Neighbours:
         else:
             self._fastest.remove((time_ns, config))
 
-    def _neighbours_of(self, config: Config) -> Iterator[Config]:
+    def _beside_one_of(self, among: Sequence[tuple[float, Config]]) -> tuple[float, Config] | None:
+        """The first of `among` that has an untried single change, by its time, and that change."""
+        kept = [config for _, config in self._fastest[:POLISHED] if config in self._beside]
+        self._beside = {config: self._beside[config] for config in kept}
+        for _, config in among:
+            if config not in self._beside:
+                self._beside[config] = self._neighbours_of(config)
+        for time_ns, config in among:
+            changes = self._beside[config]
+            while changes and changes[-1] in self._tried:
+                changes.pop()
+            if changes:
+                return time_ns, changes[-1]
+        return None
+
+    def _neighbours_of(self, config: Config) -> list[Config]:
         neighbours = list(self._space.neighbours(config))
         self._rng.shuffle(neighbours)
-        return iter(neighbours)
+        return neighbours[::-1]  # taken from its end
 
     def _checked(self, items: tuple[Item, ...], changed: tuple[str, ...]) -> Config | None:
         """The config, where it is legal and new."""

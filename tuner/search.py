@@ -132,11 +132,20 @@ class FamilySearch:
 
     def ask(self) -> Config | None:
         """The next config to try, feasible and new; None once the space is exhausted. Asks may run ahead of tells."""
-        config = None if self.remaining == 0 else self._next()
-        if config is not None:
-            self._tried.add(config)
-            self._outstanding.add(config)
-        return config
+        return self._handed_out(None if self.remaining == 0 else self._next())
+
+    def beside_ns(self, most_ns: float) -> float | None:
+        """The time, in ns, of the config of which `ask_beside` returns a change; None where it returns None."""
+        found = self._neighbours.beside(most_ns)
+        return None if found is None else found[0]
+
+    def ask_beside(self, most_ns: float) -> Config | None:
+        """A new config that differs in one parameter from one of the fastest that take `most_ns` at most.
+
+        The changes of the fastest one come first. None where all are tried.
+        """
+        found = self._neighbours.beside(most_ns)
+        return self._handed_out(None if found is None else found[1])
 
     def tell(self, config: Config, time_ns: float | None) -> None:
         """Reports what came of an asked config: its time in ns, above 0, or None for a failure.
@@ -166,6 +175,12 @@ class FamilySearch:
         """A config that was forgone is to be tried after all, as the next one."""
         self._tried.discard(config)
         self._offered.append(config)
+
+    def _handed_out(self, config: Config | None) -> Config | None:
+        if config is not None:
+            self._tried.add(config)
+            self._outstanding.add(config)
+        return config
 
     def _note(self, config: Config, time_ns: float | None) -> None:
         self._neighbours.learn(config, time_ns)
