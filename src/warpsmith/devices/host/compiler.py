@@ -31,7 +31,7 @@ _COMMON = ("-std=c++17", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden")
 _FAST = ("-O3",)
 _SANITIZED = (
     "-O1",
-    "-g",
+    "-g1",
     "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
