@@ -150,7 +150,7 @@ def test_known_weights_as_literals() -> None:
 class TestPlantedFaults:
     PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
     FAULTS = ("none", "out-of-bounds", "never-ends", "wrong", "does-not-compile", "crashes")
-    DEADLINES = Deadlines(compile_s=60, first_run_s=60, least_run_s=5, run_factor=5)
+    DEADLINES = Deadlines(compile_s=60, first_run_s=20, least_run_s=5, run_factor=5)
 
     def outcomes(self, store: Store, families: tuple[Family, ...], **options: Any) -> dict[str, Any]:
         """Of the planted family, by fault, after a run."""
