@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -190,6 +193,26 @@ def spread() -> tuple[Filter2d, ...]:
 def planted() -> type[PlantedFamily]:
     """A family of kernels with faults: `planted("none", "wrong")`; `planted.faults` names them all."""
     return PlantedFamily
+
+
+@pytest.fixture(scope="module")
+def importable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], ModuleType]]:
+    """Makes modules that worker processes can import too, which test files are not: `importable(name, text)`. The
+    folder of its `__file__` belongs into their PYTHONPATH.
+    """
+    made: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def make(name: str, text: str) -> ModuleType:
+            folder = tmp_path_factory.mktemp(name)
+            (folder / f"{name}.py").write_text(text)
+            patch.syspath_prepend(str(folder))
+            made.append(name)
+            return importlib.import_module(name)
+
+        yield make
+    for name in made:
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture

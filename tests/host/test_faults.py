@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import json
 import os
 import re
@@ -140,18 +139,14 @@ exec {gxx} {options} "$@" <<< "$source"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tuner")
-    (folder / "tuner_of_tests.py").write_text(TUNER)
-    return folder
+def script(importable: Callable[[str, str], ModuleType]) -> ModuleType:
+    return importable("tuner_of_tests", TUNER)
 
 
 @pytest.fixture(scope="module")
-def script(folder: Path) -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield importlib.import_module("tuner_of_tests")
-        del sys.modules["tuner_of_tests"]
+def folder(script: ModuleType) -> Path:
+    """For the PYTHONPATH of those that import it."""
+    return Path(str(script.__file__)).parent
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,18 +72,14 @@ class Scripted(Compiler):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("compiler")
-    (folder / "compiler_of_tests.py").write_text(COMPILER)
-    return folder
+def scripted(importable: Callable[[str, str], ModuleType]) -> ModuleType:
+    return importable("compiler_of_tests", COMPILER)
 
 
 @pytest.fixture(scope="module")
-def scripted(folder: Path) -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield importlib.import_module("compiler_of_tests")
-        del sys.modules["compiler_of_tests"]
+def folder(scripted: ModuleType) -> Path:
+    """For the PYTHONPATH of those that import it."""
+    return Path(str(scripted.__file__)).parent
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import resource
 import signal
@@ -129,18 +128,14 @@ def dawdle_at_exit():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("jobs")
-    (folder / "jobs_of_tests.py").write_text(JOBS)
-    return folder
+def jobs(importable: Callable[[str, str], ModuleType]) -> ModuleType:
+    return importable("jobs_of_tests", JOBS)
 
 
 @pytest.fixture(scope="module")
-def jobs(folder: Path) -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield importlib.import_module("jobs_of_tests")
-        del sys.modules["jobs_of_tests"]
+def folder(jobs: ModuleType) -> Path:
+    """For the PYTHONPATH of those that import it."""
+    return Path(str(jobs.__file__)).parent
 
 
 @pytest.fixture
