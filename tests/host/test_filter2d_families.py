@@ -252,7 +252,7 @@ def test_pairs_of_outputs_are_what_scipy_computes(columns: int, weights: str) ->
     problem = dataclasses.replace(free, weights=known) if weights == "literal" else free
     family = Filter2dWindow()
     space = narrowed(family.space(problem, DEVICE), method=Method.WINOGRAD.value, weights=weights)
-    configs = {space.drawn(random.Random(seed)) for seed in range(3)}
+    configs = {space.drawn(random.Random(f"{columns} {weights} {seed}")) for seed in range(2)}
     with contextlib.closing(HostRuntime(workers=1)) as runtime:
         for config in configs:
             assert config is not None
