@@ -79,7 +79,7 @@ def test_each_planted_fault_is_recorded_as_what_it_is(store: Path, planted: Any)
     faulty = planted(*planted.faults)
     # Alone first: beside another family it leaves before all of its faults are met.
     run(store, TuneOptions(trials=len(planted.faults), deadlines=QUICK), (faulty,))
-    report, trials = run(store, TuneOptions(trials=30, deadlines=QUICK), (faulty, Filter2dPlain()))
+    report, trials = run(store, TuneOptions(trials=16, deadlines=QUICK), (faulty, Filter2dPlain()))
     outcomes = {trial.config.text("fault"): trial.outcome for trial in trials if trial.family == "planted"}
     kinds = {fault: outcome.kind for fault, outcome in outcomes.items() if isinstance(outcome, Failure)}
     assert kinds == {
@@ -92,7 +92,7 @@ def test_each_planted_fault_is_recorded_as_what_it_is(store: Path, planted: Any)
     }
     assert isinstance(outcomes["none"], Measurement)
     plain = [trial for trial in trials if trial.family == "filter2d_plain"]
-    assert len(plain) == 30 - len(planted.faults)  # the search went on after each of them
+    assert len(plain) == 16 - len(planted.faults)  # the search went on after each of them
     assert all(isinstance(trial.outcome, Measurement) for trial in plain)
     assert report.record is not None
     assert report.failures == collections.Counter(kinds.values())
