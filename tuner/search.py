@@ -1,4 +1,4 @@
-"""Search: which config to try next. The only module that imports Optuna.
+"""Search: which config to try next.
 
 Others propose, this module decides: every config handed out is feasible and new. Nothing here is kept, since the store
 of trials is the durable record; a search goes on by being told the stored trials again.
@@ -7,17 +7,12 @@ of trials is the durable record; a search goes on by being told the stored trial
 from __future__ import annotations
 
 import collections
-import contextlib
-import math
 import random
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.neighbours import Neighbours
-
-if TYPE_CHECKING:
-    import optuna
+from warpsmith.tuner.studies import Model
 
 STARTUP = 10
 """Configs tried before anything is proposed: the first ones and a seeded random sample."""
@@ -59,6 +54,7 @@ class FamilySearch:
             over.
         seed: of everything random, from 0 to 2^32 - 1.
         stored: earlier trials, each a config and its time in ns, or None for a failure; `learn` takes them.
+        studies: URL of a server's database where Optuna's study is shared with other tuners; None to keep it in memory.
 
     Raises:
         ValueError: the default is not a point of `space`, or there is none.
@@ -73,6 +69,7 @@ class FamilySearch:
         firsts: Sequence[Config],
         seed: int,
         stored: Iterable[tuple[Config, float | None]] = (),
+        studies: str | None = None,
     ) -> None:
         if not firsts:
             raise ValueError(f"{study_name} has no config to try first")
@@ -91,7 +88,7 @@ class FamilySearch:
         self._order: Iterator[Config] = iter(())
         self._list(LISTED)
         self._neighbours = Neighbours(space, self._tried, random.Random(f"{seed} neighbours"))
-        self._model = _Model(self.study_name, space, self._tried, seed)
+        self._model = Model(self.study_name, space, self._tried, seed, studies)
         for config, time_ns in stored:
             self.learn(config, time_ns)
 
@@ -225,73 +222,3 @@ class FamilySearch:
         self._listing = self._space.listed(most)
         if self._listing is not None:
             self._order = iter(self._rng.sample(self._listing, len(self._listing)))
-
-
-class _Model:
-    """Optuna's sampler, which is made when it is first asked: to import Optuna takes 0.4 s.
-
-    It learns what a proposal needs, the fastest trials and the latest failures: to tell it a trial takes 0.3 ms.
-
-    Args:
-        study_name: of the study, which lives in memory.
-        space: the choices.
-        tried: what is not to be proposed again; read at each call.
-        seed: of the sampler.
-    """
-
-    TAUGHT = 64
-    """The fastest configs that it learns of at each suggestion, and a quarter as many failures."""
-
-    def __init__(self, study_name: str, space: Space, tried: Container[Config], seed: int) -> None:
-        self._study_name, self._space, self._tried, self._seed = study_name, space, tried, seed
-        self._taught: set[Config] = set()
-        self._study: optuna.Study | None = None
-
-    def next(self, known: Neighbours) -> Config | None:
-        """What the sampler suggests, or the legal config most like it; None where that was tried."""
-        from optuna.distributions import BaseDistribution, CategoricalDistribution
-        from optuna.trial import TrialState, create_trial
-
-        study = self._study = self._study or _new_study(self._study_name, self._seed)
-        # Choices without an order: for integers the sampler takes three times as long, and finds no more.
-        choices: dict[str, BaseDistribution] = {
-            each.name: CategoricalDistribution(each.values) for each in self._space.parameters
-        }
-        for config, time_ns in known.fastest(self.TAUGHT) + known.failed(self.TAUGHT // 4):
-            if config not in self._taught:
-                self._taught.add(config)
-                # Pruned, not failed: the sampler ranks pruned trials last but forgets failed ones.
-                state = TrialState.PRUNED if time_ns is None else TrialState.COMPLETE
-                value = None if time_ns is None else math.log(time_ns)
-                study.add_trial(create_trial(state=state, value=value, params=config.values(), distributions=choices))
-        trial = study.ask(choices)
-        suggested = self._space.like(trial.params)
-        is_new = suggested is not None and suggested not in self._tried
-        # Pruned where it repeats itself, so that it learns; else forgotten, since its time is taught above.
-        study.tell(trial, state=TrialState.FAIL if is_new else TrialState.PRUNED)
-        return suggested if is_new else None
-
-
-def _new_study(name: str, seed: int) -> optuna.Study:
-    import optuna
-
-    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, multivariate=True)
-    with _quiet_optuna():
-        return optuna.create_study(study_name=name, sampler=sampler, direction="minimize")
-
-
-@contextlib.contextmanager
-def _quiet_optuna() -> Iterator[None]:
-    """Silences the one line that Optuna logs here, the creation of a study.
-
-    Optuna has one level for the whole process. Put back at once, the user's own studies log as before; set at import,
-    it would silence them too.
-    """
-    import optuna
-
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)

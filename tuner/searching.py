@@ -85,6 +85,7 @@ class Searching:
                 (family.default(problem, device), *won),
                 seed,
                 [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
+                self._store.server_url,
             )
         return Search(searches, seed, self._options.trials - self.reused)
 

@@ -15,7 +15,8 @@ from warpsmith.tuner.stages import Ledger, Stage
 from warpsmith.tuner.workshop import Workshop
 
 AT_ONCE = 16
-"""Programs that are claimed together: a transaction costs 5 to 10 ms, where a candidate takes 10."""
+"""Programs that are claimed together, where there are compilers for as many: a transaction costs 5 to 10 ms, where a
+candidate takes 10. Where candidates take longer, what one tuner holds back the others could do."""
 
 
 class Supply:
@@ -33,6 +34,7 @@ class Supply:
         self, search: Search, workshop: Workshop, ledger: Ledger, crew: Crew | None, holds: Callable[[Trial], bool]
     ) -> None:
         self._search, self._workshop, self._ledger, self._crew, self._holds = search, workshop, ledger, crew, holds
+        self._at_once = 1 if crew is None else min(AT_ONCE, workshop.pool.processes)
         self._mine: collections.deque[Program] = collections.deque()
         self._elsewhere: set[tuple[str, Config]] = set()
         """Asked of the search, and claimed by others."""
@@ -73,7 +75,7 @@ class Supply:
 
     def _asked(self) -> list[Program]:
         programs: list[Program] = []
-        while len(programs) < (1 if self._crew is None else AT_ONCE):
+        while len(programs) < self._at_once:
             with self._ledger.during(Stage.ASK):
                 asked = self._search.ask()
             if asked is None:

@@ -1,17 +1,26 @@
-"""Runs small CUDA texts on the host device; under the sanitizers where the test process itself is."""
+"""Runs small CUDA texts on the host device, under the sanitizers where the test process itself is; and whole tuners."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Iterator
-from typing import Protocol
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
 
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Argument, ByValue, Launch, Pointer, Program
 from warpsmith.generator.space import Config
 
@@ -83,3 +92,162 @@ def run_kernel(host, compile_once, make_program) -> RunKernel:
                 host.free(allocation)
 
     return run
+
+
+TUNED = Filter2d(image=(24, 32), filter=(3, 3))
+PATIENCE_S = 90.0
+"""Far above what anything here takes, on a loaded machine too."""
+PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "least_run_s": 80.0}
+"""Deadlines that nothing here passes."""
+
+# What a subprocess runs, and this process imports: test files are not importable by name.
+TUNER = """
+import dataclasses, importlib.util, json, sys, warnings
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.store.store import Store
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.progress import SilentProgress
+from warpsmith.tuner.session import tune
+
+
+class Numbered(Family):
+    '''Plain kernels that differ in a number, some of them with a fault written into them.'''
+
+    name = "numbered"
+    _plain = Filter2dPlain()
+
+    def __init__(self, numbers, faults):
+        self._numbers, self._faults = tuple(numbers), {int(number): fault for number, fault in faults.items()}
+
+    def why_not(self, problem, device):
+        return self._plain.why_not(problem, device)
+
+    def space(self, problem, device):
+        return Space((Parameter("n", self._numbers, "the number"),), ())
+
+    def default(self, problem, device):
+        return Config.of({"n": self._numbers[0]})
+
+    def program(self, problem, config):
+        number = config.integer("n")
+        program = self._plain.program(problem, self._plain.default(problem, H200))
+        before = "        results[f * (kOutputRows"
+        assert program.source.count(before) == 1
+        lines = f"        volatile int number = {number}; (void)number;\\n        {self._faults.get(number, '')}\\n"
+        source = program.source.replace(before, lines + before)
+        return dataclasses.replace(program, family=self.name, config=config, source=source)
+
+
+def main():
+    told = json.loads(sys.argv[1])
+    problem = Problem.from_spec("filter2d", told["problem"])
+    options = TuneOptions(**{**told["options"], "deadlines": Deadlines(**told["deadlines"])})
+    try:
+        with warnings.catch_warnings(record=True) as caught, Store.open(told["store"], write=True) as store:
+            family = Numbered(range(*told["numbers"]), told["faults"])
+            report = tune(problem, (DeviceRef(DeviceKind.HOST),), store, options, SilentProgress(), (family,))
+    except WarpsmithError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(json.dumps({"winner": report.record.trial.config.integer("n"), "tried": report.tried,
+                      "others": report.others, "warnings": "; ".join(str(each.message) for each in caught),
+                      "reused": report.reused, "failures": {str(k): n for k, n in report.failures.items()}}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def script(importable: Callable[[str, str], ModuleType]) -> ModuleType:
+    return importable("tuner_of_tests", TUNER)
+
+
+@pytest.fixture(scope="module")
+def folder(script: ModuleType) -> Path:
+    """For the PYTHONPATH of those that import it."""
+    return Path(str(script.__file__)).parent
+
+
+class Tuner:
+    """A tuning run in a process of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Path | str,
+        numbers: range,
+        *,
+        faults: Mapping[int, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        deadlines: Mapping[str, float] | None = None,
+        prelude: str = "",
+        paths: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
+        told = {
+            "store": str(store),
+            "problem": TUNED.spec(),
+            "numbers": [numbers.start, numbers.stop],
+            "faults": faults or {},
+            "deadlines": {**PATIENT, **(deadlines or {})},
+            "options": {"trials": len(numbers), "time_limit_s": None, **options},
+        }
+        text = f"{prelude}\nimport sys, tuner_of_tests\nsys.exit(tuner_of_tests.main())\n"
+        path = os.pathsep.join(filter(None, [*paths, str(folder), os.environ.get("PYTHONPATH")]))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", text, json.dumps(told)],
+            env={**os.environ, "PYTHONPATH": path, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def report(self) -> Any:
+        """What a run that ends well tells."""
+        output, errors = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0, errors
+        return json.loads(output)
+
+    def complaint(self) -> str:
+        """What one that fails tells."""
+        _, errors = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 1, errors
+        return errors.strip()
+
+    def check_that_it_runs(self) -> None:
+        assert self.process.poll() is None, self.process.communicate()[1]
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def start_at(folder: Path) -> Iterator[Callable[..., Tuner]]:
+    """Starts tuning runs in processes of their own: `start_at(store, range(5), faults={1: "abort();"}, seed=3)`."""
+    started: list[Tuner] = []
+
+    def call(store: Path | str, numbers: range, **others: Any) -> Tuner:
+        started.append(Tuner(folder, store, numbers, **others))
+        return started[-1]
+
+    yield call
+    for each in started:
+        each.kill()

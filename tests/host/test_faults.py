@@ -49,72 +49,6 @@ PATIENCE_S = 90.0
 PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "least_run_s": 80.0}
 """Deadlines that nothing here passes."""
 
-# What a subprocess runs, and this process imports: test files are not importable by name.
-TUNER = """
-import dataclasses, importlib.util, json, sys
-
-from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import WarpsmithError
-from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
-from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.store.store import Store
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.options import TuneOptions
-from warpsmith.tuner.progress import SilentProgress
-from warpsmith.tuner.session import tune
-
-
-class Numbered(Family):
-    '''Plain kernels that differ in a number, some of them with a fault written into them.'''
-
-    name = "numbered"
-    _plain = Filter2dPlain()
-
-    def __init__(self, numbers, faults):
-        self._numbers, self._faults = tuple(numbers), {int(number): fault for number, fault in faults.items()}
-
-    def why_not(self, problem, device):
-        return self._plain.why_not(problem, device)
-
-    def space(self, problem, device):
-        return Space((Parameter("n", self._numbers, "the number"),), ())
-
-    def default(self, problem, device):
-        return Config.of({"n": self._numbers[0]})
-
-    def program(self, problem, config):
-        number = config.integer("n")
-        program = self._plain.program(problem, self._plain.default(problem, H200))
-        before = "        results[f * (kOutputRows"
-        assert program.source.count(before) == 1
-        lines = f"        volatile int number = {number}; (void)number;\\n        {self._faults.get(number, '')}\\n"
-        source = program.source.replace(before, lines + before)
-        return dataclasses.replace(program, family=self.name, config=config, source=source)
-
-
-def main():
-    told = json.loads(sys.argv[1])
-    problem = Problem.from_spec("filter2d", told["problem"])
-    options = TuneOptions(**{**told["options"], "deadlines": Deadlines(**told["deadlines"])})
-    try:
-        with Store.open(told["store"], write=True) as store:
-            family = Numbered(range(*told["numbers"]), told["faults"])
-            report = tune(problem, (DeviceRef(DeviceKind.HOST),), store, options, SilentProgress(), (family,))
-    except WarpsmithError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    print(json.dumps({"winner": report.record.trial.config.integer("n"), "tried": report.tried,
-                      "reused": report.reused, "failures": {str(k): n for k, n in report.failures.items()}}))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-"""
-
 CRASHES = "*reinterpret_cast<volatile int*>(8) = 1;"
 TAKES_A_WHILE = (
     "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) for (volatile int i = 0; i < 60000000; i = i + 1) {}"
@@ -136,17 +70,6 @@ case "$source" in
 esac
 exec {gxx} {options} "$@" <<< "$source"
 """
-
-
-@pytest.fixture(scope="module")
-def script(importable: Callable[[str, str], ModuleType]) -> ModuleType:
-    return importable("tuner_of_tests", TUNER)
-
-
-@pytest.fixture(scope="module")
-def folder(script: ModuleType) -> Path:
-    """For the PYTHONPATH of those that import it."""
-    return Path(str(script.__file__)).parent
 
 
 @pytest.fixture
@@ -185,66 +108,6 @@ def compiler_of_tests(notes: Path, options: str = "") -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
-
-
-class Tuner:
-    """A tuning run in a process of its own."""
-
-    def __init__(
-        self,
-        folder: Path,
-        store: Path,
-        numbers: range,
-        *,
-        faults: Mapping[int, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-        deadlines: Mapping[str, float] | None = None,
-        prelude: str = "",
-        paths: tuple[str, ...] = (),
-        **options: Any,
-    ) -> None:
-        told = {
-            "store": str(store),
-            "problem": PROBLEM.spec(),
-            "numbers": [numbers.start, numbers.stop],
-            "faults": faults or {},
-            "deadlines": {**PATIENT, **(deadlines or {})},
-            "options": {"trials": len(numbers), "time_limit_s": None, **options},
-        }
-        text = f"{prelude}\nimport sys, tuner_of_tests\nsys.exit(tuner_of_tests.main())\n"
-        path = os.pathsep.join(filter(None, [*paths, str(folder), os.environ.get("PYTHONPATH")]))
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", text, json.dumps(told)],
-            env={**os.environ, "PYTHONPATH": path, **(environment or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def report(self) -> Any:
-        """What a run that ends well tells."""
-        output, errors = self.process.communicate(timeout=PATIENCE_S)
-        assert self.process.returncode == 0, errors
-        return json.loads(output)
-
-    def complaint(self) -> str:
-        """What one that fails tells."""
-        _, errors = self.process.communicate(timeout=PATIENCE_S)
-        assert self.process.returncode == 1, errors
-        return errors.strip()
-
-    def check_that_it_runs(self) -> None:
-        assert self.process.poll() is None, self.process.communicate()[1]
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.communicate()
 
 
 class TunerHere:
@@ -300,17 +163,9 @@ def workers_here(niceness: int) -> list[int]:
 
 
 @pytest.fixture
-def start(folder: Path, store: Path) -> Iterator[Callable[..., Tuner]]:
+def start(start_at: Callable[..., Any], store: Path) -> Callable[..., Any]:
     """Starts tuning runs: `start(range(5), faults={1: CRASHES}, seed=3)`."""
-    started: list[Tuner] = []
-
-    def call(numbers: range, **others: Any) -> Tuner:
-        started.append(Tuner(folder, store, numbers, **others))
-        return started[-1]
-
-    yield call
-    for each in started:
-        each.kill()
+    return functools.partial(start_at, store)
 
 
 @pytest.fixture
@@ -347,7 +202,7 @@ def starts_of(store: Path, number: int) -> int:
     return sum(starts for config, starts in rows if json.loads(config) == {"n": number})
 
 
-def await_that(condition: Callable[[], object], tuner: Tuner | TunerHere | None = None) -> None:
+def await_that(condition: Callable[[], object], tuner: Any = None) -> None:
     give_up = time.monotonic() + PATIENCE_S
     while not condition():
         if tuner is not None:
@@ -432,7 +287,7 @@ class TestWorkers:
 
 class TestTuner:
     def test_one_that_was_stopped_past_all_deadlines_calls_nobody_late(
-        self, start: Callable[..., Tuner], store: Path, notes: Path
+        self, start: Callable[..., Any], store: Path, notes: Path
     ) -> None:
         """As by Ctrl-Z: its workers go on meanwhile."""
         deadlines = {"compile_s": 3.5, "least_compile_s": 3.5, "first_run_s": 3.5, "least_run_s": 3.5}
@@ -450,7 +305,7 @@ class TestTuner:
         check_winner(store, told)
 
     def test_one_that_was_killed_often_by_one_candidate_runs_it_no_more(
-        self, start: Callable[..., Tuner], store: Path
+        self, start: Callable[..., Any], store: Path
     ) -> None:
         for deaths in range(1, MAX_STARTS + 1):
             tuner = start(range(3), faults={0: NEVER_ENDS})
@@ -462,7 +317,7 @@ class TestTuner:
         assert message_of(trials_in(store)[0]) == died
         check_winner(store, told)
 
-    def test_two_at_one_file_both_end_and_lose_nothing(self, start: Callable[..., Tuner], store: Path) -> None:
+    def test_two_at_one_file_both_end_and_lose_nothing(self, start: Callable[..., Any], store: Path) -> None:
         first, second = start(range(5), seed=1), start(range(3, 9), seed=2)
         winners = {first.report()["winner"], second.report()["winner"]}
         assert set(trials_in(store)) == set(range(9))
@@ -587,7 +442,7 @@ class TestStores:
         check_winner(store, report)
 
     def test_a_full_disk_ends_the_run_in_one_line_and_the_next_one_goes_on(
-        self, start: Callable[..., Tuner], start_here: Callable[..., TunerHere], store: Path
+        self, start: Callable[..., Any], start_here: Callable[..., TunerHere], store: Path
     ) -> None:
         """A file that may not grow: the nearest to it that needs no disk of its own."""
         # Large enough that what the compiler writes stays below.
@@ -643,7 +498,7 @@ datetime.datetime = Stepping
 
 class TestClock:
     def test_a_wall_clock_that_steps_by_hours_changes_nothing(
-        self, start: Callable[..., Tuner], store: Path, tmp_path: Path
+        self, start: Callable[..., Any], store: Path, tmp_path: Path
     ) -> None:
         """In the tuner and in its workers, back and forth at each look."""
         (tmp_path / "clock").mkdir()

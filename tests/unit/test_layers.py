@@ -39,9 +39,9 @@ MAY_IMPORT = {
 
 LIVES_IN = {
     "jinja2": {"warpsmith.generator.render"},
-    "optuna": {"warpsmith.tuner.search"},
+    "optuna": {"warpsmith.tuner.studies"},
     "pycuda": {"warpsmith.devices.cuda.driver"},
-    "sqlalchemy": {"warpsmith.store"},
+    "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.studies"},
     "alembic": {"warpsmith.store"},
     "typer": {"warpsmith.cli"},
     "rich": {"warpsmith.cli", "warpsmith.tuner.progress"},

@@ -259,7 +259,7 @@ def test_every_source_gets_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("next_beside", "next_likely", "next_blind"):
         counted(search_module.Neighbours, name)
-    counted(search_module._Model, "next")
+    counted(search_module.Model, "next")
     drain(large_search(), large_time_ns, budget=10 + 480)
     assert turns["next_beside"] == 96 - 1  # turn 320 is Optuna's
     assert 200 < turns["next_likely"] < 300
@@ -281,18 +281,18 @@ def test_a_space_too_large_to_list_at_once_is_exhausted_all_the_same(monkeypatch
 def test_optuna_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it suggests is asked, where it is new; it is told what is known, failures too."""
     suggested: list[Config | None] = []
-    suggest = search_module._Model.next
+    suggest = search_module.Model.next
 
     def fails_at_times(config: Config) -> float | None:
         return None if noise(config) < 0.3 else large_time_ns(config)
 
-    def noted(model: search_module._Model, known: search_module.Neighbours) -> Config | None:
+    def noted(model: search_module.Model, known: search_module.Neighbours) -> Config | None:
         suggested.append(suggest(model, known))
         return suggested[-1]
 
     monkeypatch.setattr(search_module, "MODEL_EVERY", 16)
     monkeypatch.setattr(search_module, "MODEL_FIRST", 8)
-    monkeypatch.setattr(search_module._Model, "next", noted)
+    monkeypatch.setattr(search_module.Model, "next", noted)
     runs = [drain(large_search(seed), fails_at_times, budget=150) for seed in range(8)]
     new = [config for config in suggested if config is not None]
     assert len(suggested) == 8 * 9

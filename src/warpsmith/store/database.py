@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import sqlite3
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -91,7 +92,9 @@ class Database:
                     return work(connection)
             except ServerLost as lost:
                 now = time.monotonic()
-                deadline = now + RECONNECT_S if deadline is None else deadline
+                if deadline is None:
+                    deadline = now + RECONNECT_S
+                    warnings.warn(f"{lost}; waiting for it, up to {RECONNECT_S:g} s", stacklevel=2)
                 if now >= deadline:
                     raise StoreError(f"{lost}; waited {RECONNECT_S:g} s for it; what was stored is kept") from lost
             time.sleep(pause)

@@ -1,0 +1,173 @@
+"""Whole tuning runs that share one PostgreSQL: nothing is tried twice, and nobody is missed for long."""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.store.record import Failure, Measurement, Trial
+from warpsmith.store.store import Store
+
+HOST = DeviceRef(DeviceKind.HOST)
+PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
+PATIENCE_S = 120.0
+TAKES_A_WHILE = (
+    "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) for (volatile int i = 0; i < 20000000; i = i + 1) {}"
+)
+"""About a third of a second, with the half a dozen runs of a verification and its timing."""
+
+# Counts what a tuner runs, and hurries with the dead.
+NOTES = """
+import os, pathlib, sys
+from warpsmith.tuner import crew, searching
+crew.DEAD_ROUNDS = 40
+kept = searching.Journal.keep
+def keep(journal, trial):
+    with open(os.environ["NOTES"], "a") as notes:
+        print("tried", trial.config.integer("n"), file=notes)
+    kept(journal, trial)
+searching.Journal.keep = keep
+"""
+
+
+@pytest.fixture
+def start(start_at: Callable[..., Any], database: str, tmp_path: Any) -> Callable[..., Any]:
+    """Starts tuners at the server: `start("name", range(5))`; what each of them tries is noted under its name."""
+
+    def call(name: str, numbers: range, **others: Any) -> Any:
+        return start_at(database, numbers, prelude=NOTES, environment={"NOTES": str(tmp_path / name)}, **others)
+
+    return call
+
+
+@pytest.fixture
+def tried_by(tmp_path: Any) -> Callable[[str], list[int]]:
+    """The numbers that a tuner has tried."""
+
+    def call(name: str) -> list[int]:
+        notes = tmp_path / name
+        return [int(line.split()[1]) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+    return call
+
+
+def stored(location: str) -> dict[int, Trial]:
+    """The trials by number; asserts that each is stored once, and that nobody left a claim or a tuner behind."""
+    with Store.open(location, write=False) as store:
+        trials = store.trials(PROBLEM, HOST.device())
+        assert store.beats() == {}
+        assert store.check() == ()
+    found = {trial.config.integer("n"): trial for trial in trials}
+    assert len(found) == len(trials)
+    return found
+
+
+def claimed(server: Any, location: str) -> int:
+    """Claims in the store."""
+    return int(server.execute("SELECT count(*) FROM warpsmith_claims", location.rpartition("/")[2])[0][0])
+
+
+def await_that(condition: Callable[[], object], *tuners: Any) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while not condition():
+        for each in tuners:
+            each.check_that_it_runs()
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def check_winner(location: str, told: Iterable[Any]) -> None:
+    """The stored winner is right, and one that a tuner told of."""
+    with Store.open(location, write=False) as store:
+        record = store.winner(PROBLEM.key(), HOST.device().key())
+    assert record is not None
+    assert isinstance(record.trial.outcome, Measurement)
+    assert record.trial.outcome.max_error <= 1e-6
+    assert record.trial.config.integer("n") in [each["winner"] for each in told]
+
+
+@pytest.mark.parametrize("tuners", [2, 4])
+def test_several_share_one_study_and_try_nothing_twice(
+    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str, tuners: int
+) -> None:
+    names = [f"tuner {number}" for number in range(tuners)]
+    numbers = range(10 * tuners)
+    running = [start(name, numbers, faults={3: "sums[f] += 1.0f;"}) for name in names]
+    told = [each.report() for each in running]
+    tried = collections.Counter(number for name in names for number in tried_by(name))
+    assert tried == collections.Counter(numbers)
+    assert all(tried_by(name) for name in names)
+    found = stored(database)
+    assert set(found) == set(numbers)
+    assert [number for number, trial in found.items() if isinstance(trial.outcome, Failure)] == [3]
+    for each, name in zip(told, names, strict=True):
+        assert each["tried"] + each["reused"] == len(numbers)
+        assert each["others"] + each["reused"] == len(numbers) - len(tried_by(name))
+        assert each["failures"] == {"wrong": 1}
+    check_winner(database, told)
+
+
+def test_what_a_killed_one_had_claimed_is_taken_over(
+    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str, postgresql: Any
+) -> None:
+    numbers = range(24)
+    victim = start("victim", numbers, faults=dict.fromkeys(numbers, TAKES_A_WHILE))
+    await_that(lambda: tried_by("victim"), victim)
+    assert claimed(postgresql, database) > 0
+    victim.kill()
+    heir = start("heir", numbers).report()
+    found = stored(database)
+    assert set(found) == set(numbers)
+    done = set(tried_by("victim")) & set(numbers)
+    # The victim's last trials may have been on their way to the store when it was killed.
+    assert set(numbers) - done <= set(tried_by("heir"))
+    assert claimed(postgresql, database) == 0
+    check_winner(database, [heir])
+
+
+def test_one_that_was_stopped_for_long_takes_part_again(
+    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str
+) -> None:
+    numbers = range(30)
+    faults = dict.fromkeys(numbers, TAKES_A_WHILE)
+    sleeper, other = start("sleeper", numbers, faults=faults), start("other", numbers, faults=faults)
+    await_that(lambda: tried_by("sleeper") and tried_by("other"), sleeper, other)
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    with Store.open(database, write=False) as store:
+        await_that(lambda: len(store.beats()) == 1, other)
+        os.kill(sleeper.pid, signal.SIGCONT)
+    told = [sleeper.report(), other.report()]
+    assert set(stored(database)) == set(numbers)
+    check_winner(database, told)
+
+
+def test_a_server_that_stops_and_comes_back_is_waited_for(
+    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str, postgresql: Any
+) -> None:
+    numbers = range(16)
+    faults = dict.fromkeys(numbers, TAKES_A_WHILE)
+    running = [start(name, numbers, faults=faults) for name in ("one", "two")]
+    await_that(lambda: tried_by("one") and tried_by("two"), *running)
+    postgresql.stop()
+    before = len(tried_by("one")) + len(tried_by("two"))
+    # What was claimed before is tried meanwhile.
+    await_that(lambda: len(tried_by("one")) + len(tried_by("two")) > before, *running)
+    time.sleep(1.0)
+    postgresql.start()
+    told = [each.report() for each in running]
+    assert set(stored(database)) == set(numbers)
+    assert all(re.search(r"no server answers.*waiting for it", each["warnings"]) for each in told)
+    tried = collections.Counter(tried_by("one") + tried_by("two"))
+    assert set(tried) == set(numbers)
+    assert max(tried.values()) == 1
+    check_winner(database, told)
