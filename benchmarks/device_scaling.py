@@ -1,0 +1,86 @@
+"""Configurations a second of one GPU and of several, in one run, each with an empty store and an empty cache.
+
+    usage: python benchmarks/device_scaling.py FAMILY IMAGE FILTER CONFIGS [GPUS]
+such as: python benchmarks/device_scaling.py filter2d_plain 12288x12288 5x5 400
+
+CONFIGS are those of each GPU. One GPU has its share of the machine's cores. The time is that from the call to the
+stored winner, the other libraries beside it included; and, without what begins and ends a run, that between the first
+tenth of the trials and the last.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import warpsmith as ws
+from warpsmith.cli.options import extent
+from warpsmith.devices.host.machine import cores
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.store.record import Measurement
+from warpsmith.store.store import Store
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.progress import SilentProgress, Snapshot
+from warpsmith.tuner.session import tune
+
+
+class Clock(SilentProgress):
+    """Notes how many trials were done when."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[int, float]] = []
+
+    def update(self, snapshot: Snapshot) -> None:
+        self.noted.append((snapshot.done, snapshot.elapsed_s))
+
+    def rate(self) -> float:
+        """Trials a second from the first tenth to the last."""
+        (done, since), *_ = [each for each in self.noted if each[0] >= self.noted[-1][0] / 10]
+        last, until = self.noted[-1]
+        return (last - done) / (until - since)
+
+
+def run(family_name: str, image: str, taps: str, configs: int, gpus: int) -> None:
+    """Tunes once and prints what came of it; then the two rates alone, on a line of their own."""
+    problem = ws.Filter2d(image=extent(image, "the image"), filter=extent(taps, "the filter"))
+    family = next(each for each in FAMILIES if each.name == family_name)
+    devices = DeviceRef.parse_all("all")[:gpus]
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/store.db", write=True) as store:
+        os.environ["WARPSMITH_CACHE_DIR"] = folder
+        options = TuneOptions(trials=configs * gpus, drops=False)
+        report = tune(problem, devices, store, options, clock, (family,))
+        trials = store.trials(problem, devices[0].device())
+    right = sum(isinstance(trial.outcome, Measurement) for trial in trials)
+    shares = [sum(trial.gpu == str(device) for trial in trials) for device in devices]
+    stages = {str(stage): round(cost, 1) for stage, cost in report.costs.seconds.items()}
+    print(
+        f"{gpus} GPUs, {report.costs.processes} compilers each: {report.tried} configs in {report.elapsed_s:.1f} s;",
+        end=" ",
+    )
+    print(f"{len(trials)} stored, {right} right, by GPU {shares}; seconds of the first's stages: {stages}")
+    print(report.tried / report.elapsed_s, clock.rate())
+
+
+def main() -> None:
+    """One GPU with its share of the cores, then all, each in a process of its own."""
+    if sys.argv[1] == "run":
+        run(*sys.argv[2:5], int(sys.argv[5]), int(sys.argv[6]))  # type: ignore[misc]
+        return
+    gpus = int(sys.argv[5]) if len(sys.argv) > 5 else len(DeviceRef.parse_all("all"))
+    rates = []
+    for used in (1, gpus):
+        share = ["taskset", "-c", f"0-{cores() * used // gpus - 1}"]
+        command = [*share, sys.executable, __file__, "run", *sys.argv[1:5], str(used)]
+        *told, last = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        rates.append([float(rate) for rate in last.split()])
+        print("\n".join(told), flush=True)
+    for name, one, several in zip(("from start to stored winner", "in between"), *rates, strict=True):
+        print(f"{name}: {one:.1f} configs a second with 1, {several:.1f} with {gpus}: {several / one:.2f} times")
+
+
+if __name__ == "__main__":
+    main()

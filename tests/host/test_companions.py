@@ -1,0 +1,104 @@
+"""Several devices of one machine, each with a tuner of its own: here the host, twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.store.store import Store
+from warpsmith.tuner import searching
+from warpsmith.tuner.companions import Companions
+from warpsmith.tuner.options import TuneOptions, TuneReport
+from warpsmith.tuner.progress import SilentProgress
+from warpsmith.tuner.session import tune
+
+HOST = DeviceRef(DeviceKind.HOST)
+PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
+
+
+@pytest.fixture
+def tuned(
+    script: ModuleType, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[TuneReport, Store]]:
+    """Tunes plain kernels of so many numbers on two devices."""
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    def call(numbers: int, *, family: Any = None, **options: Any) -> TuneReport:
+        families = (family or script.Numbered(range(numbers), {3: "sums[f] += 1.0f;"}),)
+        with Store.open(str(tmp_path / "store.db"), write=True) as store:
+            given = TuneOptions(**{"trials": numbers, **options})
+            return tune(PROBLEM, (HOST, HOST), store, given, SilentProgress(), families)
+
+    return call
+
+
+def stored(tmp_path: Path) -> list[int]:
+    with Store.open(str(tmp_path / "store.db"), write=False) as store:
+        assert store.beats() == {}
+        assert store.check() == ()
+        return sorted(trial.config.integer("n") for trial in store.trials(PROBLEM, HOST.device()))
+
+
+def test_share_the_work(tuned: Callable[..., TuneReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = []
+    keep = searching.Journal.keep
+    monkeypatch.setattr(searching.Journal, "keep", lambda journal, trial: own.append(trial) or keep(journal, trial))
+    report = tuned(24)
+    assert stored(tmp_path) == list(range(24))
+    assert (report.tried, report.reused, report.costs.devices) == (24, 0, 2)
+    assert report.others == 24 - len(own) > 0
+    assert {str(kind): count for kind, count in report.failures.items()} == {"wrong": 1}
+    assert report.record is not None
+    assert report.record.trial.config.integer("n") != 3
+
+
+def test_end_with_the_trials_that_were_wanted(tuned: Callable[..., TuneReport], tmp_path: Path) -> None:
+    report = tuned(500, trials=8)
+    assert 8 <= report.tried < 100
+    assert len(stored(tmp_path)) >= report.tried
+    again = tuned(500, trials=8)
+    assert (again.tried, again.others) == (0, 0)
+    assert again.record is not None
+
+
+def test_one_that_fails_leaves_the_work_to_the_others(
+    tuned: Callable[..., TuneReport], script: ModuleType, tmp_path: Path
+) -> None:
+    @dataclasses.dataclass
+    class Local(script.Numbered):  # type: ignore[misc, name-defined]  # no other process can import it
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (_raise, ())
+
+        def __init__(self) -> None:
+            super().__init__(range(6), {})
+
+    with pytest.warns(UserWarning, match="tuning goes on without host: the worker process ended with exit code 1"):
+        report = tuned(6, family=Local())
+    assert (report.tried, report.others) == (6, 0)
+    assert stored(tmp_path) == list(range(6))
+
+
+def _raise() -> None:
+    raise RuntimeError("it cannot be made here")
+
+
+def test_need_a_store_that_processes_can_share(script: ModuleType) -> None:
+    with Store.open(":memory:", write=True) as store, pytest.raises(BadArgument, match="not one in memory"):
+        tune(PROBLEM, (HOST, HOST), store, TuneOptions(), SilentProgress(), (script.Numbered(range(3), {}),))
+
+
+def test_nobody_is_no_trouble() -> None:
+    with Store.open(":memory:", write=True) as store:
+        with Companions((), store, PROBLEM, TuneOptions(), (), 1) as nobody:
+            nobody.check()
+        assert len(nobody) == 0
+        assert store.beats() == {}
