@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,6 +86,9 @@ def tune_all(
     goes on from the stored trials, so that another command with the same list does too. A problem that fails leaves
     its time to the others.
 
+    Machines that share a store on a server each tune the whole list, in an order of their own, so that they meet at
+    one problem by chance alone; there they share the search.
+
     Returns the standings in the order of `problems`.
 
     Raises:
@@ -98,6 +102,8 @@ def tune_all(
     end = time.monotonic() + options.time_limit_s
     standings = {problem: ProblemStanding(problem, 0, 0, None, math.inf, None) for problem in problems}
     playing = list(problems)
+    if store.server_url is not None:
+        random.SystemRandom().shuffle(playing)
     while playing and (left := end - time.monotonic()) > 0:
         budget = left if len(playing) == 1 else left / 2
         turn_s = max(LEAST_S, budget / len(playing))

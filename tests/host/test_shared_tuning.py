@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -171,3 +174,27 @@ def test_a_server_that_stops_and_comes_back_is_waited_for(
     assert set(tried) == set(numbers)
     assert max(tried.values()) == 1
     check_winner(database, told)
+
+
+def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_path: Any) -> None:
+    sizes = [[24, 32], [24, 40]]
+    (tmp_path / "problems.json").write_text(
+        json.dumps([{"operation": "filter2d", "image": size, "filter": [3, 3]} for size in sizes])
+    )
+    command = [sys.executable, "-m", "warpsmith", "tune", "--from", "problems.json", "--time-limit", "30s", "--json"]
+    options = ["--device", "host", "--store", database]
+    running = [
+        subprocess.Popen([*command, *options, "--seed", str(seed)], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for seed in range(2)
+    ]
+    told = [json.loads(each.communicate(timeout=PATIENCE_S)[0])["problems"] for each in running]
+    with Store.open(database, write=False) as store:
+        assert store.beats() == {}
+        for number, size in enumerate(sizes):
+            problem = Filter2d(image=tuple(size), filter=(3, 3))
+            trials = store.trials(problem, HOST.device())
+            assert len({(trial.family, trial.config) for trial in trials}) == len(trials) > 0
+            assert store.winner(problem.key(), HOST.device().key()) is not None
+            # Each knows what the other did too, up to its own last turn.
+            assert max(each[number]["trials"] for each in told) == len(trials)
+            assert len(store.runs(problem, HOST.device())) == sum(each[number]["turns"] for each in told)

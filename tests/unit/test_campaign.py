@@ -45,6 +45,7 @@ class Land:
         self.kept: dict[Problem, list[Trial]] = {problem: [] for problem in PROBLEMS}
         self.gains = dict.fromkeys(PROBLEMS, 0.0)
         self.failing: dict[Problem, Exception] = {}
+        self.server_url: str | None = None
 
     def monotonic(self) -> float:
         return self.now
@@ -107,6 +108,16 @@ class TestTurns:
         land.failing[PROBLEMS[1]] = CompileError("nvrtc is missing")
         with pytest.raises(CompileError, match="nvrtc is missing"):
             go(land, 400)
+
+    def test_machines_that_share_a_server_begin_at_different_problems(self, land: Land) -> None:
+        land.server_url = "postgresql+psycopg://host/database"
+        first = set()
+        for _ in range(50):
+            land.turns.clear()
+            turns = go(land, 800.0)
+            assert sorted(problem for problem, _ in turns[:4]) == [0, 1, 2, 3]
+            first.add(turns[0][0])
+        assert first == {0, 1, 2, 3}
 
     def test_needs_a_time_limit(self, land: Land) -> None:
         with pytest.raises(BadArgument, match="needs a time limit"):
