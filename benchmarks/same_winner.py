@@ -34,8 +34,10 @@ def winners(problem: ws.Filter2d, runs: int, trials: int) -> list[Record]:
             options = TuneOptions(trials=trials, seed=seed)
             report = tune(problem, (CUDA,), store, options, SilentProgress())
         assert report.record is not None
-        time_us = (report.record.trial.median_ns or 0.0) / 1e3
-        print(f"seed {seed}: {time_us:.2f} us in {report.elapsed_s:.1f} s: {report.record.trial.config}", flush=True)
+        time_us, *others_us = ((each.median_ns or 0.0) / 1e3 for each in report.finalists)
+        others = ", ".join(f"{other_us / time_us - 1:+.2%}" for other_us in others_us)
+        print(f"seed {seed}: {time_us:.2f} us in {report.elapsed_s:.1f} s: {report.record.trial.config}")
+        print(f"  the other finalists: {others}", flush=True)
         found.append(report.record)
     return found
 

@@ -31,8 +31,21 @@ NEAR = 1.03
 """Slower than the fastest by so much, a candidate is a finalist still: search times of one kernel differ by 2%."""
 MOST_FINALISTS = 8
 TIE = 0.003
-"""Times closer than this are one. On an H200 medians of one kernel in seven processes lay within 0.4%, and those of two
-kernels keep their distance better than that, since what moves one moves both."""
+"""Times closer than this are one to whoever asks whether two runs agree. On an H200 medians of one kernel in seven
+processes lay within 0.4%, and those of two kernels keep their distance better than that, since what moves one moves
+both."""
+CLOSE = 0.001
+"""Times closer than this are one to the run that chooses. Were it TIE, a run that errs by 0.2% about a difference of
+0.5% would now and then take the slower one for equal, and name it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """What came of the finals."""
+
+    record: Record
+    finalists: tuple[Trial, ...]
+    """With the times that they had in turns with each other, the winner first, then the fastest first."""
 
 
 class TuningFailed(WarpsmithError):
@@ -51,7 +64,7 @@ def failures_by_kind(trials: Iterable[Trial]) -> dict[FailureKind, int]:
     return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
 
 
-def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callable[[Trial], None]) -> Record:
+def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callable[[Trial], None]) -> Choice:
     """The winner of `trials`, with what was measured beside it.
 
     Those within NEAR of the fastest, and FINALISTS at the least, are verified on the fresh data of `finals`, then
@@ -76,10 +89,10 @@ def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callabl
         warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=2)
         beside = InTurns(tuple(finalist.contender.measurement.timing for finalist in finalists), ())
     order = [(list(workshop.families).index(each.trial.family), each.trial.config.key()) for each in finalists]
-    winner = min(tied(beside.ours), key=order.__getitem__)
-    measurement = dataclasses.replace(finalists[winner].contender.measurement, timing=beside.ours[winner])
-    trial = dataclasses.replace(finalists[winner].trial, outcome=measurement)
-    return Record(
+    winner = min(tied(beside.ours, CLOSE, 1.0), key=order.__getitem__)
+    ours = [_timed(each, timing) for each, timing in zip(finalists, beside.ours, strict=True)]
+    trial = ours[winner]
+    record = Record(
         problem=workshop.problem,
         device=workshop.device,
         trial=trial,
@@ -90,17 +103,23 @@ def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callabl
             environment=finals.opened.environment,
         ),
     )
+    return Choice(record, (trial, *(each for each in fastest_first(ours) if each is not trial)))
 
 
-def tied(timings: Sequence[Timing]) -> list[int]:
-    """Which of several timings, taken in turns, cannot be told from the shortest: those within TIE of it, or within
-    what their spread leaves unknown of the difference.
+def _timed(finalist: _Finalist, timing: Timing) -> Trial:
+    measurement = dataclasses.replace(finalist.contender.measurement, timing=timing)
+    return dataclasses.replace(finalist.trial, outcome=measurement)
+
+
+def tied(timings: Sequence[Timing], band: float = TIE, errors: float = 2.0) -> list[int]:
+    """Which of several timings, taken in turns, cannot be told from the shortest: those within a share `band` of it, or
+    within so many standard `errors` of the difference.
     """
     fastest = min(timings, key=lambda timing: timing.median_ns)
 
     def band_ns(timing: Timing) -> float:
-        unknown_ns = 2 * math.hypot(_standard_error_ns(timing), _standard_error_ns(fastest))
-        return max(TIE * fastest.median_ns, unknown_ns)
+        unknown_ns = errors * math.hypot(_standard_error_ns(timing), _standard_error_ns(fastest))
+        return max(band * fastest.median_ns, unknown_ns)
 
     return [i for i, timing in enumerate(timings) if timing.median_ns <= fastest.median_ns + band_ns(timing)]
 

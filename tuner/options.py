@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
-from warpsmith.store.record import FailureKind, Record
+from warpsmith.store.record import FailureKind, Record, Trial
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.rivalry import Standing
 from warpsmith.tuner.stages import Costs
@@ -65,6 +65,8 @@ class TuneReport:
 
     record: Record | None
     """The winner as stored; None for a run under sanitizers."""
+    finalists: tuple[Trial, ...]
+    """As they were timed in turns, the winner first."""
     tried: int
     """Trials of this run, by everyone who took part in it."""
     others: int

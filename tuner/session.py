@@ -13,9 +13,9 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, families_for
-from warpsmith.store.record import Record, trial_spec
+from warpsmith.store.record import trial_spec
 from warpsmith.store.store import Store
-from warpsmith.tuner.choose import choose
+from warpsmith.tuner.choose import Choice, choose
 from warpsmith.tuner.companions import Accompany, Companions
 from warpsmith.tuner.crew import Crew, new_tuner
 from warpsmith.tuner.finals import Finals, shared_device
@@ -80,8 +80,8 @@ def tune(
             searching = Searching(workshop, store, stored, options, progress, start, crew, companions)
             interrupted = not searching.run()
         with searching.ledger.during(Stage.CHOOSE):
-            record = None if options.sanitize else _choose(workshop, finals, searching, store)
-        report = _report(workshop, searching, record, interrupted=interrupted, devices=len(devices), start=start)
+            choice = None if options.sanitize else _choose(workshop, finals, searching, store)
+        report = _report(workshop, searching, choice, interrupted=interrupted, devices=len(devices), start=start)
         store.add_run(problem, device, _run_spec(options, report))
     return report
 
@@ -122,18 +122,19 @@ def _policy(device: DeviceRef, options: TuneOptions) -> TimingPolicy:
     return TimingPolicy.for_kind(device.kind, cold=options.cold, launching=options.launching)
 
 
-def _choose(workshop: Workshop, finals: Finals, searching: Searching, store: Store) -> Record:
-    record = choose(workshop, finals.bench(), list(searching.trials.values()), searching.replace)
-    store.put_winner(record)
-    return record
+def _choose(workshop: Workshop, finals: Finals, searching: Searching, store: Store) -> Choice:
+    choice = choose(workshop, finals.bench(), list(searching.trials.values()), searching.replace)
+    store.put_winner(choice.record)
+    return choice
 
 
 def _report(
-    workshop: Workshop, searching: Searching, record: Record | None, *, interrupted: bool, devices: int, start: float
+    workshop: Workshop, searching: Searching, choice: Choice | None, *, interrupted: bool, devices: int, start: float
 ) -> TuneReport:
     ledger = searching.ledger
     return TuneReport(
-        record=record,
+        record=None if choice is None else choice.record,
+        finalists=() if choice is None else choice.finalists,
         tried=len(searching.trials) - searching.reused,
         others=searching.others,
         reused=searching.reused,
@@ -158,5 +159,5 @@ def _run_spec(options: TuneOptions, report: TuneReport) -> dict[str, Any]:
         "interrupted": report.interrupted,
         "costs": report.costs.spec(),
         "families": [dataclasses.asdict(standing) for standing in report.standings],
-        "winner": None if report.record is None else trial_spec(report.record.trial),
+        "finalists": [trial_spec(trial) for trial in report.finalists],
     }

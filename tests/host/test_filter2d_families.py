@@ -36,7 +36,7 @@ from warpsmith.tuner.timing import TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
 HOST = DeviceRef(DeviceKind.HOST)
-ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, cold=False)
+ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
 """Where faults are looked for and not times."""
 PATIENT = Deadlines(compile_s=240)
 """A large kernel under sanitizers takes g++ over a minute where tests share the cores."""

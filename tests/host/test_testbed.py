@@ -21,7 +21,7 @@ from warpsmith.tuner.testbed import Testbed
 from warpsmith.tuner.timing import TimingPolicy
 
 ROWS, COLUMNS, PITCH, RESULT_PITCH = 6, 10, 64, 96
-QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, cold=False)
+QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
 STORED = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "unsigned char"}
 TO_FLOAT = {DType.FLOAT32: "element", DType.FLOAT16: "half_to_float(element)", DType.UINT8: "float(element)"}
 FROM_FLOAT = {

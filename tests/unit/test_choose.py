@@ -20,6 +20,7 @@ from warpsmith.tuner.choose import (
     MOST_FINALISTS,
     NEAR,
     TIE,
+    Choice,
     TuningFailed,
     choose,
     failures_by_kind,
@@ -100,6 +101,9 @@ class Setting:
         return InTurns(tuple(each if isinstance(each, Timing) else timing(each, samples=30) for each in times), (COPY,))
 
     def choose(self, *trials: Trial) -> Record:
+        return self.choice(*trials).record
+
+    def choice(self, *trials: Trial) -> Choice:
         return choose(self, self, list(trials), self.kept.append)  # type: ignore[arg-type]
 
 
@@ -187,7 +191,7 @@ class TestWinner:
 
     def test_of_ties_is_the_same_whatever_the_order_of_trials(self) -> None:
         trials = [trial("plaina", 98), trial("windowb", 98.5), trial("windowa", 99), trial("plainb", 97)]
-        side = {"plaina": 100.0, "windowb": 100.2, "windowa": 100.25, "plainb": 100.1}
+        side = {"plaina": 100.0, "windowb": 100.06, "windowa": 100.09, "plainb": 100.03}
         for order in itertools.permutations(trials):
             for times in itertools.permutations(side.values()):
                 record = Setting(**dict(zip(side, times, strict=True))).choose(*order)
@@ -199,8 +203,15 @@ class TestWinner:
         assert name_of(setting.choose(trial("windowa", 98), trial("plainz", 99)).trial) == "plainz"
 
     def test_just_outside_the_band_wins_nothing(self) -> None:
-        record = Setting(windowa=100.51, windowb=100.0).choose(*letters(2))
+        record = Setting(windowa=100.11, windowb=100.0).choose(*letters(2))
         assert name_of(record.trial) == "windowb"
+
+    def test_finalists_are_told_of_with_their_times_in_turns_and_the_winner_first(self) -> None:
+        setting = Setting(windowa=100.05, windowb=100.0, windowc=102.0, windowd=101.0)
+        choice = setting.choice(*letters(4))
+        assert [name_of(each) for each in choice.finalists] == ["windowa", "windowb", "windowd", "windowc"]
+        assert [each.median_ns for each in choice.finalists] == [100.05, 100.0, 101.0, 102.0]
+        assert choice.finalists[0] == choice.record.trial
 
     def test_is_recorded_as_it_was_measured_in_the_finals(self) -> None:
         record = Setting(windowa=90.0).choose(trial("windowa", 100))

@@ -33,6 +33,7 @@ BARE = TimingPolicy(
     sample_ns=1.0,
     spread=0.1,
     give_up_factor=2.0,
+    final_factor=1,
     cold=False,
 )
 """A sample is one run, and only the spread ends them before 50."""
@@ -325,12 +326,13 @@ class TestPolicy:
         assert not TimingPolicy.for_kind(DeviceKind.HOST).cold
 
     @pytest.mark.parametrize("kind", DeviceKind)
-    def test_finalists_get_six_times_as_much_and_the_same_rules(self, kind: DeviceKind) -> None:
+    def test_finalists_get_many_times_as_much_and_the_same_rules(self, kind: DeviceKind) -> None:
         search = TimingPolicy.for_kind(kind)
         final = search.for_finalists()
-        assert final.min_samples == 6 * search.min_samples
-        assert final.max_samples == 6 * search.max_samples
-        assert final.budget_ns == 6 * search.budget_ns
+        factor = {DeviceKind.CUDA: 12, DeviceKind.HOST: 6}[kind]
+        assert final.min_samples == factor * search.min_samples
+        assert final.max_samples == factor * search.max_samples
+        assert final.budget_ns == factor * search.budget_ns
         assert (final.sample_ns, final.spread, final.cold) == (search.sample_ns, search.spread, search.cold)
 
     @pytest.mark.parametrize("kind", DeviceKind)
