@@ -238,8 +238,8 @@ class TestTransactions:
             ("read", "transaction_read_only", "on"),
             ("write", "transaction_isolation", "read committed"),
             ("write", "transaction_read_only", "off"),
-            # A tuner whose machine vanishes in mid-transaction holds the lock no longer.
-            ("write", "idle_in_transaction_session_timeout", "30s"),
+            # A tuner that is stopped in mid-transaction loses the lock before the others lose patience.
+            ("write", "idle_in_transaction_session_timeout", "10s"),
             ("write", "lock_timeout", "30s"),
         ],
     )

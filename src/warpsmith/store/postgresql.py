@@ -23,8 +23,9 @@ orders, and ids are seen in the order in which they were given.
 WRITER_LOCK = sqlite.APPLICATION_ID
 """Number of the advisory lock. It belongs to the database, of which the store is a part."""
 
-IDLE_TIMEOUT_S = 30
-"""The server ends a transaction in which it hears nothing for so long: its client's machine is gone."""
+IDLE_TIMEOUT_S = 10
+"""The server ends a transaction in which it hears nothing for so long: its client is stopped, or its machine gone. Well
+below what others wait for the lock that it holds; transactions here take milliseconds, and are tried again."""
 
 CONNECTION_OPTIONS = {
     "client_encoding": "utf8",
