@@ -72,21 +72,26 @@ class Companions:
     ) -> None:
         if devices and store.address is None:
             raise BadArgument("several devices share a store in a file or on a server, not one in memory")
-        self._store = store
-        beside = dataclasses.replace(options, time_limit_s=None)  # the leader ends them
-        self._jobs = [
-            Accompany(store.address or "", new_tuner(store), problem, device, beside, families, processes)
-            for device in devices
-        ]
+        self._store, self._devices = store, devices
+        self._problem, self._families, self._processes = problem, families, processes
+        self._options = dataclasses.replace(options, time_limit_s=None)  # the leader ends them
+        self._jobs: list[Accompany] = []
         self._workers = [Worker() for _ in devices]
         self._threads = ThreadPoolExecutor(max(1, len(devices)))
         self._running: dict[Future[None], Accompany] = {}
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
     def __enter__(self) -> Self:
-        for job, worker in zip(self._jobs, self._workers, strict=True):
+        for device, worker in zip(self._devices, self._workers, strict=True):
+            job = Accompany(
+                self._store.address or "",
+                new_tuner(self._store),
+                self._problem,
+                device,
+                self._options,
+                self._families,
+                self._processes,
+            )
+            self._jobs.append(job)
             self._running[self._threads.submit(worker.call, job, math.inf)] = job
         return self
 

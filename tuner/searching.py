@@ -15,7 +15,7 @@ from warpsmith.tuner.companions import Companions
 from warpsmith.tuner.crew import Crew
 from warpsmith.tuner.flow import Candidate, Flow
 from warpsmith.tuner.interrupt import Interrupt, watching_for_interrupt
-from warpsmith.tuner.journal import Journal
+from warpsmith.tuner.journal import GATHER_S, SHARED_GATHER_S, Journal
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
 from warpsmith.tuner.rivalry import Search
@@ -91,7 +91,8 @@ class Searching:
 
     def run(self) -> bool:
         """Searches until it is done; False where Ctrl-C ended it. Whatever happens, what was tried is stored."""
-        journal = Journal(self._store, self._workshop.problem, self._workshop.device)
+        gather_s = GATHER_S if self._crew is None else SHARED_GATHER_S
+        journal = Journal(self._store, self._workshop.problem, self._workshop.device, gather_s)
         try:
             with watching_for_interrupt() as interrupt:
                 self._until_done(journal, interrupt)

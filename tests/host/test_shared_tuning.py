@@ -184,12 +184,14 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
         json.dumps([{"operation": "filter2d", "image": size, "filter": [3, 3]} for size in sizes])
     )
     command = [sys.executable, "-m", "warpsmith", "tune", "--from", "problems.json", "--time-limit", "30s", "--json"]
-    options = ["--device", "host", "--store", database]
+    options = ["--device", "host", "--store", database.replace("@", ":secret@")]
     running = [
         subprocess.Popen([*command, *options, "--seed", str(seed)], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         for seed in range(2)
     ]
-    told = [json.loads(each.communicate(timeout=PATIENCE_S)[0])["problems"] for each in running]
+    documents = [json.loads(each.communicate(timeout=PATIENCE_S)[0]) for each in running]
+    assert [document["store"] for document in documents] == [database.replace("@", ":***@")] * 2
+    told = [document["problems"] for document in documents]
     with Store.open(database, write=False) as store:
         assert store.beats() == {}
         for number, size in enumerate(sizes):

@@ -11,6 +11,7 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import location
+from warpsmith.store.opening import shown
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 
@@ -127,3 +128,16 @@ def test_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Path, "stat", refuse)
     with pytest.raises(StoreError, match=r"Permission denied.*name another with --store"):
         location.open_for_reading(None)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("store.db", "store.db"),
+        ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://host/db?user=me&password=secret", "postgresql://host/db?user=me"),
+        ("no url ://", "no url ://"),
+    ],
+)
+def test_no_password_is_told(named: str, told: str) -> None:
+    assert shown(named) == told

@@ -14,6 +14,7 @@ from warpsmith.cli.output import print_error, print_json
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.store.location import open_for_reading, write_location
+from warpsmith.store.opening import shown
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
         "nvrtc": lambda: DeviceRef.parse("cuda:0").compiler(CompilerChoice.NVRTC).identity,
         "nvcc": lambda: DeviceRef.parse("cuda:0").compiler(CompilerChoice.NVCC).identity,
         "stores": lambda: _stores(store),
-        "writes to": lambda: write_location(store),
+        "writes to": lambda: shown(write_location(store)),
     }
     findings = [_look(name, look) for name, look in looks.items()]
     good = {finding.name: finding.good for finding in findings}

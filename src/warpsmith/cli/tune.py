@@ -24,6 +24,7 @@ from warpsmith.cli.tune_without_shape import tune_without_shape
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
+from warpsmith.store.opening import shown
 from warpsmith.tuner.options import Effort, TuneOptions, TuneReport
 from warpsmith.tuner.progress import format_duration, format_failures, format_time, progress_for
 from warpsmith.tuner.rivalry import Standing
@@ -99,9 +100,9 @@ def _tune(
     devices, location = DeviceRef.parse_all(device), write_location(store)
     report = tune_into(location, problem, devices, options, progress_for(sys.stderr, quiet=False))
     if json:
-        print_json(_document(report, location))
+        print_json(_document(report, shown(location)))
     else:
-        print_facts(_facts(report, location))
+        print_facts(_facts(report, shown(location)))
     return 0
 
 

@@ -22,6 +22,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import member
 from warpsmith.store.location import write_location
+from warpsmith.store.opening import shown
 from warpsmith.store.store import Store
 from warpsmith.tuner.campaign import CampaignFailed, ProblemStanding, read_problems, tune_all
 from warpsmith.tuner.options import TuneOptions
@@ -86,10 +87,10 @@ def _tune_all(path: Path, devices: tuple[DeviceRef, ...], location: str, options
     with Store.open(location, write=True) as opened:
         standings = tune_all(problems, devices, opened, options, progress_for(sys.stderr, quiet=False))
     if json:
-        print_json({"problems": [standing.spec() for standing in standings], "store": location})
+        print_json({"problems": [standing.spec() for standing in standings], "store": shown(location)})
     else:
         print_table(("problem", "turns", "trials", "time"), map(_cells, standings))
-        print_facts([("stored", location)])
+        print_facts([("stored", shown(location))])
     if all(standing.best_ns is None for standing in standings):
         raise CampaignFailed(f"none of {len(standings)} problems has a winner; the first: {standings[0].failure}")
     return 0

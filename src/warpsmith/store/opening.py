@@ -29,6 +29,14 @@ def open_location(location: str, *, write: bool, immutable: bool) -> Database:
     return open_location(url.database or ":memory:", write=write, immutable=immutable)
 
 
+def shown(location: str) -> str:
+    """A location as output may tell it: a URL without its password."""
+    try:
+        return _shown(make_url(location)) if "://" in location else location
+    except ArgumentError:
+        return location
+
+
 def _parse(location: str) -> URL:
     try:
         url = make_url(location)
