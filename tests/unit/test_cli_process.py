@@ -116,3 +116,14 @@ def test_reader_that_has_seen_enough_is_no_failure(tmp_path: Path, arguments: tu
     with process.stderr:
         assert process.stderr.read() == ""
     assert process.wait() == 0
+
+
+def test_a_warning_is_one_line_and_names_no_source() -> None:
+    text = (
+        "import sys, warnings\n"
+        "from warpsmith.cli import app\n"
+        "app._invoke = lambda _: warnings.warn('the server\\nis away', stacklevel=2) or 0\n"
+        "sys.exit(app.run([]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "warning: the server is away\n")

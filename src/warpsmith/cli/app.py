@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import os
 import sys
+import warnings
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -58,7 +61,8 @@ def _options(
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code."""
     try:
-        code = _invoke(arguments)
+        with _short_warnings():
+            code = _invoke(arguments)
         sys.stdout.flush()
     except typer.Exit as done:
         return done.exit_code
@@ -80,6 +84,17 @@ def _invoke(arguments: list[str]) -> int:
     with command.make_context("warpsmith", list(arguments)) as context:
         code: int = command.invoke(context)
     return code
+
+
+@contextlib.contextmanager
+def _short_warnings() -> Iterator[None]:
+    """A warning is a line for the user, without the place in our source that it comes from."""
+    earlier = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = earlier
 
 
 def _fail(message: str, code: int, arguments: list[str]) -> int:
