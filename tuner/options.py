@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
@@ -81,3 +82,17 @@ class TuneReport:
     """Where the time went."""
     standings: tuple[Standing, ...]
     """The families that competed, those that stayed first; of the others, when and why they left."""
+
+    def spec(self) -> dict[str, Any]:
+        """The report as JSON values, without what was chosen."""
+        return {
+            "trials": self.tried,
+            "others": self.others,
+            "reused": self.reused,
+            "failures": {str(kind): count for kind, count in self.failures.items()},
+            "space_size": self.space_size,
+            "elapsed_s": self.elapsed_s,
+            "costs": self.costs.spec(),
+            "families": [dataclasses.asdict(standing) for standing in self.standings],
+            "interrupted": self.interrupted,
+        }

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from pathlib import Path
-from typing import Any
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
@@ -82,7 +80,8 @@ def tune(
         with searching.ledger.during(Stage.CHOOSE):
             choice = None if options.sanitize else _choose(workshop, finals, searching, store)
         report = _report(workshop, searching, choice, interrupted=interrupted, devices=len(devices), start=start)
-        store.add_run(problem, device, _run_spec(options, report))
+        finalists = [trial_spec(trial) for trial in report.finalists]
+        store.add_run(problem, device, {"seed": options.seed, **report.spec(), "finalists": finalists})
     return report
 
 
@@ -145,19 +144,3 @@ def _report(
         costs=Costs(dict(ledger.seconds), workshop.pool.processes, devices, ledger.twins),
         standings=searching.search.standings,
     )
-
-
-def _run_spec(options: TuneOptions, report: TuneReport) -> dict[str, Any]:
-    return {
-        "seed": options.seed,
-        "trials": report.tried,
-        "others": report.others,
-        "reused": report.reused,
-        "failures": {str(kind): count for kind, count in report.failures.items()},
-        "space_size": report.space_size,
-        "elapsed_s": report.elapsed_s,
-        "interrupted": report.interrupted,
-        "costs": report.costs.spec(),
-        "families": [dataclasses.asdict(standing) for standing in report.standings],
-        "finalists": [trial_spec(trial) for trial in report.finalists],
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import Annotated, Any
 
@@ -141,16 +140,4 @@ def format_costs(report: TuneReport) -> str:
 
 
 def _document(report: TuneReport, location: str) -> dict[str, Any]:
-    return {
-        **winner_document(report.record),
-        "trials": report.tried,
-        "others": report.others,
-        "reused": report.reused,
-        "failures": {str(kind): count for kind, count in report.failures.items()},
-        "space_size": report.space_size,
-        "elapsed_s": report.elapsed_s,
-        "costs": report.costs.spec(),
-        "families": [dataclasses.asdict(standing) for standing in report.standings],
-        "interrupted": report.interrupted,
-        "store": location,
-    }
+    return {**winner_document(report.record), **report.spec(), "store": location}
