@@ -20,6 +20,9 @@ from warpsmith.tuner.job import Job, WorkerState
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.process import Worker, WorkerDied, interrupt_all
 
+END_S = 5.0
+"""A companion may take so long to end: it gives up what runs, commits its trials and ends its processes."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accompany(Job[None]):
@@ -98,7 +101,10 @@ class Companions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends them, with what they have on the way."""
+        """Ends them, in order where they do so soon: a candidate that dies with its tuner is suspected of the deed."""
+        for worker in self._workers:
+            worker.ask_to_end()
+        concurrent.futures.wait(self._running, END_S)
         while True:
             interrupt_all(self._workers)  # again where it struck before a process was there
             if not concurrent.futures.wait(self._running, 0.1).not_done:

@@ -117,6 +117,13 @@ class Worker:
         """Ends the process from another thread than the one that waits in `call`, which then raises WorkerDied."""
         interrupt_all([self])
 
+    def ask_to_end(self) -> None:
+        """Sends SIGINT from another thread than the one that waits in `call`, so that the job may end in order."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGINT)
+
     def close(self, patience_s: float = 5.0) -> None:
         """Lets the process give its device back and end; kills it where it does not."""
         if self._process is not None and self._process.stdin is not None and self._process.poll() is None:

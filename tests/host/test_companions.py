@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +18,11 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.store.store import Store
-from warpsmith.tuner import searching
+from warpsmith.tuner import companions, searching
 from warpsmith.tuner.companions import Companions
+from warpsmith.tuner.crew import new_tuner
 from warpsmith.tuner.options import TuneOptions, TuneReport
-from warpsmith.tuner.progress import SilentProgress
+from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
 from warpsmith.tuner.session import tune
 
 HOST = DeviceRef(DeviceKind.HOST)
@@ -32,11 +36,11 @@ def tuned(
     """Tunes plain kernels of so many numbers on two devices."""
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
-    def call(numbers: int, *, family: Any = None, **options: Any) -> TuneReport:
+    def call(numbers: int, *, family: Any = None, progress: Progress | None = None, **options: Any) -> TuneReport:
         families = (family or script.Numbered(range(numbers), {3: "sums[f] += 1.0f;"}),)
         with Store.open(str(tmp_path / "store.db"), write=True) as store:
             given = TuneOptions(**{"trials": numbers, **options})
-            return tune(PROBLEM, (HOST, HOST), store, given, SilentProgress(), families)
+            return tune(PROBLEM, (HOST, HOST), store, given, progress or SilentProgress(), families)
 
     return call
 
@@ -68,6 +72,32 @@ def test_end_with_the_trials_that_were_wanted(tuned: Callable[..., TuneReport], 
     again = tuned(500, trials=8)
     assert (again.tried, again.others) == (0, 0)
     assert again.record is not None
+
+
+def test_what_runs_at_the_end_is_not_suspected(
+    tuned: Callable[..., TuneReport], script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids: list[str] = []
+    monkeypatch.setattr(companions, "new_tuner", lambda store: ids.append(new_tuner(store)) or ids[-1])
+    running = "SELECT count(*) FROM warpsmith_poisoned JOIN warpsmith_claims USING (fingerprint) WHERE tuner = ?"
+
+    def count(query: str, *values: str) -> int:
+        with contextlib.closing(sqlite3.connect(tmp_path / "store.db", timeout=30)) as connection:
+            return int(connection.execute(query, values).fetchone()[0])
+
+    class UntilTheOtherRuns(SilentProgress):
+        def update(self, snapshot: Snapshot) -> None:
+            give_up = time.monotonic() + 60
+            while snapshot.done >= 3 and not count(running, *ids):
+                assert time.monotonic() < give_up
+                time.sleep(0.02)
+
+    once = "blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0"
+    slow = f"if ({once}) for (volatile int i = 0; i < 60000000; i = i + 1) {{}}"
+    family = script.Numbered(range(40), dict.fromkeys(range(40), slow))
+    tuned(40, trials=3, family=family, progress=UntilTheOtherRuns())
+    assert count("SELECT count(*) FROM warpsmith_poisoned") == 0
+    assert count("SELECT count(*) FROM warpsmith_claims") == 0
 
 
 def test_one_that_fails_leaves_the_work_to_the_others(
