@@ -29,11 +29,11 @@ TAKES_A_WHILE = (
 )
 """About a third of a second, with the half a dozen runs of a verification and its timing."""
 
-# Counts what a tuner runs, and hurries with the dead.
+# Counts what a tuner runs, and may hurry with the dead.
 NOTES = """
 import os, pathlib, sys
 from warpsmith.tuner import crew, searching
-crew.DEAD_ROUNDS = 40
+crew.DEAD_ROUNDS = int(os.environ.get("DEAD_ROUNDS", crew.DEAD_ROUNDS))
 kept = searching.Journal.keep
 def keep(journal, trial):
     with open(os.environ["NOTES"], "a") as notes:
@@ -45,10 +45,13 @@ searching.Journal.keep = keep
 
 @pytest.fixture
 def start(start_at: Callable[..., Any], database: str, tmp_path: Any) -> Callable[..., Any]:
-    """Starts tuners at the server: `start("name", range(5))`; what each of them tries is noted under its name."""
+    """Starts tuners at the server: `start("name", range(5))`; what each of them tries is noted under its name. In a
+    `hurry` they give each other 6 s of silence, instead of 20.
+    """
 
-    def call(name: str, numbers: range, **others: Any) -> Any:
-        return start_at(database, numbers, prelude=NOTES, environment={"NOTES": str(tmp_path / name)}, **others)
+    def call(name: str, numbers: range, *, hurry: bool = False, **others: Any) -> Any:
+        environment = {"NOTES": str(tmp_path / name)} | ({"DEAD_ROUNDS": "24"} if hurry else {})
+        return start_at(database, numbers, prelude=NOTES, environment=environment, **others)
 
     return call
 
@@ -124,13 +127,13 @@ def test_several_share_one_study_and_try_nothing_twice(
 def test_what_a_killed_one_had_claimed_is_taken_over(
     start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str, postgresql: Any
 ) -> None:
-    numbers = range(24)
+    numbers = range(16)
     faults = dict.fromkeys(numbers, TAKES_A_WHILE)
     victim = start("victim", numbers, faults=faults)
     await_that(lambda: tried_by("victim") and stored(database), victim)
     victim.kill()
     assert claimed(postgresql, database) > 0
-    heir = start("heir", numbers, faults=faults).report()
+    heir = start("heir", numbers, faults=faults, hurry=True).report()
     found = stored(database)
     assert set(found) == set(numbers)
     # The victim's last trials may have been on their way to the store when it was killed.
@@ -143,9 +146,9 @@ def test_what_a_killed_one_had_claimed_is_taken_over(
 def test_one_that_was_stopped_for_long_takes_part_again(
     start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str
 ) -> None:
-    numbers = range(30)
+    numbers = range(20)
     faults = dict.fromkeys(numbers, TAKES_A_WHILE)
-    sleeper, other = start("sleeper", numbers, faults=faults), start("other", numbers, faults=faults)
+    sleeper, other = (start(name, numbers, faults=faults, hurry=True) for name in ("sleeper", "other"))
     await_that(lambda: tried_by("sleeper") and tried_by("other"), sleeper, other)
     os.kill(sleeper.pid, signal.SIGSTOP)
     with Store.open(database, write=False) as store:
@@ -183,7 +186,11 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
     (tmp_path / "problems.json").write_text(
         json.dumps([{"operation": "filter2d", "image": size, "filter": [3, 3]} for size in sizes])
     )
-    command = [sys.executable, "-m", "warpsmith", "tune", "--from", "problems.json", "--time-limit", "30s", "--json"]
+    text = (
+        "import sys\nfrom warpsmith.cli.app import run\nfrom warpsmith.tuner import campaign\n"
+        "campaign.LEAST_S = 4.0\nsys.exit(run(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", text, "tune", "--from", "problems.json", "--time-limit", "20s", "--json"]
     options = ["--device", "host", "--store", database.replace("@", ":secret@")]
     running = [
         subprocess.Popen([*command, *options, "--seed", str(seed)], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
