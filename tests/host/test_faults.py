@@ -261,8 +261,9 @@ class TestWorkers:
     ) -> None:
         monkeypatch.setenv("CXX", str(compiler_of_tests(notes)))
         tuner = start_here(range(5), faults={2: "// compiler: wait"})
-        await_that((notes / "waiting").exists, tuner)
-        worker = int((notes / "waiting").read_text())
+        note = notes / "waiting"
+        await_that(lambda: note.exists() and note.read_text().endswith("\n"), tuner)
+        worker = int(note.read_text())
         assert worker in workers_here(niceness=compile_pool.NICENESS)
         os.kill(worker, signal.SIGKILL)
         told = tuner.report()
