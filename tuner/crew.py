@@ -118,11 +118,10 @@ class Crew:
         beats = self._store.beats()
         gone = self._others.keys() - beats.keys()
         self.departed += len(gone)
-        self._others = {
-            tuner: (count, self._others[tuner][1] + 1 if self._others.get(tuner, (-1,))[0] == count else 0)
-            for tuner, count in beats.items()
-            if tuner != self._tuner
-        }
+        before, self._others = self._others, {}
+        for tuner in beats.keys() - {self._tuner}:
+            known, silent = before.get(tuner, (beats[tuner], -1))
+            self._others[tuner] = (beats[tuner], silent + 1 if known == beats[tuner] else 0)
         for tuner in [tuner for tuner, (_, silent) in self._others.items() if silent >= DEAD_ROUNDS]:
             self._store.strike(tuner)
 

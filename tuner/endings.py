@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
-from collections import deque
 
 from warpsmith.generator.space import Config
 from warpsmith.tuner.choose import FINALISTS, MOST_FINALISTS, NEAR, TIE
 from warpsmith.tuner.recording import Recording
-from warpsmith.tuner.replay import AHEAD
+from warpsmith.tuner.replay import AHEAD, asked_ahead
 from warpsmith.tuner.rivalry import Search
 from warpsmith.tuner.search import FamilySearch
 
@@ -46,15 +46,9 @@ def ending(recording: Recording, seed: int, budget: int, noise: float = 0.0, ahe
     family = FamilySearch(f"ending of {name}", recording.space, [recording.default], seed)
     search = Search({name: family}, seed, budget)
     deviates = random.Random(f"{seed} noise")
-    out: deque[Config] = deque()
     tried: set[Config] = set()
     told: list[tuple[float, Config]] = []
-    while len(tried) < budget:
-        while len(out) < ahead and (asked := search.ask()) is not None:
-            out.append(asked[1])
-        if not out:
-            break
-        config = out.popleft()
+    for _, config in itertools.islice(asked_ahead(search.ask, ahead), budget):
         tried.add(config)
         time_ns = recording.times_ns.get(config)
         if time_ns is not None:

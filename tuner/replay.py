@@ -7,11 +7,12 @@ tuner: introducing hyperparameter optimization for auto-tuning".
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
@@ -20,6 +21,8 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import FailureKind
 from warpsmith.tuner.recording import Recording
 from warpsmith.tuner.search import FamilySearch
+
+Asked = TypeVar("Asked")
 
 AHEAD = 30
 """Asks that are out before the first is told, as compilers that run ahead make it."""
@@ -111,6 +114,17 @@ class ReplayReport:
         }
 
 
+def asked_ahead(ask: Callable[[], Asked | None], ahead: int) -> Iterator[Asked]:
+    """What `ask` gives, until it gives None, each once `ahead` are out: it is to be told before the next is taken."""
+    out: deque[Asked] = deque()
+    while True:
+        while len(out) < ahead and (asked := ask()) is not None:
+            out.append(asked)
+        if not out:
+            return
+        yield out.popleft()
+
+
 def replay(recording: Recording, seed: int, trials: int, ahead: int = AHEAD) -> Replayed:
     """Runs the search of one family on a recorded space.
 
@@ -125,14 +139,8 @@ def replay(recording: Recording, seed: int, trials: int, ahead: int = AHEAD) -> 
         ahead: asks that are out before the first is told.
     """
     search = FamilySearch(f"replay of {recording.family}", recording.space, [recording.default], seed)
-    out: deque[Config] = deque()
     best_ns: list[float] = []
-    while len(best_ns) < trials:
-        while len(out) < ahead and (config := search.ask()) is not None:
-            out.append(config)
-        if not out:
-            break
-        config = out.popleft()
+    for config in itertools.islice(asked_ahead(search.ask, ahead), trials):
         time_ns = recording.times_ns.get(config)
         search.tell(config, time_ns)
         best_ns.append(min(best_ns[-1] if best_ns else math.inf, math.inf if time_ns is None else time_ns))

@@ -106,9 +106,7 @@ class Searching:
 
     def replace(self, trial: Trial) -> None:
         """Another outcome of a program that was tried: a finalist that failed on fresh data."""
-        if isinstance(trial.outcome, Failure):
-            self.failures[trial.outcome.kind] += 1
-        self.trials[trial.family, trial.config] = trial
+        self._note(trial)
         self._store.add_trials(self._workshop.problem, self._workshop.device, (trial,))
 
     def _until_done(self, journal: Journal, interrupt: Interrupt) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
@@ -101,11 +102,12 @@ def _server(url: str) -> optuna.storages.RDBStorage:
     """Optuna's tables in a server's database, made where they are missing."""
     import optuna
 
-    for attempt in range(1, ATTEMPTS + 1):
-        with contextlib.suppress(*((SQLAlchemyError,) if attempt < ATTEMPTS else ())):
-            # No connection outlives its use, which is once in a while.
-            return optuna.storages.RDBStorage(url, engine_kwargs={"poolclass": NullPool})
-    raise AssertionError("the last attempt raises")
+    # No connection outlives its use, which is once in a while.
+    opened = functools.partial(optuna.storages.RDBStorage, url, engine_kwargs={"poolclass": NullPool})
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(SQLAlchemyError):
+            return opened()
+    return opened()
 
 
 @contextlib.contextmanager

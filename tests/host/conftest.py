@@ -102,7 +102,7 @@ PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "lea
 
 # What a subprocess runs, and this process imports: test files are not importable by name.
 TUNER = """
-import dataclasses, importlib.util, json, sys, warnings
+import dataclasses, json, sys, warnings
 
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
