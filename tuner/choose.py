@@ -130,6 +130,11 @@ def _standard_error_ns(timing: Timing) -> float:
     return 1.253 * sigma_ns / math.sqrt(timing.samples)
 
 
+def is_finalist(place: int, time_ns: float, fastest_ns: float) -> bool:
+    """Whether a candidate with `place` faster ones before it is timed again; its time and the fastest one's in ns."""
+    return place < MOST_FINALISTS and (place < FINALISTS or time_ns <= NEAR * fastest_ns)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Finalist:
     trial: Trial
@@ -146,8 +151,8 @@ def _finalists(
     """
     passed: list[Trial] = []
     for trial in tuple(ranked):
-        near = (trial.median_ns or 0.0) <= NEAR * (passed[0].median_ns or 0.0) if passed else True
-        if len(passed) == MOST_FINALISTS or (len(passed) >= FINALISTS and not near):
+        fastest = passed[0] if passed else trial
+        if not is_finalist(len(passed), trial.median_ns or 0.0, fastest.median_ns or 0.0):
             return
         if any(trial.outcome == other.outcome for other in passed):
             continue  # the same machine code: it was not run again

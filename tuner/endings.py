@@ -8,7 +8,7 @@ import math
 import random
 
 from warpsmith.generator.space import Config
-from warpsmith.tuner.choose import FINALISTS, MOST_FINALISTS, NEAR, TIE
+from warpsmith.tuner.choose import TIE, is_finalist
 from warpsmith.tuner.recording import Recording
 from warpsmith.tuner.replay import AHEAD, asked_ahead
 from warpsmith.tuner.rivalry import Search
@@ -64,6 +64,6 @@ def ending(recording: Recording, seed: int, budget: int, noise: float = 0.0, ahe
 
 def _finalists(told: list[tuple[float, Config]]) -> list[Config]:
     """Those that a tuning run would time again."""
-    ranked = sorted(told, key=lambda each: each[0])[:MOST_FINALISTS]
-    near_ns = NEAR * ranked[0][0]
-    return [config for place, (time_ns, config) in enumerate(ranked) if place < FINALISTS or time_ns <= near_ns]
+    ranked = sorted(told, key=lambda each: each[0])
+    fastest_ns = ranked[0][0]
+    return [config for place, (time_ns, config) in enumerate(ranked) if is_finalist(place, time_ns, fastest_ns)]
