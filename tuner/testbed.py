@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.base import Allocation, Binary, BoundLaunch, Compiler, Module, Runtime
@@ -17,7 +16,7 @@ from warpsmith.generator.program import Program
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Timing
 from warpsmith.tuner.buffers import GUARD_BYTES, GuardedBuffer, poisons
 from warpsmith.tuner.device_verify import device_verifier
-from warpsmith.tuner.oracle import Reference, random_operands, reference
+from warpsmith.tuner.oracle import Reference, noise, random_operands, reference
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns, Laps
 from warpsmith.tuner.peers import peers, warm_up
 from warpsmith.tuner.timing import Entrant, Launching, TimingPolicy, Work, measure, measure_in_turns
@@ -190,12 +189,12 @@ class Testbed:
     def _copying(self, sets: int) -> Iterator[Work]:
         """Gives what copies as many bytes as the problem moves, between the buffers of pair i, of `sets`."""
         nbytes = self._problem.bytes // 2
-        noise = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
+        data = noise(nbytes, seed=0)
         pairs: list[tuple[Allocation, Allocation]] = []
         try:
             for _ in range(sets):
                 pairs.append((self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)))
-                self._runtime.upload(pairs[-1][0].address, noise)
+                self._runtime.upload(pairs[-1][0].address, data)
 
             def run(index: int, /, stream: int | None = None) -> None:  # noqa: ARG001 - never captured
                 source, target = pairs[index]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import threading
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Operand, Problem
-from warpsmith.tuner.oracle import for_each_strip, random_operands, reference
+from warpsmith.generator.problem import DType, Operand, Problem
+from warpsmith.tuner.oracle import for_each_strip, noise, random_operands, reference
 
 ndimage = pytest.importorskip("scipy.ndimage")
 
@@ -78,9 +79,10 @@ class TestReference:
     ) -> None:
         assert_as_scipy(Filter2d(image=image, filter=filter_shape, planes=planes, border=border, cval=-2.5))
 
+    @pytest.mark.parametrize("image", [(403, 1000), (60, 9001)])
     @pytest.mark.parametrize("border", Border)
-    def test_agrees_with_scipy_over_several_strips(self, border: Border) -> None:
-        problem = Filter2d(image=(403, 1000), filter=(3, 2), border=border)
+    def test_agrees_with_scipy_over_several_strips(self, image: tuple[int, int], border: Border) -> None:
+        problem = Filter2d(image=image, filter=(3, 2), border=border)
         assert problem.output.size * 8 > 3 * STRIP_BYTES
         assert_as_scipy(problem)
 
@@ -196,6 +198,23 @@ class TestRandomOperands:
             assert np.all(array != 0)
             # 4000 float32 normals: some pairs fall on the same value.
             assert np.unique(array).size > 0.99 * array.size
+
+    @pytest.mark.parametrize("dtype", DType)
+    def test_every_strip_of_a_large_image_is_drawn_anew_whatever_the_cores(
+        self, dtype: DType, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        problem = Filter2d(image=(3, STRIP_BYTES), filter=(1, 1), dtype=dtype)
+        rows = random_operands(problem, 0)["image"]
+        for above, below in itertools.combinations(rows, 2):
+            # Of float16 numbers one in 900 pairs is equal, of bytes one in 256.
+            assert np.count_nonzero(above == below) < above.size / 200
+        monkeypatch.setattr("warpsmith.tuner.oracle.cores", lambda: 1)
+        assert np.array_equal(random_operands(problem, 0)["image"], rows)
+
+    def test_noise_has_every_byte_about_as_often(self) -> None:
+        counts = np.bincount(noise(3 * STRIP_BYTES + 5, seed=0), minlength=256)
+        assert counts.sum() == 3 * STRIP_BYTES + 5
+        assert np.all(np.abs(counts / counts.mean() - 1) < 0.06)  # six standard deviations
 
     def test_weights_that_the_problem_knows_are_used(self) -> None:
         weights = (0.1, -2.0, 3e-8, 4.0, 5.0, 6.5)
