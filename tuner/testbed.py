@@ -132,9 +132,11 @@ class Testbed:
         warm_up(self._problem, kind)  # seconds, in which the device does next to nothing
         for peer in peers(self._problem, self._operands, kind):
             # A library may raise anything at what it does not know.
-            with self._turn, contextlib.suppress(Exception):
-                peer.run()
-                if verify(peer.result(), self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
+            with contextlib.suppress(Exception):
+                with self._turn:
+                    peer.run()
+                    result = peer.result()
+                if verify(result, self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
                     self._peers[peer.name] = Entrant(_on_any_set(peer.run))
 
     def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy) -> InTurns:

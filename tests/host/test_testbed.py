@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from warpsmith.devices.base import Allocation, Compiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -17,8 +20,11 @@ from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Prog
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.buffers import GuardedBuffer
+from warpsmith.tuner.peers import Peer
 from warpsmith.tuner.testbed import Testbed
 from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.turn import Turn
+from warpsmith.tuner.verify import Verdict, verify
 
 ROWS, COLUMNS, PITCH, RESULT_PITCH = 6, 10, 64, 96
 QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
@@ -136,6 +142,44 @@ def test_a_reference_that_was_overwritten_there_is_written_again(
         assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
     finally:
         testbed.close()
+
+
+def test_another_process_has_the_device_while_a_peers_result_is_compared(
+    host: HostRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large image that takes seconds, in which the search can go on."""
+    turn = tmp_path / "turn"
+    turn.touch()
+    of = problem(DType.FLOAT32, pitch=None, result_pitch=None)
+    noted: list[tuple[str, bool]] = []
+
+    def note(what: str) -> None:
+        with turn.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                noted.append((what, True))
+            except BlockingIOError:
+                noted.append((what, False))
+
+    def run() -> None:
+        note("run")
+
+    def result() -> NDArray[np.float32]:
+        note("result")
+        return np.zeros(of.output.shape, np.float32)
+
+    def comparing(*arguments: Any) -> Verdict:
+        note("compare")
+        return verify(*arguments)
+
+    monkeypatch.setattr("warpsmith.tuner.testbed.peers", lambda *_: (Peer("peer", run, result),))
+    monkeypatch.setattr("warpsmith.tuner.testbed.verify", comparing)
+    testbed = Testbed(host, of, 3, QUICK, guarded=True, turn=Turn(turn))
+    try:
+        testbed.prepare_peers()
+    finally:
+        testbed.close()
+    assert noted == [("run", False), ("result", False), ("compare", True)]
 
 
 @pytest.mark.parametrize("dtype", DType)
