@@ -68,9 +68,10 @@ def verify(result: NDArray[Any], reference: Reference, dtype: DType) -> Verdict:
 def _scaled_error(
     got: NDArray[Any], expected: NDArray[np.float64], scale: NDArray[np.float64], dtype: DType
 ) -> NDArray[np.float64]:
-    error = _error(got, expected, dtype)
-    # A sum without terms (a filter of zeros) has scale 0: then only equality is right.
+    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. And a wrong kernel may have
+    # written a signalling NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
+        error = _error(got, expected, dtype)
         scaled = np.where(error == 0, 0.0, error / scale)
     return np.where(np.isnan(scaled), np.inf, scaled)
 

@@ -94,6 +94,12 @@ class TestBound:
 
 
 class TestNotNumbers:
+    @pytest.mark.filterwarnings("error")
+    def test_a_signalling_nan_is_wrong_without_a_warning(self) -> None:
+        result, of = of_zeros(5, 7)
+        result.view(np.uint32)[3, 2] = 0x7F800001
+        assert check(result, of).wrong == 1
+
     @pytest.mark.parametrize(("value", "text"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
     def test_are_wrong_and_infinitely_so(self, value: float, text: str) -> None:
         result, of = of_zeros(4, 6)
