@@ -127,14 +127,6 @@ class TestClaims:
         store.strike(tuners[0])
         assert store.claim(PROBLEM, H200, tuners[1], CLAIMS).mine == set(CLAIMS[2:])
 
-    def test_are_given_back_by_their_tuner_alone(self, store: Store, tuners: tuple[str, str]) -> None:
-        store.claim(PROBLEM, H200, tuners[0], CLAIMS[:3])
-        store.release(PROBLEM, H200, tuners[1], CLAIMS)
-        store.release(OTHER, H200, tuners[0], CLAIMS)
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS[:3]).mine == set()
-        store.release(PROBLEM, H200, tuners[0], iter(CLAIMS[:2]))
-        assert store.claim(PROBLEM, H200, tuners[1], CLAIMS).mine == {*CLAIMS[:2], CLAIMS[3]}
-
     def test_go_with_a_tuner_that_is_struck_off(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS[:2])
         store.claim(PROBLEM, H200, tuners[1], CLAIMS[2:3])

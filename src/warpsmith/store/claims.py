@@ -19,7 +19,7 @@ from warpsmith.store import rows
 from warpsmith.store.record import Trial
 from warpsmith.store.rows import Row
 from warpsmith.store.schema import TRIAL_IDENTITY, claims, trials, tuners
-from warpsmith.store.statements import add_missing, delete_all, found, matches
+from warpsmith.store.statements import add_missing, delete_all, found
 
 
 class StruckOff(StoreError):
@@ -45,7 +45,7 @@ class Granted:
     """Trials of what was asked for, done already."""
 
 
-def claim_row(problem: Problem, device: Device, claim: Claim) -> Row:
+def _claim_row(problem: Problem, device: Device, claim: Claim) -> Row:
     """A claim as a row of its table, without its tuner."""
     return {
         "problem_key": problem.key(),
@@ -82,7 +82,7 @@ def take(
     """Those of the claims that are the tuner's from here on, and the trials stored already. Raises StruckOff."""
     if connection.scalar(select(tuners.c.id).where(tuners.c.id == tuner)) is None:
         raise _struck_off(tuner)
-    asked = {_identity(claim_row(problem, device, each)): each for each in wanted}
+    asked = {_identity(_claim_row(problem, device, each)): each for each in wanted}
     # One that cannot be read is tried again, and so mended.
     near = found(connection, select(trials).where(_near(trials, problem, asked.values())))
     stored = {
@@ -92,7 +92,7 @@ def take(
         if holds(trial)
     }
     free = {identity: claim for identity, claim in asked.items() if identity not in stored}
-    added = ({**claim_row(problem, device, claim), "tuner": tuner} for claim in free.values())
+    added = ({**_claim_row(problem, device, claim), "tuner": tuner} for claim in free.values())
     add_missing(connection, claims, added)
     # Asked for again rather than counted: after a repeated commit the tuner's own claims are there already.
     own = _near(claims, problem, free.values()) & (claims.c.tuner == tuner)
@@ -108,12 +108,6 @@ def _near(table: Table, problem: Problem, wanted: Iterable[Claim]) -> ColumnElem
     """Narrows a query to about the rows wanted; databases differ in how they compare whole identities to a list."""
     fingerprints = {rows.plain(claim.fingerprint) for claim in wanted}
     return and_(table.c.problem_key == problem.key(), table.c.fingerprint.in_(fingerprints))
-
-
-def give_back(connection: Connection, tuner: str, rows_back: Iterable[Row]) -> None:
-    """Removes claims of the tuner; those of others stay."""
-    for row in rows_back:
-        connection.execute(delete(claims).where(matches(claims, row, TRIAL_IDENTITY) & (claims.c.tuner == tuner)))
 
 
 def settle(connection: Connection, trial_rows: Sequence[Row]) -> None:

@@ -220,17 +220,12 @@ class Store:
     ) -> Granted:
         """Takes those of `wanted` that no other tuner has claimed, and that no stored trial answers.
 
-        What the tuner claimed before is granted again. A claim ends with `add_trials`, `release` or `strike`.
+        What the tuner claimed before is granted again. A claim ends with `add_trials` or `strike`.
 
         A trial for which `holds` is False is to be tried again. Raises `claims.StruckOff` where the tuner was.
         """
         asked = tuple(wanted)
         return self._database.write(lambda connection: claims.take(connection, problem, device, tuner, asked, holds))
-
-    def release(self, problem: Problem, device: Device, tuner: str, claimed: Iterable[Claim]) -> None:
-        """Gives claims back that come to no trial; claims that are not the tuner's stay."""
-        back = [claims.claim_row(problem, device, each) for each in claimed]
-        self._database.write(lambda connection: claims.give_back(connection, tuner, back))
 
     def contents(self) -> Contents:
         """Every problem, device, trial and winner as they were at one moment, unread ones too."""
