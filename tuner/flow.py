@@ -26,8 +26,11 @@ from warpsmith.tuner.workshop import Workshop
 
 AHEAD = 2
 """Candidates for each compiler that are on their way at the least: one that it compiles, and one that waits for it."""
+BACKLOG = 1
+"""Candidates for each compiler that wait for an open device, at the most: where that takes longer than the compilers,
+more would only be asked for knowing less, and kept from other tuners that have nothing left."""
 MOST_AHEAD = 8
-"""At the most, as where the device is not ready yet: what is asked for early is asked for knowing little."""
+"""Candidates for each compiler that are on their way at the most, as while the device is being opened."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +84,7 @@ class Flow:
         ask: the next program, or None where there is none now.
         best_ns: the time that a candidate should beat, or None; asked in another thread, just before it runs.
         ledger: where costs are counted.
-        total: about how many will be wanted. An eighth of them may be on their way at once.
+        total: about how many will be wanted. An eighth of them may be on their way while the device is being opened.
         screen: what drops candidates that cannot win; None to run them all.
         starting: told of each candidate just before it runs, in another thread.
         opened: told once, before any trial, how long the device's own copy takes.
@@ -160,11 +163,18 @@ class Flow:
         if self._in_batches and (self._outstanding or self._done):
             return
         # Those that end at once, as dropped ones do, take room until they are told of: they are trials too.
-        while self._outstanding + len(self._done) < self._ahead:
+        while self._outstanding + len(self._done) < self._ahead and not self._has_enough():
             if (program := self._ask()) is None:
                 return
             self._outstanding += 1
             self._start(program)
+
+    def _has_enough(self) -> bool:
+        """Whether neither a compiler nor the open device will wait for a candidate."""
+        processes = self._workshop.pool.processes
+        return self._is_open and (
+            len(self._compiling) >= AHEAD * processes or self._ready.qsize() >= BACKLOG * processes
+        )
 
     def _start(self, program: Program) -> None:
         candidate = Candidate(self._asked, program, program.fingerprint)

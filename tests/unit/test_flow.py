@@ -24,7 +24,7 @@ from warpsmith.generator.program import Launch, Program, Workspace
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.flow import AHEAD, MOST_AHEAD, Candidate, Flow
+from warpsmith.tuner.flow import AHEAD, BACKLOG, MOST_AHEAD, Candidate, Flow
 from warpsmith.tuner.outcomes import Evaluated
 from warpsmith.tuner.screen import Screen
 from warpsmith.tuner.stages import Ledger, Stage
@@ -208,14 +208,25 @@ class Gates:
 
 class TestAsking:
     def test_a_gpu_has_a_few_candidates_ahead_for_each_compiler_and_no_more(self) -> None:
-        shop, wanted, gates = Shop(processes=2), Asked(), Gates()
-        shop.bench.run = gates.pass_through
+        shop, wanted = Shop(processes=2, waits=True), Asked()
         with flow(shop, wanted) as opened:
             trials = opened.trials(never)
             for done in range(4):
-                gates.open(done)
+                threading.Timer(SOON_S, shop.pool.finish, [done]).start()
                 assert number_of(next(trials)) == done
                 assert wanted.count == 2 * AHEAD + done
+
+    def test_where_the_gpu_takes_longer_a_few_wait_for_it_and_no_more(self) -> None:
+        """However many may be on their way; but while it is being opened compilers need not wait."""
+        shop, wanted, gates = Shop(processes=2), Asked(), Gates()
+        shop.bench.run = gates.pass_through
+        with flow(shop, wanted, total=10**6) as opened:
+            trials = opened.trials(never)
+            for done in range(4 * MOST_AHEAD):
+                gates.open(done)
+                assert number_of(next(trials)) == done
+                # One runs, and one may have left the queue or not, by the time that it is looked at.
+                assert done + 2 * BACKLOG <= wanted.count <= max(2 * MOST_AHEAD, done + 2 + 2 * (AHEAD + BACKLOG))
             gates.open(*range(wanted.count))
 
     @pytest.mark.parametrize(
