@@ -10,8 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
+from warpsmith.devices.base import Compiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, WarpsmithError
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.store.store import Store
@@ -19,6 +21,7 @@ from warpsmith.tuner.crew import new_tuner
 from warpsmith.tuner.job import Job, WorkerState
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.process import Worker, WorkerDied, interrupt_all
+from warpsmith.tuner.workshop import Workshop
 
 END_S = 5.0
 """A companion may take so long to end: it gives up what runs, commits its trials and ends its processes."""
@@ -34,6 +37,9 @@ class Accompany(Job[None]):
     """By which id this one takes part."""
     problem: Problem
     device: DeviceRef
+    model: Device
+    """What the device is, and `compiler` its own: to find out would start the driver of every GPU once more."""
+    compiler: Compiler
     options: TuneOptions
     families: tuple[Family, ...]
     processes: int
@@ -55,10 +61,8 @@ class Companions:
     Args:
         devices: one for each companion; may be none.
         store: of the leader; in a file or on a server.
-        problem: what is tuned.
+        workshop: of the leader; companions get one like it.
         options: how to search.
-        families: those that compete.
-        processes: compilers of each companion.
 
     Raises:
         BadArgument: the store lies in memory, where no other process reaches it.
@@ -68,16 +72,14 @@ class Companions:
         self,
         devices: tuple[DeviceRef, ...],
         store: Store,
-        problem: Problem,
+        workshop: Workshop,
         options: TuneOptions,
-        families: tuple[Family, ...],
-        processes: int,
     ) -> None:
         if devices and store.address is None:
             raise BadArgument("several devices share a store in a file or on a server, not one in memory")
         self._store, self._devices = store, devices
-        self._problem, self._families, self._processes = problem, families, processes
-        self._options = dataclasses.replace(options, time_limit_s=None)  # the leader ends them
+        self._workshop = workshop
+        self._options = options
         self._jobs: list[Accompany] = []
         self._workers = [Worker() for _ in devices]
         self._threads = ThreadPoolExecutor(max(1, len(devices)))
@@ -88,11 +90,13 @@ class Companions:
             job = Accompany(
                 self._store.address or "",
                 new_tuner(self._store),
-                self._problem,
+                self._workshop.problem,
                 device,
+                self._workshop.device,
+                self._workshop.compiler,
                 self._options,
-                self._families,
-                self._processes,
+                tuple(self._workshop.families.values()),
+                self._workshop.pool.processes,
             )
             self._jobs.append(job)
             self._running[self._threads.submit(worker.call, job, math.inf)] = job

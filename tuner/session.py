@@ -16,6 +16,7 @@ from warpsmith.store.store import Store
 from warpsmith.tuner.choose import Choice, choose
 from warpsmith.tuner.companions import Accompany, Companions
 from warpsmith.tuner.crew import Crew, new_tuner
+from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.finals import Finals, shared_device
 from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import Progress, SilentProgress
@@ -65,7 +66,6 @@ def tune(
     first, *others = devices
     device = common_device(devices)
     processes = max(1, cores() // len(devices))
-    companions = Companions(tuple(others), store, problem, options, families, processes)
     with (
         shared_device(first.kind) as turn,
         _workshop(problem, first, families, options, processes, turn) as workshop,
@@ -74,7 +74,7 @@ def tune(
         seen, stored = store.trials_since(problem, device, 0)
         is_shared = bool(others) or store.server_url is not None
         sharing = Crew(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
-        with companions, sharing as crew:
+        with Companions(tuple(others), store, workshop, options) as companions, sharing as crew:
             searching = Searching(workshop, store, stored, options, progress, start, crew, companions)
             interrupted = not searching.run()
         with searching.ledger.during(Stage.CHOOSE):
@@ -87,11 +87,14 @@ def tune(
 
 def accompany(job: Accompany, store: Store) -> None:
     """Searches beside a leader, which counts the trials, chooses the winner, and ends this process."""
-    options = job.options
-    with _workshop(job.problem, job.device, job.families, options, job.processes, None) as workshop:
-        seen, stored = store.trials_since(job.problem, workshop.device, 0)
-        nobody = Companions((), store, job.problem, options, job.families, job.processes)
-        with Crew(store, job.problem, workshop.device, job.tuner, seen) as crew:
+    options, deadlines, policy = job.options, job.options.deadlines, _policy(job.device, job.options)
+    bench = Bench(job.device, job.compiler, job.problem, options.seed, policy, deadlines, sanitize=options.sanitize)
+    with Workshop.furnished(
+        job.problem, job.model, job.families, job.compiler, deadlines, bench, job.processes
+    ) as workshop:
+        seen, stored = store.trials_since(job.problem, job.model, 0)
+        nobody = Companions((), store, workshop, options)
+        with Crew(store, job.problem, job.model, job.tuner, seen) as crew:
             Searching(workshop, store, stored, options, SilentProgress(), time.monotonic(), crew, nobody).run()
 
 

@@ -13,17 +13,20 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.select import DeviceRef
+from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.store import Store
 from warpsmith.tuner import companions, searching
 from warpsmith.tuner.companions import Companions
 from warpsmith.tuner.crew import new_tuner
+from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
 from warpsmith.tuner.session import tune
+from warpsmith.tuner.workshop import Workshop
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
@@ -127,7 +130,8 @@ def test_need_a_store_that_processes_can_share(script: ModuleType) -> None:
 
 
 def test_nobody_is_no_trouble() -> None:
-    with Store.open(":memory:", write=True) as store:
-        with Companions((), store, PROBLEM, TuneOptions(), (), 1) as nobody:
+    opened = Workshop.open(PROBLEM, HOST, FAMILIES, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False)
+    with Store.open(":memory:", write=True) as store, opened as workshop:
+        with Companions((), store, workshop, TuneOptions()) as nobody:
             nobody.check()
         assert store.beats() == {}
