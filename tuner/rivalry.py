@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from warpsmith.generator.space import Config
 from warpsmith.tuner.search import FamilySearch
@@ -21,9 +21,9 @@ the worst fifth still gained 18% after 32 trials, 6% after 64 and 3% after 128."
 SLACK_MOST = 0.25
 """However few the trials; a family's default takes 1.3 times as long as its best config, the median of those runs."""
 POLISH_SHARE = 0.3
-"""The last part of the trials, in which single changes of the fastest configs come first. On models of three whole
-spaces, 300 trials, 20 seeds each, all those of the best were tried in 23% of the searches without it, in 67% with 0.15,
-in 80% with 0.3, and in 85% with 0.4, which ended a little slower."""
+"""The last part of the trials, or of a time limit, in which single changes of the fastest configs come first. On models
+of three whole spaces, 300 trials, 20 seeds each, all those of the best were tried in 23% of the searches without it, in
+67% with 0.15, in 80% with 0.3, and in 85% with 0.4, which ended a little slower."""
 POLISH_AFTER = 100
 """Trials before that: a young search gains more elsewhere. Of 40 replays of the window with 100 trials 18 ended with
 the best where the last 30 went to single changes, and 32 without; with 150 trials 39 and 40."""
@@ -56,9 +56,8 @@ class Search:
     soon as another succeeds. An exhausted one passes its trials on, and where all that are in are exhausted, those that
     left take their turns again.
 
-    The last part of the trials goes to single changes first: of the best config, then of those near it, and, as soon as
-    one is faster, of that. So a search ends where no single change helps, as far as the trials allow. One that a time
-    limit ends before has the single changes that each family tries in between.
+    The last part of the trials, or of the time, goes to single changes first: of the best config, then of those near
+    it, and, as soon as one is faster, of that. So a search ends where no single change helps, as far as that allows.
 
     Asks may run ahead of their tells, so a rung is judged once it has been told. Until then the trials of the next rung
     are handed out, to the families that would stay by what is known. Not thread-safe.
@@ -69,13 +68,21 @@ class Search:
         seed: of the order in which families of equal standing take their turns, so that none is favoured by its
             place in the registry.
         budget: trials to come. With few of them the rungs are short.
+        is_late: whether the last part of a time limit has come.
 
     Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization",
     arXiv 1502.07943, figure 1.
     """
 
-    def __init__(self, families: Mapping[str, FamilySearch], seed: int, budget: int) -> None:
+    def __init__(
+        self,
+        families: Mapping[str, FamilySearch],
+        seed: int,
+        budget: int,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._families = dict(families)
+        self._is_late = is_late
         self._in = list(families)
         random.Random(seed).shuffle(self._in)
         self._left: dict[str, tuple[int, str]] = {}
@@ -140,9 +147,9 @@ class Search:
 
     @property
     def _is_ending(self) -> bool:
-        """Whether the last part of the trials has come; those on their way are counted as done."""
+        """Whether the last part has come; trials on their way are counted as done."""
         tried = sum(family.tried for family in self._families.values())
-        return tried >= POLISH_AFTER and self._total - tried <= POLISH_SHARE * self._total
+        return tried >= POLISH_AFTER and (self._total - tried <= POLISH_SHARE * self._total or self._is_late())
 
     def _ask_beside(self) -> tuple[str, Config] | None:
         """A single change of the fastest config that has an untried one, of all families, and NEAR the best."""

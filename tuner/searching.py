@@ -18,7 +18,7 @@ from warpsmith.tuner.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.journal import GATHER_S, SHARED_GATHER_S, Journal
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
-from warpsmith.tuner.rivalry import Search
+from warpsmith.tuner.rivalry import POLISH_SHARE, Search
 from warpsmith.tuner.screen import Screen
 from warpsmith.tuner.search import FamilySearch
 from warpsmith.tuner.stages import Ledger, Stage
@@ -87,7 +87,7 @@ class Searching:
                 [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
                 self._store.server_url,
             )
-        return Search(searches, seed, self._options.trials - self.reused)
+        return Search(searches, seed, self._options.trials - self.reused, self._is_late)
 
     def run(self) -> bool:
         """Searches until it is done; False where Ctrl-C ended it. Whatever happens, what was tried is stored."""
@@ -187,6 +187,11 @@ class Searching:
         # Where preparing the problem took all the time, there is still an answer: the first default.
         limit = self._options.time_limit_s
         return None if limit is None or not self.trials else self._start + limit
+
+    def _is_late(self) -> bool:
+        """Whether the last part of a time limit has come."""
+        limit = self._options.time_limit_s
+        return limit is not None and time.monotonic() >= self._start + (1 - POLISH_SHARE) * limit
 
     def _snapshot(self) -> Snapshot:
         elapsed = time.monotonic() - self._start

@@ -24,12 +24,13 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner import session
+from warpsmith.tuner import rivalry, searching, session
 from warpsmith.tuner.choose import TuningFailed
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import SilentProgress, Snapshot
+from warpsmith.tuner.rivalry import Search
 from warpsmith.tuner.session import tune
 
 HOST = DeviceRef(DeviceKind.HOST)
@@ -127,6 +128,21 @@ def test_time_limit_ends_the_search(store: Path) -> None:
     assert time.monotonic() - start < 40
     assert 0 < len(trials) < 100_000
     assert report.record is not None
+
+
+@pytest.mark.parametrize(("share", "polished"), [(1.0, True), (-1.0, False)])
+def test_the_last_part_of_a_time_limit_goes_to_single_changes(
+    store: Path, share: float, polished: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole of it, or none, so that it does not matter how fast this machine is; and of the trials none."""
+    monkeypatch.setattr(searching, "POLISH_SHARE", share)
+    monkeypatch.setattr(rivalry, "POLISH_SHARE", -1.0)
+    monkeypatch.setattr(rivalry, "POLISH_AFTER", 1)
+    asked: list[Search] = []
+    ask_beside = Search._ask_beside
+    monkeypatch.setattr(Search, "_ask_beside", lambda search: asked.append(search) or ask_beside(search))
+    run(store, TuneOptions(trials=6, time_limit_s=1000))
+    assert bool(asked) == polished
 
 
 def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(

@@ -76,6 +76,22 @@ def test_a_young_search_is_not_polished(monkeypatch: pytest.MonkeyPatch) -> None
     assert young == trials(Search({"a": family()}, 0, 100), {"a": time_ns}, 100, 30)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_so_they_were_at_the_end_of_a_time_limit(seed: int) -> None:
+    """Of 300 trials nobody knows beforehand that there is time for no more."""
+    families = {"a": family(seed=seed)}
+    search = Search(families, seed, 10**6, lambda: families["a"].tried >= 210)
+    assert untried_beside_best(trials(search, {"a": time_ns}, 300, 30)) == 0
+
+
+def test_a_young_search_is_not_polished_however_late_it_is() -> None:
+    asked = [
+        trials(Search({"a": family()}, 0, 10**6, is_late), {"a": time_ns}, 70, 30)
+        for is_late in (lambda: False, lambda: True)
+    ]
+    assert asked[0] == asked[1]
+
+
 def test_without_the_polish_they_were_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the test above can fail."""
     monkeypatch.setattr(rivalry, "POLISH_SHARE", 0.0)
