@@ -150,21 +150,29 @@ def replay(recording: Recording, seed: int, trials: int, ahead: int = AHEAD) -> 
 
 
 def replay_report(path: Path, seeds: int = SEEDS, trials: int | None = None, ahead: int = AHEAD) -> ReplayReport:
+    """Replays the search on what `record` wrote to a file; see `report_on`.
+
+    Raises:
+        BadArgument: the file is no recording, or a number is below 1.
+    """
+    return report_on(Recording.read(path), seeds, trials, ahead)
+
+
+def report_on(recording: Recording, seeds: int = SEEDS, trials: int | None = None, ahead: int = AHEAD) -> ReplayReport:
     """Replays the search on a recording, with the seeds from 0 on; a second or two a seed.
 
     Args:
-        path: the file that `record` wrote.
+        recording: the space and its times.
         seeds: searches, 1 or more.
         trials: configs that each tries, 1 or more; None for TRIALS_SHARE of the space.
         ahead: asks that are out before the first is told, 1 or more.
 
     Raises:
-        BadArgument: the file is no recording, or a number is below 1.
+        BadArgument: a number is below 1.
     """
     for name, number in (("seeds", seeds), ("trials", trials), ("asks ahead", ahead)):
         if number is not None and number < 1:
             raise BadArgument(f"{name} must be 1 or more; got {number}")
-    recording = Recording.read(path)
     size, best_ns = len(recording.outcomes), recording.best_ns
     tried = min(size, math.ceil(TRIALS_SHARE * size) if trials is None else trials)
     runs = [replay(recording, seed, tried, ahead) for seed in range(seeds)]
