@@ -19,7 +19,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.store import Store
-from warpsmith.tuner import companions, searching
+from warpsmith.tuner import companions, searching, session
 from warpsmith.tuner.companions import Companions
 from warpsmith.tuner.crew import new_tuner
 from warpsmith.tuner.deadlines import Deadlines
@@ -77,11 +77,19 @@ def test_end_with_the_trials_that_were_wanted(tuned: Callable[..., TuneReport], 
     assert again.record is not None
 
 
+def with_work_left(
+    devices: tuple[DeviceRef, ...], store: Store, workshop: Workshop, options: TuneOptions
+) -> Companions:
+    """Companions that do not end by themselves as soon as the leader has its trials."""
+    return Companions(devices, store, workshop, dataclasses.replace(options, trials=40))
+
+
 def test_what_runs_at_the_end_is_not_suspected(
     tuned: Callable[..., TuneReport], script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids: list[str] = []
     monkeypatch.setattr(companions, "new_tuner", lambda store: ids.append(new_tuner(store)) or ids[-1])
+    monkeypatch.setattr(session, "Companions", with_work_left)
     running = "SELECT count(*) FROM warpsmith_poisoned JOIN warpsmith_claims USING (fingerprint) WHERE tuner = ?"
 
     def count(query: str, *values: str) -> int:
