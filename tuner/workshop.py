@@ -73,11 +73,11 @@ class Workshop:
         DeviceError where the device is not there.
         """
         model = device.device()
-        families_for(problem, model, families)
+        able = families_for(problem, model, families)
         compiler = device.compiler(choice, sanitize=sanitize)
         policy = policy or TimingPolicy.for_kind(model.kind)
         bench = Bench(device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn)
-        with cls.furnished(problem, model, families, compiler, deadlines, bench, processes) as workshop:
+        with cls.furnished(problem, model, able, compiler, deadlines, bench, processes) as workshop:
             yield workshop
 
     @classmethod
@@ -92,11 +92,13 @@ class Workshop:
         bench: Bench,
         processes: int | None,
     ) -> Iterator[Workshop]:
-        """The same, where it is known what is there: to find out starts a driver, 0.6 s on a machine with four GPUs."""
-        able = {family.name: family for family in families_for(problem, device, families)}
+        """The same, where it is known what is there and which families solve the problem: to find out starts a driver,
+        0.6 s on a machine with four GPUs.
+        """
+        by_name = {family.name: family for family in families}
         identity = compiler.identity
         with contextlib.closing(CompilePool(compiler, deadlines, processes)) as pool, contextlib.closing(bench):
-            yield cls(problem, device, able, compiler, identity, pool, bench)
+            yield cls(problem, device, by_name, compiler, identity, pool, bench)
 
     def program(self, family: str, config: Config) -> Program:
         """The candidate that `family` generates for `config`."""
