@@ -23,7 +23,7 @@ from pathlib import Path
 from warpsmith.errors import BadArgument
 from warpsmith.tuner.endings import ending
 from warpsmith.tuner.recording import Recording
-from warpsmith.tuner.replay import GOAL_SHARE, SEEDS, ReplayReport, report_on
+from warpsmith.tuner.replay import GOAL_SHARE, SEEDS, ReplayReport, replay_report
 
 RECORDINGS = Path(__file__).parent / "replay"
 HEAD = (
@@ -91,7 +91,7 @@ def print_reports(recordings: dict[Path, Recording]) -> list[str]:
     print_head(HEAD)
     missed = []
     for path, recording in recordings.items():
-        report = report_on(recording)
+        report = replay_report(recording)
         print(row(path, report), flush=True)
         missed += [] if report.meets_goal else [path.name]
     return missed

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from warpsmith.errors import BadArgument
@@ -149,16 +148,9 @@ def replay(recording: Recording, seed: int, trials: int, ahead: int = AHEAD) -> 
     return Replayed(seed, tuple(best_ns), needed)
 
 
-def replay_report(path: Path, seeds: int = SEEDS, trials: int | None = None, ahead: int = AHEAD) -> ReplayReport:
-    """Replays the search on what `record` wrote to a file; see `report_on`.
-
-    Raises:
-        BadArgument: the file is no recording, or a number is below 1.
-    """
-    return report_on(Recording.read(path), seeds, trials, ahead)
-
-
-def report_on(recording: Recording, seeds: int = SEEDS, trials: int | None = None, ahead: int = AHEAD) -> ReplayReport:
+def replay_report(
+    recording: Recording, seeds: int = SEEDS, trials: int | None = None, ahead: int = AHEAD
+) -> ReplayReport:
     """Replays the search on a recording, with the seeds from 0 on; a second or two a seed.
 
     Args:

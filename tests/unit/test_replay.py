@@ -235,8 +235,8 @@ class TestLuck:
 
 
 class TestReport:
-    def test_sums_up_the_replays(self, recording: Recording, path: Path) -> None:
-        report = replay_report(path, seeds=5, trials=50, ahead=10)
+    def test_sums_up_the_replays(self, recording: Recording) -> None:
+        report = replay_report(recording, seeds=5, trials=50, ahead=10)
         runs = [replay(recording, seed, 50, 10) for seed in range(5)]
         needed = sorted(run.needed or 51 for run in runs)
         assert (report.search.p20, report.search.median, report.search.p80) == (needed[0], needed[2], needed[3])
@@ -250,13 +250,13 @@ class TestReport:
         assert report.by_luck == by_luck(recording, 50)
         json.dumps(report.spec(), allow_nan=False)
 
-    def test_tries_a_fifth_of_the_space_unless_told(self, path: Path, recording: Recording) -> None:
+    def test_tries_a_fifth_of_the_space_unless_told(self, recording: Recording) -> None:
         assert 300 < len(recording.outcomes) < 1000
-        assert replay_report(path, seeds=1).trials == math.ceil(SIZE / 5)
-        assert replay_report(path, seeds=1, trials=5000).trials == SIZE
+        assert replay_report(recording, seeds=1).trials == math.ceil(SIZE / 5)
+        assert replay_report(recording, seeds=1, trials=5000).trials == SIZE
 
     def test_says_where_too_few_came_near(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        record(path, PROBLEM, H200, FAMILY, SPACE, outcomes(), {})
+        recorded = record(path, PROBLEM, H200, FAMILY, SPACE, outcomes(), {})
         by_seed = {0: 3, 1: 5, 2: SIZE // 10 + 1, 3: None, 4: None}
 
         def replayed(recording: Recording, seed: int, trials: int, ahead: int) -> Replayed:
@@ -264,18 +264,18 @@ class TestReport:
             return Replayed(seed, (recording.best_ns * (1 + seed),) * trials, by_seed[seed])
 
         monkeypatch.setattr(replay_module, "replay", replayed)
-        report = replay_report(path, seeds=5, trials=50)
+        report = replay_report(recorded, seeds=5, trials=50)
         assert (report.search.p20, report.search.median, report.search.p80) == (3, SIZE // 10 + 1, None)
         assert (report.search.excess, report.worst_excess) == (2.0, 4.0)
         assert not report.meets_goal
         by_seed[2] = SIZE // 10
-        assert replay_report(path, seeds=5, trials=50).meets_goal
+        assert replay_report(recorded, seeds=5, trials=50).meets_goal
         by_seed[1] = by_seed[2] = None
-        report = replay_report(path, seeds=5, trials=50)
+        report = replay_report(recorded, seeds=5, trials=50)
         assert (report.search.median, report.share, report.meets_goal) == (None, None, False)
 
     @pytest.mark.parametrize("wrong", [{"seeds": 0}, {"trials": 0}, {"ahead": 0}])
-    def test_refuses_numbers_below_one(self, path: Path, recording: Recording, wrong: dict[str, int]) -> None:
+    def test_refuses_numbers_below_one(self, recording: Recording, wrong: dict[str, int]) -> None:
         assert recording.outcomes
         with pytest.raises(BadArgument, match="must be 1 or more; got 0"):
-            replay_report(path, **wrong)
+            replay_report(recording, **wrong)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from warpsmith.tuner.recording import Recording
-from warpsmith.tuner.replay import GOAL_SHARE, replay_report, report_on
+from warpsmith.tuner.replay import GOAL_SHARE, replay_report
 
 FOLDER = Path(__file__).parents[2] / "benchmarks/replay"
 RECORDINGS = sorted(FOLDER.glob("*.jsonl.gz"))
@@ -24,8 +24,8 @@ def test_there_are_recordings() -> None:
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
 def test_half_the_searches_come_near_the_best_within_a_tenth_of_the_space(path: Path) -> None:
-    tenth = int(GOAL_SHARE * len(Recording.read(path).outcomes))
-    report = replay_report(path, SEEDS, tenth)
+    recording = Recording.read(path)
+    report = replay_report(recording, SEEDS, int(GOAL_SHARE * len(recording.outcomes)))
     assert report.meets_goal, f"{report.search} of {report.size} configs; at random {report.by_luck}"
 
 
@@ -33,5 +33,5 @@ def test_half_the_searches_come_near_the_best_within_a_tenth_of_the_space(path: 
 def test_so_they_do_where_the_default_is_no_good(path: Path) -> None:
     recording = Recording.read(path).from_the_middle()
     assert recording.times_ns[recording.default] > 1.3 * recording.best_ns
-    report = report_on(recording, SEEDS, int(GOAL_SHARE * len(recording.outcomes)))
+    report = replay_report(recording, SEEDS, int(GOAL_SHARE * len(recording.outcomes)))
     assert report.meets_goal, f"{report.search} of {report.size} configs; at random {report.by_luck}"

@@ -102,9 +102,10 @@ def _cells(standing: ProblemStanding) -> tuple[str, ...]:
 
 
 def _replay(path: Path, json: bool) -> int:
+    from warpsmith.tuner.recording import Recording
     from warpsmith.tuner.replay import replay_report
 
-    report = replay_report(path)
+    report = replay_report(Recording.read(path))
     if json:
         print_json(report.spec())
     else:
