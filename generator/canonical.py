@@ -38,6 +38,21 @@ def extent(value: Any, name: str) -> tuple[int, int]:
     return rows, columns
 
 
+def sizes(value: Any, name: str) -> tuple[int, ...]:
+    """One or two positive sizes; a single number is one. Raises BadArgument."""
+    try:
+        given = (value,) if hasattr(value, "__index__") else tuple(value)
+        found = tuple(int(operator.index(n)) for n in given)
+        if not (1 <= len(found) <= 2 and all(0 < n < 2**15 for n in found)):
+            raise ValueError
+    except (TypeError, ValueError):
+        told = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
+        raise BadArgument(
+            f"{name} must be one or two positive sizes below 32768, N or ROWSxCOLUMNS; got {told}"
+        ) from None
+    return found
+
+
 def count(value: Any, name: str, most: int | None = None) -> int:
     """A number of things, from 1 on, NumPy's integers too. Raises BadArgument."""
     try:

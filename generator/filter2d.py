@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
-from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, Operand, Problem, Role, member
 
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
@@ -113,8 +113,9 @@ class Filter2d(Problem):
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
         set_field(self, "image", extent(self.image, "image"))
         set_field(self, "filter", extent(self.filter, "filter"))
-        set_field(self, "dtype", member(DType, self.dtype, "dtype"))
-        result_dtype = self.dtype if self.result_dtype is None else member(DType, self.result_dtype, "result dtype")
+        set_field(self, "dtype", member(DType, self.dtype, "dtype", PIXELS))
+        wanted = self.dtype if self.result_dtype is None else self.result_dtype
+        result_dtype = member(DType, wanted, "result dtype", PIXELS)
         # One problem has one key: whatever says what is the case anyway is None.
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
         set_field(self, "border", Border.of(self.border))

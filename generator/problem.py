@@ -14,12 +14,12 @@ from warpsmith.errors import BadArgument
 Word = TypeVar("Word", bound=enum.StrEnum)
 
 
-def member(kind: type[Word], value: str, name: str) -> Word:
-    """The member of `kind` that `value` spells. Raises BadArgument with the choices."""
-    try:
-        return kind(value)
-    except ValueError:
-        raise BadArgument(f"unknown {name} {value!r}; choose one of {', '.join(kind)}") from None
+def member(kind: type[Word], value: str, name: str, among: tuple[Word, ...] | None = None) -> Word:
+    """The member of `kind`, or of some of it, that `value` spells. Raises BadArgument with the choices."""
+    choices = tuple(kind) if among is None else among
+    if value not in choices:
+        raise BadArgument(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
+    return kind(value)
 
 
 class DType(enum.StrEnum):
@@ -28,11 +28,17 @@ class DType(enum.StrEnum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     UINT8 = "uint8"
+    COMPLEX64 = "complex64"
+    """Real and imaginary part, float32 each, side by side."""
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return {DType.FLOAT32: 4, DType.FLOAT16: 2, DType.UINT8: 1}[self]
+        return {DType.FLOAT32: 4, DType.FLOAT16: 2, DType.UINT8: 1, DType.COMPLEX64: 8}[self]
+
+
+PIXELS = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
+"""Element types of images."""
 
 
 class Accuracy(enum.StrEnum):
@@ -84,6 +90,14 @@ class Operand:
         return sum((extent - 1) * stride for extent, stride in steps) + self.dtype.itemsize
 
     @property
+    def components(self) -> Operand:
+        """This operand as real numbers: of complex elements the real and the imaginary part, one dimension more."""
+        if self.dtype is not DType.COMPLEX64:
+            return self
+        part = DType.FLOAT32
+        return dataclasses.replace(self, shape=(*self.shape, 2), strides=(*self.strides, part.itemsize), dtype=part)
+
+    @property
     def is_dense(self) -> bool:
         """Whether nothing lies between its elements."""
         return self.nbytes == self.span_bytes
@@ -93,6 +107,8 @@ class Problem(abc.ABC):
     """What is to be computed. Subclasses are frozen dataclasses, one an operation, and register themselves."""
 
     operation: ClassVar[str]
+    error_unit: ClassVar[str] = "of the sum of |terms|"
+    """What the error of a result is told in."""
     _operations: ClassVar[dict[str, type[Problem]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
+from warpsmith.generator.families.fft_block import FftBlock
 from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
@@ -11,11 +12,15 @@ from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 
+SIMPLEST_FILTER = Filter2dPlain()
+"""What filters are set beside: no prefetch, and no constraint on the problem."""
+
 FAMILIES: tuple[Family, ...] = (
     Filter2dWindow(),
     Filter2dMatrix(),
     Filter2dWarpgroup(),
-    Filter2dPlain(),
+    SIMPLEST_FILTER,
+    FftBlock(),
 )
 """In the order of preference where nothing is measured."""
 

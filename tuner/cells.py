@@ -15,7 +15,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.generator.registry import FAMILIES, SIMPLEST_FILTER, families_for
 from warpsmith.generator.space import Config
 from warpsmith.tuner.census import Census
 
@@ -62,7 +62,7 @@ class CellPlan:
 
 def path_words(cell: Cell) -> str:
     """The memory path as the paper names it; the plainest family, the last in the registry, has no prefetch."""
-    if cell.family == FAMILIES[-1].name:
+    if cell.family == SIMPLEST_FILTER.name:
         return f"{cell.path} without prefetch"
     return WORDS.get(cell.path, f"{cell.path} to register")
 

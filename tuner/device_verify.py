@@ -68,7 +68,7 @@ class DeviceVerifier:
     def __init__(
         self, runtime: Runtime, compiler: Compiler, buffers: Mapping[str, GuardedBuffer], output: Operand
     ) -> None:
-        nbytes = output.size * np.dtype(np.float64).itemsize
+        nbytes = output.components.size * np.dtype(np.float64).itemsize
         if 2 * nbytes > runtime.device.memory_bytes // _SHARE_OF_MEMORY:
             raise OutOfMemory(f"a reference of {2 * nbytes:,} bytes leaves too little for what is verified")
         self._runtime = runtime
@@ -145,6 +145,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Pro
     """The kernels that look at one result: at its elements, at a guard of any buffer, and between its rows where it
     has gaps.
     """
+    output = output.components
     dimensions = merged_dimensions(output)
     source = render(
         "verify.cu.jinja",

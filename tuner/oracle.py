@@ -5,24 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.host.machine import cores
+from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy, DType, Operand, Problem
+from warpsmith.tuner.fft_oracle import reference_fft
+from warpsmith.tuner.strips import STRIP_BYTES, for_each_strip
 
 Operands = Mapping[str, NDArray[Any]]
 """The input arrays of a problem by name."""
 
-_STRIP_BYTES = 1 << 20
-"""Work is cut into strips of about this size: they stay in a core's cache, and threads seldom wait for the interpreter.
-With calls of 64 KB, 16 cores took 9.2 s for a 12288x12288 image, with these 1.6 s."""
-_MOST_THREADS = 16
-"""They share the bandwidth of the memory by then, and the interpreter between two calls."""
 _TILE_ROWS = 16
 """Output rows of one product with a band matrix."""
 _PRODUCT_SIZE = 1 << 18
@@ -32,23 +28,13 @@ _PRODUCT_SIZE = 1 << 18
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Reference:
     """What a result must be: float64 values, and for each what its error is measured against: the sum of its |terms|,
-    or, for a problem that is accurate in norm only, the sum of |weights| times the window's largest |pixel|.
+    or, for a filter that is accurate in norm only, the sum of |weights| times the window's largest |pixel|, and for a
+    Fourier transform twice the root mean square of its result. Of complex results real and imaginary parts, side by
+    side in one dimension more.
     """
 
     expected: NDArray[np.float64]
     scale: NDArray[np.float64]
-
-
-def for_each_strip(rows: int, row_bytes: int, work: Callable[[slice], None]) -> None:
-    """Calls `work` on slices that cover `rows` rows, on many cores: NumPy lets go of the interpreter in its loops."""
-    step = max(1, _STRIP_BYTES // max(1, row_bytes))
-    slices = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
-    if len(slices) == 1:  # threads cost more than a small problem
-        work(slices[0])
-        return
-    with ThreadPoolExecutor(min(cores(), _MOST_THREADS)) as pool:
-        for _ in pool.map(work, slices):
-            pass
 
 
 def random_operands(problem: Problem, seed: int) -> Operands:
@@ -67,6 +53,9 @@ def random_operands(problem: Problem, seed: int) -> Operands:
             values = generator.standard_normal(operand.shape, dtype=np.float32)
             if problem.output.dtype is DType.UINT8:
                 values = _spreading(values)
+        elif operand.dtype is DType.COMPLEX64:
+            parts = _drawn(operand.components.shape, np.float32, generator, _deviates)
+            values = parts.view(np.complex64).reshape(operand.shape)
         else:
             values = _pixels(operand, generator) if pixels else _drawn(operand.shape, np.float32, generator, _deviates)
         drawn[operand.name] = values.astype(str(operand.dtype), copy=False)
@@ -93,7 +82,7 @@ def _drawn(
 ) -> NDArray[Any]:
     """Random values, each strip of them from a generator of its own: on one core 600 MB take two seconds."""
     values = np.empty(math.prod(shape), dtype)
-    length = _STRIP_BYTES // values.itemsize
+    length = STRIP_BYTES // values.itemsize
     generators = generator.spawn(math.ceil(values.size / length))
 
     def strips(numbers: slice) -> None:
@@ -101,7 +90,7 @@ def _drawn(
             part = values[number * length : (number + 1) * length]
             part[...] = draw(generators[number], part.size)
 
-    for_each_strip(len(generators), _STRIP_BYTES, strips)
+    for_each_strip(len(generators), STRIP_BYTES, strips)
     return values.reshape(shape)
 
 
@@ -133,6 +122,8 @@ def reference(problem: Problem, operands: Operands) -> Reference:
     """The float64 answer. Raises TypeError for an operation without an oracle."""
     if isinstance(problem, Filter2d):
         return _filter2d(problem, operands["image"], operands["weights"])
+    if isinstance(problem, Fft):
+        return Reference(*reference_fft(problem, operands[problem.inputs[0].name]))
     raise TypeError(f"no oracle for {problem.operation}")
 
 
@@ -225,7 +216,7 @@ def _accumulate(
     bands = _bands(weights, steps[0])
     absolute, total = np.abs(bands), np.abs(weights).sum()
     reach, beyond = int(steps[0].max()), int(steps[1].max())
-    width = max(1, _STRIP_BYTES // (8 * (_TILE_ROWS + reach)))
+    width = max(1, STRIP_BYTES // (8 * (_TILE_ROWS + reach)))
 
     def tile(part: slice, across: slice) -> None:
         count = part.stop - part.start

@@ -14,49 +14,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.tuner import npp
+from warpsmith.tuner.fft_peers import cufft_peer, scipy_peer
 from warpsmith.tuner.oracle import Operands, random_operands
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Peer:
-    """One library, ready to run on dense inputs and an output of its own."""
-
-    name: str
-    """Library, version, function."""
-    run: Callable[[], None]
-    """Does the work once, on the device's default stream; does not wait."""
-    result: Callable[[], NDArray[Any]]
-    """The output of the last run."""
+from warpsmith.tuner.peer import Peer
 
 
 def peers(problem: Problem, operands: Operands, kind: DeviceKind) -> tuple[Peer, ...]:
     """The libraries that solve `problem` on this kind of device and are installed here."""
-    if not isinstance(problem, Filter2d):
-        return ()
-    makers: tuple[tuple[tuple[str, ...], Callable[[Filter2d, Operands], Peer | None]], ...] = (
-        ((("scipy",), _scipy),)
-        if kind is DeviceKind.HOST
-        # NPP has no arrays of its own: either library's are its memory.
-        else ((("torch",), _cudnn), (("cupy",), _cupy), (("cupy", "torch"), _npp))
-    )
     found: list[Peer | None] = []
-    for packages, make in makers:
+    for packages, make in _makers(problem, operands, kind):
         if any(find_spec(package) is not None for package in packages):
             # Installed, it may still not run here, by its driver, its memory or its own needs.
             with contextlib.suppress(Exception):
-                found.append(make(problem, operands))
+                found.append(make())
     return tuple(peer for peer in found if peer is not None)
 
 
-def warm_up(problem: Problem, kind: DeviceKind) -> None:
-    """Loads those libraries and lets them compile what they will need, on an image of a few pixels."""
+_Maker = tuple[tuple[str, ...], Callable[[], Peer | None]]
+"""Packages of which one must be installed, and what makes the peer then."""
+
+
+def _makers(problem: Problem, operands: Operands, kind: DeviceKind) -> tuple[_Maker, ...]:
+    if isinstance(problem, Fft):
+        if kind is DeviceKind.HOST:
+            return ((("scipy",), lambda: scipy_peer(problem, operands)),)
+        return ((("cupy",), lambda: cufft_peer(problem, operands)),)
     if not isinstance(problem, Filter2d):
+        return ()
+    if kind is DeviceKind.HOST:
+        return ((("scipy",), lambda: _scipy(problem, operands)),)
+    return (
+        (("torch",), lambda: _cudnn(problem, operands)),
+        (("cupy",), lambda: _cupy(problem, operands)),
+        # NPP has no arrays of its own: either library's are its memory.
+        (("cupy", "torch"), lambda: _npp(problem, operands)),
+    )
+
+
+def warm_up(problem: Problem, kind: DeviceKind) -> None:
+    """Loads those libraries and lets them compile what they will need, on a problem of a few elements."""
+    small: Problem
+    if isinstance(problem, Fft):
+        small = dataclasses.replace(problem, batch=2)
+    elif isinstance(problem, Filter2d):
+        rows, columns = (min(size, 4 * taps) for size, taps in zip(problem.image, problem.filter, strict=True))
+        small = dataclasses.replace(problem, image=(rows, columns), pitch=None, result_pitch=None)
+    else:
         return
-    rows, columns = (min(size, 4 * taps) for size, taps in zip(problem.image, problem.filter, strict=True))
-    small = dataclasses.replace(problem, image=(rows, columns), pitch=None, result_pitch=None)
     for peer in peers(small, random_operands(small, seed=0), kind):
         with contextlib.suppress(Exception):
             peer.run()

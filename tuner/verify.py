@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.oracle import Reference, for_each_strip
+from warpsmith.tuner.oracle import Reference
+from warpsmith.tuner.strips import for_each_strip
 
 ERROR_BOUND = dict.fromkeys(DType, 1e-6)
 """Largest error over the sum of |terms|. Sums of up to 5000 float32 products stay under 2.3e-7; rounding to float16 or
@@ -38,12 +39,14 @@ class Verdict:
 
 
 def verify(result: NDArray[Any], reference: Reference, dtype: DType) -> Verdict:
-    """Compares `result`, of element type `dtype`, with its reference, both of one shape.
+    """Compares `result`, of element type `dtype`, with its reference, both of one shape but for complex parts.
 
     An element that is not a number is wrong: outputs are filled with NaN before a candidate runs, so it was
     never written. uint8 has none: there a fill of 255 is right where the reference is saturated.
     """
     bound = ERROR_BOUND[dtype]
+    if dtype is DType.COMPLEX64:
+        result, dtype = result[..., np.newaxis].view(np.float32), DType.FLOAT32
     got, expected, scale = result.reshape(-1), reference.expected.reshape(-1), reference.scale.reshape(-1)
     strips: list[tuple[float, int, int]] = []  # the largest error of each, minus its index, elements over the bound
 

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterable
 
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Texture
 from warpsmith.generator.separable import Term
@@ -67,12 +68,6 @@ def default_weights(problem: Filter2d) -> str:
 def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
     """Members of an enum as the values of a parameter, which stores keep as plain text."""
     return tuple(each.value for each in choices)
-
-
-def float_literal(value: float) -> str:
-    """A float32 as a CUDA literal that reads back to the same bits."""
-    text = f"{value:.9g}"
-    return f"{text}f" if any(mark in text for mark in ".en") else f"{text}.0f"
 
 
 def literals(term: Term) -> dict[str, object]:

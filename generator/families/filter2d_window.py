@@ -18,7 +18,6 @@ from warpsmith.generator.families.filter2d_text import (
     default_weights,
     filter2d_arguments,
     filter2d_constants,
-    float_literal,
     image_texture,
     literals,
     require_filter2d,
@@ -29,6 +28,7 @@ from warpsmith.generator.families.filter2d_window_rules import constraints
 from warpsmith.generator.families.filter2d_window_walks import likely_method, likely_walks, methods, walks
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Program, Transformed
 from warpsmith.generator.render import render

@@ -9,7 +9,23 @@ y = ws.plan(p)(x, w)
 from __future__ import annotations
 
 from warpsmith.api import export, load_bundle, plan, query, tune
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 
-__all__ = ["Border", "DType", "Filter2d", "Problem", "export", "load_bundle", "plan", "query", "tune"]
+__all__ = [
+    "Border",
+    "DType",
+    "Fft",
+    "Filter2d",
+    "Kind",
+    "Layout",
+    "Norm",
+    "Order",
+    "Problem",
+    "export",
+    "load_bundle",
+    "plan",
+    "query",
+    "tune",
+]

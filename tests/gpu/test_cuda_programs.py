@@ -15,7 +15,7 @@ from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, LaunchError
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import DType, Operand, Role
+from warpsmith.generator.problem import PIXELS, DType, Operand, Role
 from warpsmith.generator.program import Constant, Launch, Pointer, Program, Texture
 from warpsmith.generator.space import Config
 
@@ -126,7 +126,7 @@ def rows_launch(dtype: DType, pitch: int = PITCH) -> Launch:
     return Launch(entry, (1, 1, 1), (COLUMNS + 4, ROWS + 4, 1), (texture, Pointer("out")))
 
 
-@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("dtype", PIXELS)
 def test_a_texture_of_rows_is_clamped_and_read_as_stored(module: Module, memory: Memory, dtype: DType) -> None:
     image = drawn(dtype, ROWS, COLUMNS)
     out = memory.of(np.zeros((ROWS + 4, COLUMNS + 4), np.float32))
@@ -135,7 +135,7 @@ def test_a_texture_of_rows_is_clamped_and_read_as_stored(module: Module, memory:
     np.testing.assert_array_equal(memory.read(out, ROWS + 4, COLUMNS + 4), expected)
 
 
-@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("dtype", PIXELS)
 def test_a_texture_of_one_line_is_fetched_by_index(module: Module, memory: Memory, dtype: DType) -> None:
     image = drawn(dtype, 96)
     out = memory.of(np.zeros(96, np.float32))
@@ -337,7 +337,7 @@ def test_arrays_of_another_library_with_gaps(module: Module, runtime: CudaRuntim
     np.testing.assert_array_equal(result.reshape(ROWS, 24)[:, :COLUMNS], 2 * image)
 
 
-@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("dtype", PIXELS)
 def test_every_dtype_is_read_off_every_librarys_arrays(dtype: DType) -> None:
     torch, cupy = pytest.importorskip("torch"), pytest.importorskip("cupy")
     operand = Operand("x", Role.INPUT, (4, 6), dtype)

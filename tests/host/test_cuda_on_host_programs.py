@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import CompileError, LaunchError
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture
 from warpsmith.generator.space import Config
 
@@ -71,7 +71,7 @@ def load(host: HostRuntime, compile_once: Any) -> Iterator[Callable[[Program], M
         module.close()
 
 
-@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("dtype", PIXELS)
 def test_a_texture_of_rows_is_clamped_and_read_as_stored(load, dtype):
     image = drawn(dtype, ROWS, COLUMNS)
     rows = in_rows(image, PITCH)
@@ -84,7 +84,7 @@ def test_a_texture_of_rows_is_clamped_and_read_as_stored(load, dtype):
     np.testing.assert_array_equal(out, np.pad(image.astype(np.float32), 2, mode="edge"))
 
 
-@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("dtype", PIXELS)
 def test_a_texture_of_one_line_is_fetched_by_index(load, dtype):
     image = drawn(dtype, 96)
     out = np.zeros(100, np.float32)
@@ -156,7 +156,7 @@ def test_a_constant_that_the_source_lacks_is_a_compile_error(compile_once):
         compile_once(program(WEIGHTED, weighted(constants=(Constant("taps", "weights"),))))
 
 
-@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("dtype", PIXELS)
 def test_what_lies_between_rows_stays_as_it_is(load, dtype):
     image = drawn(dtype, ROWS, COLUMNS)
     source, target = in_rows(image, PITCH), in_rows(np.zeros_like(image), 2 * PITCH)

@@ -191,7 +191,7 @@ class TestRefusals:
             (2, ("--yes",), "say what may go"),
             (2, ("--keep-trials", "-1"), "greater than or equal to 0"),
             (2, ("--keep-trials", "all"), "a valid integer"),
-            (2, ("--operation", "fft"), "choose one of filter2d"),
+            (2, ("--operation", "dct"), "choose one of filter2d, fft"),
             (3, ("--device-key", "NVIDIA_H100", "--yes"), H200.key()),
             (3, ("--stale", "--device-key", "NVIDIA_H100"), HOST.key()),
         ],

@@ -48,9 +48,9 @@ LIVES_IN = {
     "platformdirs": {"warpsmith.devices.binary_cache", "warpsmith.store.location"},
     "cuda": {"warpsmith.devices.cuda", "warpsmith.devices.arrays"},
     "torch": {"warpsmith.tuner.peers"},
-    "cupy": {"warpsmith.tuner.peers"},
+    "cupy": {"warpsmith.tuner.peers", "warpsmith.tuner.fft_peers"},
     "cupyx": {"warpsmith.tuner.peers"},
-    "scipy": {"warpsmith.tuner.peers"},
+    "scipy": {"warpsmith.tuner.peers", "warpsmith.tuner.fft_peers"},
     "matplotlib": {"warpsmith.tuner.plots"},
     "numpy": {"warpsmith.devices", "warpsmith.plans", "warpsmith.tuner", "warpsmith.cli"},
 }

@@ -14,8 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType, Operand, Problem
-from warpsmith.tuner.oracle import for_each_strip, noise, random_operands, reference
+from warpsmith.generator.problem import PIXELS, DType, Operand, Problem
+from warpsmith.tuner.oracle import noise, random_operands, reference
+from warpsmith.tuner.strips import for_each_strip
 
 ndimage = pytest.importorskip("scipy.ndimage")
 
@@ -199,7 +200,7 @@ class TestRandomOperands:
             # 4000 float32 normals: some pairs fall on the same value.
             assert np.unique(array).size > 0.99 * array.size
 
-    @pytest.mark.parametrize("dtype", DType)
+    @pytest.mark.parametrize("dtype", PIXELS)
     def test_every_strip_of_a_large_image_is_drawn_anew_whatever_the_cores(
         self, dtype: DType, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -208,7 +209,7 @@ class TestRandomOperands:
         for above, below in itertools.combinations(rows, 2):
             # Of float16 numbers one in 900 pairs is equal, of bytes one in 256.
             assert np.count_nonzero(above == below) < above.size / 200
-        monkeypatch.setattr("warpsmith.tuner.oracle.cores", lambda: 1)
+        monkeypatch.setattr("warpsmith.tuner.strips.cores", lambda: 1)
         assert np.array_equal(random_operands(problem, 0)["image"], rows)
 
     def test_noise_has_every_byte_about_as_often(self) -> None:

@@ -133,7 +133,7 @@ class TestRefusals:
             (lambda header, _: header.update(format="other"), "first line does not say 'warpsmith recording'"),
             (lambda header, _: header.update(version=2), "of version 2; this one reads 1"),
             (lambda header, _: header.pop("device"), "'device'"),
-            (lambda header, _: header.update(operation="fft"), "unknown operation 'fft'"),
+            (lambda header, _: header.update(operation="dct"), "unknown operation 'dct'"),
             (lambda _, lines: lines.pop(), f"it has {SIZE - 1} lines with {SIZE - 1} of {SIZE} configs"),
             (lambda _, lines: lines.append(lines[0]), f"it has {SIZE + 1} lines with {SIZE} of {SIZE} configs"),
             (lambda _, lines: lines[3].pop(0), "zip"),

@@ -202,7 +202,7 @@ class TestJsonLines:
             (1, '"trials"', '"tests"', "must count trials and winners"),
             (2, "}", "", "JSON is damaged"),
             (2, '"kind": "trial"', '"kind": "study"', "neither 'trial' nor 'winner'"),
-            (3, '"operation": "filter2d"', '"operation": "fft"', "unknown operation 'fft'; this version knows"),
+            (3, '"operation": "filter2d"', '"operation": "dct"', "unknown operation 'dct'; this version knows"),
             (3, '"created_at"', '"made_at"', "'created_at' is missing"),
             (3, '"kind": "compile"', '"kind": "boredom"', "is not a trial"),
             (3, '"image": [64', '"image": [65', "own key is 'filter2d image=65x48"),

@@ -72,7 +72,7 @@ class TestDamagedRows:
         [
             ("UPDATE warpsmith_winners SET median_ns = 1", "column median_ns is 1.0"),
             ("UPDATE warpsmith_winners SET spec = replace(spec, '[64,64]', '[64,65]')", "its own key is"),
-            ("UPDATE warpsmith_winners SET spec = replace(spec, '\"filter2d\"', '\"fft\"')", "unknown operation 'fft'"),
+            ("UPDATE warpsmith_winners SET spec = replace(spec, '\"filter2d\"', '\"dct\"')", "unknown operation 'dct'"),
         ],
     )
     def test_winner(self, file: Path, statement: str, finding: str) -> None:

@@ -17,8 +17,8 @@ from warpsmith.cli.sweep import run_sweep, workload
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, WarpsmithError
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Accuracy, DType, member
-from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, member
+from warpsmith.generator.registry import SIMPLEST_FILTER
 from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
 from warpsmith.store.record import COPY
@@ -40,7 +40,7 @@ FiltersOption = Annotated[
     typer.Option("--filter", metavar="ROWSxCOLUMNS", help="Repeatable; default 2x2 to 7x7, with --sweep 3x3."),
 ]
 BorderOption = Annotated[str, typer.Option("--border", help=f"One of {', '.join(Border)}.")]
-DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type: {', '.join(DType)}.")]
+DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type: {', '.join(PIXELS)}.")]
 SaveOption = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the JSON document here too.")]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Plot times over filter sizes, as .svg or .png.")
@@ -171,7 +171,7 @@ def _checked(save: Path | None, plot: Path | None) -> ImageFormat:
 
 
 def _measure(problem: Filter2d, ref: DeviceRef, store: str | None, seed: int) -> _Row:
-    device, plain = ref.device(), FAMILIES[-1]
+    device, plain = ref.device(), SIMPLEST_FILTER
     match = look_up(problem, device, store)
     others = {}
     if plain.why_not(problem, device) is None:

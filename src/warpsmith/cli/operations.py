@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from warpsmith.cli.options import extent, join, pair
+from warpsmith.cli.options import extent, join, pair, sizes
 from warpsmith.errors import BadArgument
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Accuracy, DType, Problem, member
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, Problem, member
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_DTYPES = ", ".join(DType)
+_DTYPES = ", ".join(PIXELS)
 ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image, in pixels.")]
 FilterOption = Annotated[str, typer.Option("--filter", metavar="ROWSxCOLUMNS", help="The filter, in taps.")]
 PlanesOption = Annotated[int, typer.Option("--planes", help="Independent planes, filtered alike.")]
@@ -115,7 +116,54 @@ def filter2d(
     )
 
 
-OPERATIONS: dict[str, Callable[..., Problem]] = {"filter2d": filter2d}
+SizeOption = Annotated[
+    str, typer.Option("--size", metavar="N|ROWSxCOLUMNS", help="Points of one transform, in one dimension or two.")
+]
+BatchOption = Annotated[int, typer.Option("--batch", help="Transforms, one after the other in memory.")]
+KindOption = Annotated[str, typer.Option("--kind", help=f"Which side is real: {', '.join(Kind)}.")]
+InverseOption = Annotated[bool, typer.Option("--inverse", help="The inverse of c2c; c2r always is.")]
+ValidOption = Annotated[
+    str | None,
+    typer.Option(
+        "--valid",
+        metavar="N|ROWSxCOLUMNS",
+        help="The part of the signal that is there: the rest is taken for zeros, or left out of the result.",
+    ),
+]
+NormOption = Annotated[str, typer.Option("--norm", help=f"What is scaled, as in numpy.fft: {', '.join(Norm)}.")]
+LayoutOption = Annotated[
+    str,
+    typer.Option("--layout", help=f"How the spectrum lies, its slowest dimension: {', '.join(Layout)}."),
+]
+OrderOption = Annotated[
+    str, typer.Option("--order", help=f"Of the frequencies: {', '.join(Order)} (bits turned round).")
+]
+
+
+def fft(
+    size: SizeOption,
+    batch: BatchOption = 1,
+    kind: KindOption = Kind.R2C.value,
+    inverse: InverseOption = False,
+    valid: ValidOption = None,
+    norm: NormOption = Norm.BACKWARD.value,
+    layout: LayoutOption = Layout.BATCH.value,
+    order: OrderOption = Order.NATURAL.value,
+) -> Problem:
+    """Batched Fourier transforms of one or two dimensions, as numpy.fft."""
+    return Fft(
+        size=sizes(size, "--size"),
+        batch=batch,
+        kind=member(Kind, kind, "kind"),
+        inverse=True if inverse else None,
+        valid=None if valid is None else sizes(valid, "--valid"),
+        norm=member(Norm, norm, "norm"),
+        layout=member(Layout, layout, "layout"),
+        order=member(Order, order, "order"),
+    )
+
+
+OPERATIONS: dict[str, Callable[..., Problem]] = {"filter2d": filter2d, "fft": fft}
 
 
 def add_commands(group: typer.Typer, verb: Callable[..., Any]) -> None:

@@ -60,6 +60,14 @@ def extent(text: str, name: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def sizes(text: str, name: str) -> tuple[int, ...]:
+    """`256` as (256,), `32x32` as (32, 32). Raises BadArgument."""
+    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text.strip().lower())
+    if match is None:
+        raise BadArgument(f"{name} must be N or ROWSxCOLUMNS, such as 256 or 32x32; got {text!r}")
+    return tuple(int(number) for number in match.groups() if number is not None)
+
+
 def pair(text: str, name: str) -> tuple[int, int]:
     """`1,-2` as (1, -2). Raises BadArgument."""
     match = re.fullmatch(r"\s*(-?\d+)\s*,\s*(-?\d+)\s*", text)

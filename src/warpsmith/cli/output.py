@@ -67,7 +67,7 @@ def record_facts(record: Record) -> list[tuple[str, str]]:
         ("winner", f"{record.trial.family} {record.trial.config}"),
         ("time", f"{format_timing(timing)}{note}"),
         ("speed", speed),
-        ("error", f"{measurement.max_error:.2g} of the sum of |terms|, against float64"),
+        ("error", f"{measurement.max_error:.2g} {record.problem.error_unit}, against float64"),
     ]
     for baseline in record.baselines:
         ratio = baseline.timing.median_ns / timing.median_ns

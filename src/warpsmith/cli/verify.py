@@ -55,7 +55,7 @@ def _verify(
             ("problem", problem.key()),
             ("match", str(match.kind)),
             ("kernel", f"{match.program.family} {match.program.config}"),
-            ("right", f"largest error {outcome.max_error:.2g} of the sum of |terms|, bound {bound:.0e}"),
+            ("right", f"largest error {outcome.max_error:.2g} {problem.error_unit}, bound {bound:.0e}"),
         ]
     )
     return 0

@@ -70,7 +70,7 @@ class Measurement:
 
     timing: Timing
     max_error: float
-    """Largest |result - float64 reference| over the sum of |terms| of that element."""
+    """Largest |result - float64 reference|, over what its element's errors are told in (`Problem.error_unit`)."""
     registers: int | None
     spill_bytes: int | None
     shared_bytes: int | None

@@ -92,6 +92,11 @@ template <typename A, typename B, typename C = std::common_type_t<A, B>> constex
 
 inline int __popc(unsigned a) { return __builtin_popcount(a); }
 inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
+inline unsigned __brev(unsigned a) {
+    unsigned result = 0;
+    for (int bit = 0; bit < 32; ++bit) result |= (a >> bit & 1u) << (31 - bit);
+    return result;
+}
 inline int __clz(int a) { return a == 0 ? 32 : __builtin_clz(static_cast<unsigned>(a)); }
 inline int __clzll(long long a) { return a == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(a)); }
 inline int __ffs(int a) { return __builtin_ffs(a); }

@@ -1,0 +1,199 @@
+"""Transforms in a tile of shared memory, a few points of them in the registers of a thread at a time.
+
+Where fbfft exchanges data between the lanes of a warp at each radix 2, a thread here transforms up to 32 points by
+itself, and shared memory carries them to the next digit: one exchange where fbfft has five. A 2-D transform is one
+kernel, and passes over memory once.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 5 (one kernel, zero padding by clipped
+loads and stores, transposed results); Cooley and Tukey 1965 for the passes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.families.fft_block_choice import Access, Packing, Stores, Twiddles, radices_of
+from warpsmith.generator.families.fft_block_text import FftBlockText
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft import Fft, Layout
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Pointer, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.transforms.factors import LARGEST_PRIME, factorizations
+
+LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
+"""Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
+
+
+def require_fft(problem: Problem) -> Fft:
+    """`problem` as what it is. Raises TypeError for another operation."""
+    if not isinstance(problem, Fft):
+        raise TypeError(f"no fft: {problem.operation}")
+    return problem
+
+
+class FftBlock(Family):
+    """`fft` of any size whose primes are small and whose transform fits into shared memory."""
+
+    name = "fft_block"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Fft):
+            return "solves fft only"
+        if not all(factorizations(points) for points in problem.size):
+            return f"has no radix for a prime above {LARGEST_PRIME}"
+        rows = prod(problem.size[:-1])
+        nbytes = min(8 * rows * _tile_columns(problem, packing) for packing in _packings(problem))
+        if nbytes > device.shared_per_block_bytes * 15 // 16:
+            return f"one transform takes {nbytes} bytes of shared memory; a block has {device.shared_per_block_bytes}"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        fft = require_fft(problem)
+        return Space(_parameters(fft), _constraints(fft, device))
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        fft = require_fft(problem)
+        packing = _packings(fft)[0]
+        x, y = _tile_columns(fft, packing), prod(fft.size[:-1])
+        most = min(MOST_ELEMENTS // 4 * 256, device.shared_per_block_bytes * 7 // 8 // 8)
+        transforms = _fitting(fft, packing, max(1, min(2048, most) // (x * y)))
+        elements = transforms * x * y
+        wanted = {
+            "x_radices": _word(factorizations(x)[0]),
+            "packing": packing.value,
+            "transforms": transforms,
+            "threads": next((threads for threads in (256, 128, 64) if elements >= 8 * threads), 32),
+            "tiles": 1,
+            "signal": Access.DIRECT.value,
+            "spectrum": Access.STAGED.value,
+            "twiddles": Twiddles.POWERS.value,
+            "stores": Stores.PLAIN.value,
+            "min_blocks": 0,
+            **({"y_radices": _word(factorizations(fft.size[0])[0])} if len(fft.size) == 2 else {}),
+            **({"first": "x" if fft.inverse else "y"} if len(fft.size) == 2 else {}),
+        }
+        space = self.space(problem, device)
+        names = {parameter.name for parameter in space.parameters}
+        config = space.like({name: value for name, value in wanted.items() if name in names})
+        if config is None:
+            raise ValueError(f"the space of {fft.key()} is empty")
+        return config
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        fft = require_fft(problem)
+        text = FftBlockText.of(fft, config)
+        source = render("fft_block.cu.jinja", g=text, config=config.key())
+        operands = fft.operands
+        launch = Launch(
+            entry=self.name,
+            grid=(text.blocks, 1, 1),
+            block=(text.choice.threads * text.choice.tiles, 1, 1),
+            arguments=tuple(Pointer(operand.name) for operand in operands),
+            shared_bytes=text.shared_bytes,
+        )
+        return Program(self.name, config, source, (launch,))
+
+
+def _packings(problem: Fft) -> tuple[Packing, ...]:
+    """The ways to make `problem` complex, the usual one first."""
+    if not problem.is_real:
+        return (Packing.COMPLEX,)
+    columns = problem.size[-1]
+    return (Packing.HALF, Packing.PAIR) if columns % 2 == 0 and columns >= 4 else (Packing.PAIR,)
+
+
+def _tile_columns(problem: Fft, packing: Packing) -> int:
+    return problem.size[-1] // 2 if packing is Packing.HALF else problem.size[-1]
+
+
+def _word(radices: tuple[int, ...]) -> str:
+    return "x".join(map(str, radices))
+
+
+def _fitting(problem: Fft, packing: Packing, most: int) -> int:
+    """The largest power of two up to `most` of transforms in a tile, of which the batch has as many."""
+    most = max(1, min(most, 256, problem.batch // packing.transforms))
+    return 1 << (most.bit_length() - 1)
+
+
+def _parameters(problem: Fft) -> tuple[Parameter, ...]:
+    packings = _packings(problem)
+    columns = {_tile_columns(problem, packing) for packing in packings}
+    x_radices = tuple(dict.fromkeys(_word(each) for points in sorted(columns) for each in factorizations(points)))
+    rows: tuple[Parameter, ...] = ()
+    if len(problem.size) == 2:
+        words = tuple(map(_word, factorizations(problem.size[0])))
+        rows = (
+            Parameter("y_radices", words, "points of a column that a thread transforms, pass by pass"),
+            Parameter("first", ("y", "x"), "whether columns (y) or rows (x) are transformed first"),
+        )
+    accesses = tuple(each.value for each in Access)
+    spectrum = () if problem.is_real else (Parameter("spectrum", accesses, "the same of the spectrum"),)
+    return (
+        Parameter("packing", tuple(each.value for each in packings), "how real signals become complex ones"),
+        Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
+        *rows,
+        Parameter("transforms", (1, 2, 4, 8, 16, 32, 64, 128, 256), "complex ones in a tile"),
+        Parameter("threads", (32, 64, 128, 256, 512), "of a tile"),
+        Parameter("tiles", (1, 2, 4, 8), "of a block, whose threads do not wait for each other"),
+        Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
+        *spectrum,
+        Parameter("twiddles", tuple(each.value for each in Twiddles), "where twiddle factors come from"),
+        Parameter("stores", tuple(each.value for each in Stores), "whether results are marked as not read soon"),
+        Parameter("min_blocks", (0, 2, 3, 4, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+    )
+
+
+def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
+    rows, least = prod(problem.size[:-1]), LEAST_ELEMENTS
+
+    def columns(packing: object) -> int:
+        return _tile_columns(problem, Packing(str(packing)))
+
+    def elements(packing: object, transforms: int) -> int:
+        return transforms * rows * columns(packing)
+
+    rules = (
+        Constraint(
+            "radices are those of the columns that the packing leaves",
+            lambda packing, x_radices: prod(radices_of(x_radices)) == columns(packing),
+        ),
+        Constraint(
+            f"there are {problem.batch} transforms in all",
+            lambda packing, transforms: (
+                transforms == 1 or transforms * Packing(str(packing)).transforms <= problem.batch
+            ),
+        ),
+        Constraint(
+            f"a thread has {least} to {MOST_ELEMENTS} complex numbers of the tile",
+            lambda packing, transforms, threads: (
+                least * threads <= elements(packing, transforms) <= MOST_ELEMENTS * threads
+                or (threads == 32 and elements(packing, transforms) < least * 32)
+            ),
+        ),
+        Constraint(
+            f"a block has {device.shared_per_block_bytes} bytes of shared memory, of which gaps take a few",
+            lambda packing, transforms, tiles: (
+                tiles * elements(packing, transforms) * 8 <= device.shared_per_block_bytes * 15 // 16
+            ),
+        ),
+        Constraint(
+            "only the threads of one warp do without barriers, and so have several tiles in a block",
+            lambda threads, tiles: tiles == 1 or threads == 32,
+        ),
+        Constraint(
+            f"a multiprocessor holds {device.threads_per_multiprocessor} threads",
+            lambda threads, tiles, min_blocks: min_blocks * threads * tiles <= device.threads_per_multiprocessor,
+        ),
+    )
+    return rules if problem.is_real or problem.layout is Layout.BATCH else (*rules, _staged_spectrum(problem))
+
+
+def _staged_spectrum(problem: Fft) -> Constraint:
+    return Constraint(
+        f"neighbours in a spectrum in {problem.layout} layout are not a thread's: it goes through the tile",
+        lambda spectrum: spectrum == Access.STAGED,
+    )

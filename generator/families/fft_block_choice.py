@@ -1,0 +1,136 @@
+"""A config of `fft_block`, read: how it packs, reaches memory and splits the work, and the tile that follows."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from warpsmith.generator.families.fft_block_tile import Pool, Tile, TileShape, fitted_tile
+from warpsmith.generator.fft import Fft, Layout
+from warpsmith.generator.space import Config
+
+
+class Packing(enum.StrEnum):
+    """How real signals become complex ones."""
+
+    COMPLEX = "complex"
+    """They are."""
+    HALF = "half"
+    """Two columns that follow each other are one complex number: half as many columns."""
+    PAIR = "pair"
+    """Two transforms that follow each other are one."""
+
+    @property
+    def transforms(self) -> int:
+        """Of the problem, that are one here."""
+        return 2 if self is Packing.PAIR else 1
+
+
+class Access(enum.StrEnum):
+    """How threads reach an array in memory."""
+
+    DIRECT = "direct"
+    """The first pass reads it, or the last one writes it."""
+    STAGED = "staged"
+    """Through the tile."""
+
+
+class Stores(enum.StrEnum):
+    """How results are written to memory."""
+
+    PLAIN = "plain"
+    STREAMING = "streaming"
+    """As data that nobody reads soon."""
+
+
+class Twiddles(enum.StrEnum):
+    """Where twiddle factors come from. Those within a radix are literals in any case."""
+
+    TABLE = "table"
+    """One for each, in memory."""
+    POWERS = "powers"
+    """Powers 1, 2, 4, 8, 16 of the first from memory, the others as products. Of the first alone, rounded, the 16th
+    power is eight units in the last place away."""
+    COMPUTED = "computed"
+    """Powers 1, 4 and 16 by `sincospif`, the others as products."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """A config, read."""
+
+    x_radices: tuple[int, ...]
+    y_radices: tuple[int, ...]
+    packing: Packing
+    y_first: bool
+    transforms: int
+    """Complex ones in a tile."""
+    threads: int
+    """Of a tile."""
+    tiles: int
+    """Of a block."""
+    signal: Access
+    spectrum: Access
+    twiddles: Twiddles
+    stores: Stores
+    min_blocks: int
+
+    @classmethod
+    def of(cls, problem: Fft, config: Config) -> Choice:
+        is_flat = len(problem.size) == 1
+        return cls(
+            x_radices=radices_of(config.text("x_radices")),
+            y_radices=() if is_flat else radices_of(config.text("y_radices")),
+            packing=Packing(config.text("packing")),
+            y_first=not is_flat and config.text("first") == "y",
+            transforms=config.integer("transforms"),
+            threads=config.integer("threads"),
+            tiles=config.integer("tiles"),
+            signal=Access(config.text("signal")),
+            spectrum=Access.STAGED if problem.is_real else Access(config.text("spectrum")),
+            twiddles=Twiddles(config.text("twiddles")),
+            stores=Stores(config.text("stores")),
+            min_blocks=config.integer("min_blocks"),
+        )
+
+
+def radices_of(text: str) -> tuple[int, ...]:
+    """`8x16` as numbers."""
+    return tuple(int(radix) for radix in text.split("x"))
+
+
+def tile_of(problem: Fft, choice: Choice) -> Tile:
+    """The tile in shared memory."""
+    first, last = choice.spectrum, choice.signal
+    if not problem.inverse:
+        first, last = last, first
+    shape = TileShape(
+        transforms=choice.transforms,
+        y_radices=choice.y_radices,
+        x_radices=choice.x_radices,
+        y_first=choice.y_first,
+        is_global=(first is Access.DIRECT, last is Access.DIRECT),
+    )
+    pools = []
+    if choice.signal is Access.STAGED:
+        pools.append((signal_pool(shape), problem.inverse is True))
+    if choice.spectrum is Access.STAGED:
+        pools.append((spectrum_pool(problem, shape), not problem.inverse))
+    return fitted_tile(shape, tuple(pools))
+
+
+def signal_pool(shape: TileShape) -> Pool:
+    """Elements of the signal, neighbours in memory first."""
+    return Pool.of(x=shape.x, y=shape.y, t=shape.transforms)
+
+
+def spectrum_pool(problem: Fft, shape: TileShape) -> Pool:
+    """Neighbours in memory first; of a half spectrum, one item for a frequency and the one that mirrors it."""
+    x = shape.x // 2 + 1 if problem.is_real else shape.x
+    match problem.layout:
+        case Layout.BATCH:
+            return Pool.of(x=x, y=shape.y, t=shape.transforms)
+        case Layout.TRANSPOSED:
+            return Pool.of(y=shape.y, x=x, t=shape.transforms)
+        case Layout.FREQUENCY:
+            return Pool.of(t=shape.transforms, x=x, y=shape.y)

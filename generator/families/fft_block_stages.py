@@ -1,0 +1,208 @@
+"""What the threads of an `fft_block` do between its barriers, and the factors that they read, as text for CUDA."""
+
+from __future__ import annotations
+
+import dataclasses
+from math import ceil
+from typing import Any
+
+from warpsmith.generator.families.fft_block_choice import Access, Choice, Packing, Twiddles, signal_pool, spectrum_pool
+from warpsmith.generator.families.fft_block_tile import Address, PassWork, Pool, Tile
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.literals import float_literal
+from warpsmith.generator.transforms.factors import root
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Power:
+    """Power `exponent` of a twiddle: row `row` of a table, or the root of an angle in units of pi, or a product of the
+    powers `factors`.
+    """
+
+    exponent: int
+    row: int = -1
+    angle: str = ""
+    factors: tuple[int, int] = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """Complex numbers as literals."""
+
+    name: str
+    values: tuple[tuple[str, str], ...]
+    meaning: str
+
+    @classmethod
+    def of(cls, name: str, values: list[complex], meaning: str) -> Table:
+        return cls(name, tuple((float_literal(each.real), float_literal(each.imag)) for each in values), meaning)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """What the threads of a tile do between two barriers."""
+
+    kind: str
+    summary: str
+    items: int
+    steps: int
+    is_ragged: bool
+    """Whether some threads have fewer items than others."""
+    variables: tuple[str, ...]
+    address: str
+    """In the tile."""
+    reads: str = "tile"
+    writes: str = "tile"
+    index: str = ""
+    """Transform, y and x of the element that is read or written; of a pass, of element j."""
+    frequency: str = ""
+    """The same of the element that a pass writes."""
+    mirrored_address: str = ""
+    mirrors_y: bool = False
+    radix: int = 0
+    stride: int = 0
+    later: int = 0
+    table: str = ""
+    powers: tuple[Power, ...] = ()
+    """Of the twiddle that turns frequency 1; none after the last pass over an axis."""
+
+
+def tables_of(problem: Fft, choice: Choice, tile: Tile) -> tuple[Table, ...]:
+    """The factors that the kernel reads from memory."""
+    if choice.twiddles is Twiddles.COMPUTED:
+        return ()
+    tables: dict[str, Table] = {}
+    for work in tile.passes:
+        step = work.step
+        if step.is_last:
+            continue
+        powers = [power.exponent for power in _powers(step.radix, step.later, choice.twiddles, 0) if power.row >= 0]
+        values = [step.twiddle(p, later) for p in powers for later in range(step.later)]
+        turned = [value if problem.inverse else value.conjugate() for value in values]
+        sign = "" if problem.inverse else "-"
+        told = ", ".join(map(str, powers))
+        meaning = (
+            f"exp({sign}2 pi i j later / {step.radix * step.later}) for j = {told}, later = 0 to {step.later - 1}."
+        )
+        name = table_name(step.radix, step.later)
+        tables[name] = Table.of(name, turned, meaning)
+    if choice.packing is Packing.HALF:
+        points = problem.size[-1]
+        roots = [root(x, points) for x in range(tile.shape.x // 2 + 1)]
+        turned = [each * 1j if problem.inverse else (each * 1j).conjugate() for each in roots]
+        tables["half"] = Table.of("kHalfRoots", turned, "What half_root(x) returns.")
+    return tuple(tables.values())
+
+
+def _powers(radix: int, later: int, twiddles: Twiddles, sign: int) -> tuple[Power, ...]:
+    """Where each power of a twiddle comes from, factors first."""
+    powers: list[Power] = []
+    rows = 0
+    for j in range(1, radix):
+        highest = 1 << (j.bit_length() - 1)
+        is_square_of_square = j == highest and j.bit_length() % 2 == 1
+        if twiddles is Twiddles.TABLE or (twiddles is Twiddles.POWERS and j == highest):
+            powers.append(Power(j, row=rows))
+            rows += 1
+        elif twiddles is Twiddles.COMPUTED and is_square_of_square:
+            powers.append(Power(j, angle=float_literal(sign * j / (radix * later))))
+        else:
+            powers.append(Power(j, factors=(j // 2, j // 2) if j == highest else (highest, j - highest)))
+    return tuple(powers)
+
+
+def table_name(radix: int, later: int) -> str:
+    """Of the twiddles between a digit and those after it: the same numbers for any axis."""
+    return f"kTwiddles{radix}x{later}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stages:
+    """Makes the stages of a config, in order."""
+
+    problem: Fft
+    choice: Choice
+    tile: Tile
+
+    def all(self) -> tuple[Stage, ...]:
+        first, last = ("spectrum", "signal") if self.problem.inverse else ("signal", "spectrum")
+        stages: list[Stage] = []
+        if self._is_staged(first):
+            stages.append(self._between(first, is_first=True))
+        works = self.tile.passes
+        for place, work in enumerate(works):
+            reads = first if place == 0 and not self._is_staged(first) else "tile"
+            writes = last if place == len(works) - 1 and not self._is_staged(last) else "tile"
+            stages.append(self._pass(place, work, reads, writes))
+        if self._is_staged(last):
+            stages.append(self._between(last, is_first=False))
+        return tuple(stages)
+
+    def _is_staged(self, side: str) -> bool:
+        return (self.choice.signal if side == "signal" else self.choice.spectrum) is Access.STAGED
+
+    def _stage(self, kind: str, summary: str, pool: Pool, names: tuple[str, ...] = ()) -> dict[str, Any]:
+        """What all stages have; `names` are variables that the text uses even where they are always 0."""
+        constants = tuple(f"constexpr int {name} = 0;" for name in names if name not in dict(pool.variables))
+        steps = ceil(pool.items / self.choice.threads)
+        return {
+            "kind": kind,
+            "summary": summary,
+            "items": pool.items,
+            "steps": steps,
+            "is_ragged": steps * self.choice.threads != pool.items,
+            "variables": (*constants, *pool.lines("i")),
+        }
+
+    def _between(self, side: str, *, is_first: bool) -> Stage:
+        """From memory to the tile, or back."""
+        shape, terms = self.tile.shape, self.tile.before if is_first else self.tile.after
+        pool = signal_pool(shape) if side == "signal" else spectrum_pool(self.problem, shape)
+        has_y = len(self.problem.size) == 2
+        packs = self.problem.is_real and side == "spectrum"
+        kind = ("merge" if is_first else "split") if packs else "copy"
+        summary = {
+            "merge": "The spectra of real signals as that of a complex one.",
+            "split": "The spectrum of the complex signal as those of the real ones.",
+            "copy": f"The {side} {'into' if is_first else 'from'} the tile.",
+        }[kind]
+        mirrored = tuple((f"mirrored_{name}" if name in "xy" else name, place) for name, place in terms)
+        known = Pool((*pool.variables, *((f"mirrored_{name}", extent) for name, extent in pool.variables)))
+        names = ("t", "y", "x") if has_y else ("t", "x")
+        return Stage(
+            **self._stage(kind, summary, pool, names if packs else ()),
+            address=Address(terms).text(pool),
+            reads=side if is_first else "tile",
+            writes="tile" if is_first else side,
+            index=", ".join(_known(name, pool) for name in names),
+            mirrored_address=Address(mirrored).text(known),
+            mirrors_y=has_y,
+        )
+
+    def _pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
+        step, pool = work.step, work.pool
+        names = ("t", "y", "x") if len(self.problem.size) == 2 else ("t", "x")
+
+        def coordinates(own: str, weight: int) -> str:
+            j = "j" if weight == 1 else f"j * {weight}"
+            mine = j if own not in dict(pool.variables) else f"{own} + {j}"
+            return ", ".join(mine if name == work.axis else _known(name, pool) for name in names)
+
+        sign = 2 if self.problem.inverse else -2
+        return Stage(
+            **self._stage("pass", f"Pass {place + 1}: {step.radix} points along {work.axis}.", pool),
+            address=work.address.text(pool),
+            reads=reads,
+            writes=writes,
+            index=coordinates("later", step.later),
+            frequency=coordinates("earlier", step.earlier),
+            radix=step.radix,
+            stride=step.stride,
+            later=step.later,
+            table=table_name(step.radix, step.later),
+            powers=() if step.is_last else _powers(step.radix, step.later, self.choice.twiddles, sign),
+        )
+
+
+def _known(name: str, pool: Pool) -> str:
+    return name if name in dict(pool.variables) else "0"

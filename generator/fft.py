@@ -1,0 +1,219 @@
+"""The batched Fourier transform as a problem: sizes, kinds, padding, the layout of the spectrum, operation counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from typing import Any, ClassVar
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import count, sizes
+from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+
+
+class Kind(enum.StrEnum):
+    """Which side of a transform is real."""
+
+    R2C = "r2c"
+    """Real signal to half spectrum: `numpy.fft.rfft`, `rfft2`."""
+    C2R = "c2r"
+    """Half spectrum to real signal: `numpy.fft.irfft`, `irfft2`."""
+    C2C = "c2c"
+    """Complex on both sides: `numpy.fft.fft`, `fft2`, and `ifft`, `ifft2`."""
+
+
+class Norm(enum.StrEnum):
+    """Which direction is scaled, by NumPy's names: N is the number of points of one transform."""
+
+    BACKWARD = "backward"
+    """The inverse by 1/N."""
+    ORTHO = "ortho"
+    """Both by 1/sqrt(N)."""
+    FORWARD = "forward"
+    """The forward one by 1/N."""
+
+
+class Layout(enum.StrEnum):
+    """How the spectrum lies in memory, the slowest dimension first."""
+
+    BATCH = "batch"
+    """(batch, rows, columns): as NumPy's."""
+    TRANSPOSED = "transposed"
+    """(batch, columns, rows): the two inner dimensions of a 2-D spectrum exchanged (fbfft, section 5.1)."""
+    FREQUENCY = "frequency"
+    """(rows, columns, batch): what a matrix product for each frequency wants."""
+
+
+class Order(enum.StrEnum):
+    """The order of the frequencies in the spectrum."""
+
+    NATURAL = "natural"
+    REVERSED = "reversed"
+    """Bit-reversed along each axis, as decimation in frequency leaves them and decimation in time takes them: place i
+    holds the frequency whose bits are those of i turned round. Of a half spectrum the first n/2 columns are, as n/2
+    numbers; the last column stays the last."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fft(Problem):
+    """Discrete Fourier transforms of one or two dimensions, one after the other in memory, as `numpy.fft` has them.
+
+    Forward: spectrum[k] = scale * sum over j of signal[j] * exp(-2 pi i j k / n), along each axis; inverse with a plus
+    sign. All arrays have the batch as a dimension, whatever it is:
+
+    signal (batch, valid rows, valid columns), float32 for real kinds, else complex64; spectrum, complex64, (batch,
+    rows, columns) with columns n/2 + 1 for real kinds, or as `layout` says. One-dimensional transforms have no rows.
+
+    Args:
+        size: points of one transform, n or rows and columns.
+        batch: how many transforms.
+        kind: which side is real.
+        inverse: the direction of `c2c`; None for that which the kind has: `c2r` is inverse, others are forward.
+        valid: the part of the signal that is there, from its start on; None for all. A forward transform takes the
+            rest for zeros (`s` of `numpy.fft`, larger than the array); an inverse one leaves it out of the result.
+        norm: which direction is scaled.
+        layout: how the spectrum lies in memory.
+        order: the order of its frequencies; `reversed` takes sizes that are powers of two.
+
+    Raises:
+        BadArgument: a size that is not 2 or more, a part that is larger than the whole, an unknown word.
+
+    The half of a spectrum that is its own mirror image (the first column, and of an even number the last) has a
+    Hermitian part only, as in `numpy.fft.irfft2`: the rest of it is ignored.
+
+    Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 5.
+    """
+
+    operation: ClassVar[str] = "fft"
+    error_unit: ClassVar[str] = "of twice the result's root mean square"
+
+    size: tuple[int, ...]
+    batch: int = 1
+    kind: Kind = Kind.R2C
+    inverse: bool | None = None
+    valid: tuple[int, ...] | None = None
+    norm: Norm = Norm.BACKWARD
+    layout: Layout = Layout.BATCH
+    order: Order = Order.NATURAL
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "size", sizes(self.size, "size"))
+        if min(self.size) < 2:
+            raise BadArgument("a transform has 2 points or more in each dimension")
+        set_field(self, "batch", count(self.batch, "batch"))
+        set_field(self, "kind", member(Kind, self.kind, "kind"))
+        set_field(self, "inverse", self._canonical_direction())
+        set_field(self, "valid", self._canonical_valid())
+        set_field(self, "norm", member(Norm, self.norm, "norm"))
+        set_field(self, "layout", member(Layout, self.layout, "layout"))
+        if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
+            raise BadArgument("a transform of one dimension has nothing to transpose")
+        set_field(self, "order", member(Order, self.order, "order"))
+        if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
+            raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
+
+    def _canonical_direction(self) -> bool:
+        own = {Kind.R2C: False, Kind.C2R: True}.get(self.kind)
+        if own is None:
+            return bool(self.inverse)
+        if self.inverse is not None and bool(self.inverse) is not own:
+            raise BadArgument(f"{self.kind} is always {'inverse' if own else 'forward'}")
+        return own
+
+    def _canonical_valid(self) -> tuple[int, ...] | None:
+        if self.valid is None:
+            return None
+        valid = sizes(self.valid, "valid")
+        if len(valid) != len(self.size) or any(part > whole for part, whole in zip(valid, self.size, strict=True)):
+            raise BadArgument(f"valid must be a part of {dimensions(self.size)}; got {dimensions(valid)}")
+        return None if valid == self.size else valid
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the signal is real."""
+        return self.kind is not Kind.C2C
+
+    @property
+    def points(self) -> int:
+        """Of one transform."""
+        return math.prod(self.size)
+
+    @property
+    def signal_size(self) -> tuple[int, ...]:
+        """Of one transform, in elements."""
+        return self.valid or self.size
+
+    @property
+    def spectrum_size(self) -> tuple[int, ...]:
+        """Of one transform, in elements and natural layout: a half spectrum has n/2 + 1 columns."""
+        *rows, columns = self.size
+        return (*rows, columns // 2 + 1 if self.is_real else columns)
+
+    @property
+    def scale(self) -> float:
+        """What every element of the result is multiplied by."""
+        scaled = Norm.BACKWARD if self.inverse else Norm.FORWARD
+        if self.norm is Norm.ORTHO:
+            return 1 / math.sqrt(self.points)
+        return 1 / self.points if self.norm is scaled else 1.0
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        source, target = (Role.OUTPUT, Role.INPUT) if self.inverse else (Role.INPUT, Role.OUTPUT)
+        spectrum = self.spectrum_size
+        shape = {
+            Layout.BATCH: (self.batch, *spectrum),
+            Layout.TRANSPOSED: (self.batch, *spectrum[::-1]),
+            Layout.FREQUENCY: (*spectrum, self.batch),
+        }[self.layout]
+        dtype = DType.FLOAT32 if self.is_real else DType.COMPLEX64
+        both = (
+            Operand("signal", source, (self.batch, *self.signal_size), dtype),
+            Operand("spectrum", target, shape, DType.COMPLEX64),
+        )
+        return both[::-1] if self.inverse else both
+
+    @property
+    def flops(self) -> int:
+        """The field's convention: 5 N log2 N a transform, half as many for a real one."""
+        return round((2.5 if self.is_real else 5) * self.batch * self.points * math.log2(self.points))
+
+    def distance(self, other: Problem) -> float | None:
+        """Another batch is near, measured in octaves; any other difference is a miss."""
+        if not isinstance(other, Fft) or dataclasses.replace(other, batch=self.batch) != self:
+            return None
+        return abs(math.log2(self.batch / other.batch))
+
+    def spec(self) -> dict[str, Any]:
+        words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            **words,
+            "size": list(self.size),
+            "valid": list(self.valid) if self.valid is not None else None,
+        }
+
+    @classmethod
+    def of(cls, spec: dict[str, Any]) -> Fft:
+        return cls(**spec)
+
+    def key(self) -> str:
+        parts = {
+            "size": dimensions(self.size),
+            "batch": self.batch,
+            "kind": self.kind,
+            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            "inverse": "yes" if self.inverse and self.kind is Kind.C2C else None,
+            "valid": dimensions(self.valid) if self.valid else None,
+            "norm": None if self.norm is Norm.BACKWARD else self.norm,
+            "layout": None if self.layout is Layout.BATCH else self.layout,
+            "order": None if self.order is Order.NATURAL else self.order,
+        }
+        return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
+
+
+def dimensions(size: tuple[int, ...]) -> str:
+    """Sizes as they are written: `32x32`."""
+    return "x".join(map(str, size))

@@ -1,0 +1,64 @@
+"""Which radices a transform can be taken apart into."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+LARGEST_PRIME = 31
+"""A prime p takes (p-1)^2 multiply-adds and some 4p registers."""
+LARGEST_RADIX = 32
+"""Points of a transform within a thread: with 64 it would hold 128 registers of data alone."""
+_LARGEST_OF_MANY = 16
+"""Radix of the longer plans: another pass pays where it saves registers."""
+
+
+def prime_factors(n: int) -> tuple[int, ...]:
+    """The primes whose product is `n`, ascending."""
+    factors, prime = [], 2
+    while n > 1:
+        while n % prime == 0:
+            factors.append(prime)
+            n //= prime
+        prime += 1 if prime * prime <= n else max(1, n - prime)
+    return tuple(factors)
+
+
+@functools.cache
+def factorizations(n: int) -> tuple[tuple[int, ...], ...]:
+    """Radices whose product is `n`, in every order: as few as there can be, and one more where all are small.
+
+    The most even ones come first. Empty where `n` has a prime above LARGEST_PRIME.
+    """
+    if n == 1:
+        return ((),)
+    if max(prime_factors(n)) > LARGEST_PRIME:
+        return ()
+    found: list[tuple[int, ...]] = []
+    fewest = next(passes for passes in range(1, n) if _products(n, passes, LARGEST_RADIX))
+    found += _products(n, fewest, LARGEST_RADIX)
+    found += _products(n, fewest + 1, _LARGEST_OF_MANY) if fewest < 3 else ()
+    return tuple(sorted(found, key=lambda radices: (len(radices), max(radices) / min(radices), radices)))
+
+
+def _products(n: int, passes: int, largest: int) -> list[tuple[int, ...]]:
+    if passes == 1:
+        return [(n,)] if 2 <= n <= largest else []
+    return [
+        (radix, *rest)
+        for radix in range(2, min(n, largest) + 1)
+        if n % radix == 0
+        for rest in _products(n // radix, passes - 1, largest)
+    ]
+
+
+def reversed_bits(index: int, n: int) -> int:
+    """`index` below `n`, a power of two, with its bits turned round."""
+    bits = n.bit_length() - 1
+    return int(f"{index:0{bits}b}"[::-1], 2) if bits else 0
+
+
+def root(exponent: int, n: int) -> complex:
+    """exp(2 pi i exponent / n), to 15 digits after the point: those on the axes are exact."""
+    angle = 2 * math.pi * (exponent % n) / n
+    return complex(round(math.cos(angle), 15) + 0.0, round(math.sin(angle), 15) + 0.0)

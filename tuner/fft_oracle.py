@@ -1,0 +1,91 @@
+"""Float64 transforms by NumPy, and how large an error of each result may look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.fft import Fft, Kind, Layout, Order
+from warpsmith.tuner.strips import for_each_strip
+
+_PEAK = 2.0
+"""Errors are small against so many times the root mean square of a transform's result. With a relative L2 error of
+5e-7, the largest of 2^27 normal errors is 5.7 times 5e-7 / sqrt(2) of it: 1.0e-6 of twice the root mean square."""
+
+
+def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The result of `problem` and what its errors are measured against, as real numbers: real and imaginary parts lie
+    side by side, in one dimension more.
+    """
+    output = problem.output.components
+    expected, scale = (np.empty(problem.output.shape, _wide(problem.output.dtype)) for _ in range(2))
+    last = problem.inverse is False and problem.layout is Layout.FREQUENCY
+    # The batch first, however the spectrum lies: a view of the same memory.
+    results, scales = (np.moveaxis(array, -1, 0) if last else array for array in (expected, scale))
+    inputs = np.moveaxis(source, -1, 0) if problem.inverse and problem.layout is Layout.FREQUENCY else source
+
+    def strip(part: slice) -> None:
+        result = _inverse(problem, inputs[part]) if problem.inverse else _forward(problem, inputs[part])
+        axes = tuple(range(1, result.ndim))
+        peak = _PEAK * np.sqrt(np.mean(np.abs(result) ** 2, axis=axes, keepdims=True))
+        laid = _laid_out(problem, result)
+        results[part] = laid
+        scales[part] = np.broadcast_to(peak * (1 + 1j) if np.iscomplexobj(laid) else peak, laid.shape)
+
+    for_each_strip(problem.batch, 16 * problem.points, strip)
+    return tuple(_components(array).reshape(output.shape) for array in (expected, scale))  # type: ignore[return-value]
+
+
+def _wide(dtype: object) -> type[np.generic]:
+    return np.complex128 if str(dtype) == "complex64" else np.float64
+
+
+def _components(array: NDArray[Any]) -> NDArray[np.float64]:
+    return array.view(np.float64)
+
+
+def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
+    """The whole spectra in natural order. What the signal lacks is zero."""
+    axes = tuple(range(1, signal.ndim))
+    transform = np.fft.rfftn if problem.kind is Kind.R2C else np.fft.fftn
+    wide = signal.astype(np.float64 if problem.is_real else np.complex128)
+    return transform(wide, s=problem.size, axes=axes, norm=problem.norm.value)
+
+
+def _inverse(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
+    """The whole signals."""
+    axes = tuple(range(1, spectrum.ndim))
+    if problem.layout is Layout.TRANSPOSED:
+        spectrum = np.swapaxes(spectrum, 1, 2)
+    natural = _reordered(problem, spectrum).astype(np.complex128)
+    transform = np.fft.irfftn if problem.is_real else np.fft.ifftn
+    return transform(natural, s=problem.size, axes=axes, norm=problem.norm.value)
+
+
+def _laid_out(problem: Fft, result: NDArray[Any]) -> NDArray[Any]:
+    """Results as the problem wants them in memory, but for a batch that comes last."""
+    if problem.inverse:
+        return result[(slice(None), *map(slice, problem.signal_size))]
+    ordered = _reordered(problem, result)
+    return np.swapaxes(ordered, 1, 2) if problem.layout is Layout.TRANSPOSED else ordered
+
+
+def _reordered(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
+    """From natural order to that of the problem, or back: turning bits round twice changes nothing."""
+    if problem.order is Order.NATURAL:
+        return spectrum
+    for axis, points in enumerate(problem.size, start=1):
+        halved = problem.is_real and axis == len(problem.size)
+        places = _turned_bits(points // 2 if halved else points)
+        spectrum = spectrum.take([*places, points // 2] if halved else places, axis)
+    return spectrum
+
+
+def _turned_bits(points: int) -> list[int]:
+    """0 to points - 1 in bit-reversed order, by doubling: evens first."""
+    order = [0]
+    while len(order) < points:
+        order = [2 * each for each in order] + [2 * each + 1 for each in order]
+    return order
