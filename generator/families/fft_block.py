@@ -10,6 +10,7 @@ loads and stores, transposed results); Cooley and Tukey 1965 for the passes.
 
 from __future__ import annotations
 
+import functools
 from math import prod
 
 from warpsmith.generator.device import Device
@@ -25,6 +26,11 @@ from warpsmith.generator.transforms.factors import LARGEST_PRIME, factorizations
 
 LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
+TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
+USUAL_RADIX = 16
+"""Largest one of a config that nobody has searched for: 32 points take 80 registers."""
+LEAST_BUSY = 0.6
+"""Of the threads of a tile, in each pass: a radix that leaves more of them without work has them wait for the rest."""
 
 
 def require_fft(problem: Problem) -> Fft:
@@ -58,22 +64,22 @@ class FftBlock(Family):
         fft = require_fft(problem)
         packing = _packings(fft)[0]
         x, y = _tile_columns(fft, packing), prod(fft.size[:-1])
-        most = min(MOST_ELEMENTS // 4 * 256, device.shared_per_block_bytes * 7 // 8 // 8)
-        transforms = _fitting(fft, packing, max(1, min(2048, most) // (x * y)))
-        elements = transforms * x * y
+        transforms = max(1, min(2048 // (x * y), 256, fft.batch // packing.transforms))
+        x_radices, y_radices = _usual(x), _usual(y)
+        items = transforms * x * y // max((*x_radices, *y_radices))
         wanted = {
-            "x_radices": _word(factorizations(x)[0]),
             "packing": packing.value,
-            "transforms": transforms,
-            "threads": next((threads for threads in (256, 128, 64) if elements >= 8 * threads), 32),
+            "x_radices": _word(x_radices),
+            "y_radices": _word(y_radices),
+            "first": "x" if fft.inverse else "y",
+            "transforms": max(each for each in TRANSFORMS if each <= transforms),
+            "threads": max(32, min(256, items // 32 * 32)),
             "tiles": 1,
             "signal": Access.DIRECT.value,
             "spectrum": Access.STAGED.value,
             "twiddles": Twiddles.POWERS.value,
             "stores": Stores.PLAIN.value,
             "min_blocks": 0,
-            **({"y_radices": _word(factorizations(fft.size[0])[0])} if len(fft.size) == 2 else {}),
-            **({"first": "x" if fft.inverse else "y"} if len(fft.size) == 2 else {}),
         }
         space = self.space(problem, device)
         names = {parameter.name for parameter in space.parameters}
@@ -113,10 +119,10 @@ def _word(radices: tuple[int, ...]) -> str:
     return "x".join(map(str, radices))
 
 
-def _fitting(problem: Fft, packing: Packing, most: int) -> int:
-    """The largest power of two up to `most` of transforms in a tile, of which the batch has as many."""
-    most = max(1, min(most, 256, problem.batch // packing.transforms))
-    return 1 << (most.bit_length() - 1)
+def _usual(points: int) -> tuple[int, ...]:
+    """Radices that leave registers for enough threads, where there are such."""
+    found = factorizations(points)
+    return next((radices for radices in found if max(radices, default=1) <= USUAL_RADIX), found[0])
 
 
 def _parameters(problem: Fft) -> tuple[Parameter, ...]:
@@ -136,8 +142,8 @@ def _parameters(problem: Fft) -> tuple[Parameter, ...]:
         Parameter("packing", tuple(each.value for each in packings), "how real signals become complex ones"),
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
         *rows,
-        Parameter("transforms", (1, 2, 4, 8, 16, 32, 64, 128, 256), "complex ones in a tile"),
-        Parameter("threads", (32, 64, 128, 256, 512), "of a tile"),
+        Parameter("transforms", TRANSFORMS, "complex ones in a tile"),
+        Parameter("threads", (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512), "of a tile"),
         Parameter("tiles", (1, 2, 4, 8), "of a block, whose threads do not wait for each other"),
         Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
         *spectrum,
@@ -181,6 +187,11 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
             ),
         ),
         Constraint(
+            f"in every pass {LEAST_BUSY:.0%} of the threads have work",
+            functools.partial(_is_busy, problem),
+            ("packing", "transforms", "threads", "x_radices", *(("y_radices",) if len(problem.size) == 2 else ())),
+        ),
+        Constraint(
             "only the threads of one warp do without barriers, and so have several tiles in a block",
             lambda threads, tiles: tiles == 1 or threads == 32,
         ),
@@ -190,6 +201,16 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
         ),
     )
     return rules if problem.is_real or problem.layout is Layout.BATCH else (*rules, _staged_spectrum(problem))
+
+
+def _is_busy(problem: Fft, packing: str, transforms: int, threads: int, *radices: str) -> bool:
+    """Whether no pass over a tile leaves many threads without work; a warp is as small as threads come."""
+    elements = transforms * prod(problem.size[:-1]) * _tile_columns(problem, Packing(packing))
+    for radix in (radix for word in radices for radix in radices_of(word)):
+        items = elements // radix
+        if items < LEAST_BUSY * threads * -(-items // threads) and threads > 32:
+            return False
+    return True
 
 
 def _staged_spectrum(problem: Fft) -> Constraint:

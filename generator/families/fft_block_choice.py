@@ -127,10 +127,10 @@ def signal_pool(shape: TileShape) -> Pool:
 def spectrum_pool(problem: Fft, shape: TileShape) -> Pool:
     """Neighbours in memory first; of a half spectrum, one item for a frequency and the one that mirrors it."""
     x = shape.x // 2 + 1 if problem.is_real else shape.x
-    match problem.layout:
-        case Layout.BATCH:
-            return Pool.of(x=x, y=shape.y, t=shape.transforms)
-        case Layout.TRANSPOSED:
-            return Pool.of(y=shape.y, x=x, t=shape.transforms)
-        case Layout.FREQUENCY:
-            return Pool.of(t=shape.transforms, x=x, y=shape.y)
+    return Pool.of(**spectrum_order(problem, {"x": x, "y": shape.y, "t": shape.transforms}))
+
+
+def spectrum_order(problem: Fft, extents: dict[str, int]) -> dict[str, int]:
+    """Those of x, y and t in the order in which they follow each other in memory, the nearest first."""
+    order = {Layout.BATCH: "xyt", Layout.TRANSPOSED: "yxt", Layout.FREQUENCY: "txy"}[problem.layout]
+    return {name: extents[name] for name in order}

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from warpsmith.generator.families.fft_block_choice import Access, Choice, Packing, Twiddles, signal_pool, spectrum_pool
+from warpsmith.generator.families.fft_block_choice import (
+    Access,
+    Choice,
+    Packing,
+    Twiddles,
+    signal_pool,
+    spectrum_order,
+    spectrum_pool,
+)
 from warpsmith.generator.families.fft_block_tile import Address, PassWork, Pool, Tile
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.literals import float_literal
+from warpsmith.generator.transforms.axes import Place
 from warpsmith.generator.transforms.factors import root
 
 
@@ -38,6 +49,18 @@ class Table:
         return cls(name, tuple((float_literal(each.real), float_literal(each.imag)) for each in values), meaning)
 
 
+class Mirror(enum.StrEnum):
+    """Which columns of a stage are their own mirror image."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
+Terms = tuple[tuple[str, Place], ...]
+"""Of an address."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
     """What the threads of a tile do between two barriers."""
@@ -58,7 +81,8 @@ class Stage:
     frequency: str = ""
     """The same of the element that a pass writes."""
     mirrored_address: str = ""
-    mirrors_y: bool = False
+    mirror: str = ""
+    """Of a stage that works on mirrored frequencies."""
     radix: int = 0
     stride: int = 0
     later: int = 0
@@ -126,24 +150,66 @@ class Stages:
 
     def all(self) -> tuple[Stage, ...]:
         first, last = ("spectrum", "signal") if self.problem.inverse else ("signal", "spectrum")
-        stages: list[Stage] = []
-        if self._is_staged(first):
-            stages.append(self._between(first, is_first=True))
+        stages = list(self._before(first)) if self._is_staged(first) else []
         works = self.tile.passes
         for place, work in enumerate(works):
             reads = first if place == 0 and not self._is_staged(first) else "tile"
             writes = last if place == len(works) - 1 and not self._is_staged(last) else "tile"
             stages.append(self._pass(place, work, reads, writes))
         if self._is_staged(last):
-            stages.append(self._between(last, is_first=False))
+            stages.append(self._after(last))
         return tuple(stages)
+
+    def _before(self, side: str) -> Iterator[Stage]:
+        """From memory into the tile."""
+        if side == "signal" or not self.problem.is_real:
+            yield self._copy(side, is_first=True)
+        elif not self._has_y:
+            pool = spectrum_pool(self.problem, self.tile.shape)
+            yield self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.SOME)
+        else:
+            yield from self._merges()
+
+    def _merges(self) -> Iterator[Stage]:
+        """The columns of a half spectrum that another one mirrors, then those that mirror themselves: no thread has
+        to ask which, and all its loads can be on their way together.
+        """
+        shape, is_pair = self.tile.shape, self.choice.packing is Packing.PAIR
+        others = (shape.x - 1) // 2 if is_pair else shape.x // 2
+        own = 2 if is_pair and shape.x % 2 == 0 else 1
+        extents = {"y": shape.y, "t": shape.transforms}
+        if others:
+            pool = self._columns({"x": others, **extents})
+            yield self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.NONE)
+        pool = self._columns({"x": own, **extents})
+        yield self._mirrored("merge", "Columns that are their own mirror image.", pool, Mirror.ALL)
+
+    def _columns(self, extents: dict[str, int]) -> Pool:
+        """Neighbours in memory first, with a number for x."""
+        ordered = spectrum_order(self.problem, extents)
+        return Pool.of(**{"column" if name == "x" else name: extent for name, extent in ordered.items()})
+
+    def _after(self, side: str) -> Stage:
+        """From the tile to memory."""
+        if side == "signal" or not self.problem.is_real:
+            return self._copy(side, is_first=False)
+        pool = spectrum_pool(self.problem, self.tile.shape)
+        summary = "The spectrum of the complex signal as those of the real ones."
+        return self._mirrored("split", summary, pool, Mirror.SOME)
+
+    @property
+    def _has_y(self) -> bool:
+        return len(self.problem.size) == 2
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("t", "y", "x") if self._has_y else ("t", "x")
 
     def _is_staged(self, side: str) -> bool:
         return (self.choice.signal if side == "signal" else self.choice.spectrum) is Access.STAGED
 
-    def _stage(self, kind: str, summary: str, pool: Pool, names: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What all stages have; `names` are variables that the text uses even where they are always 0."""
-        constants = tuple(f"constexpr int {name} = 0;" for name in names if name not in dict(pool.variables))
+    def _stage(self, kind: str, summary: str, pool: Pool) -> dict[str, Any]:
+        """What all stages have."""
         steps = ceil(pool.items / self.choice.threads)
         return {
             "kind": kind,
@@ -151,37 +217,45 @@ class Stages:
             "items": pool.items,
             "steps": steps,
             "is_ragged": steps * self.choice.threads != pool.items,
-            "variables": (*constants, *pool.lines("i")),
+            "variables": pool.lines("i"),
         }
 
-    def _between(self, side: str, *, is_first: bool) -> Stage:
-        """From memory to the tile, or back."""
+    def _copy(self, side: str, *, is_first: bool) -> Stage:
         shape, terms = self.tile.shape, self.tile.before if is_first else self.tile.after
         pool = signal_pool(shape) if side == "signal" else spectrum_pool(self.problem, shape)
-        has_y = len(self.problem.size) == 2
-        packs = self.problem.is_real and side == "spectrum"
-        kind = ("merge" if is_first else "split") if packs else "copy"
-        summary = {
-            "merge": "The spectra of real signals as that of a complex one.",
-            "split": "The spectrum of the complex signal as those of the real ones.",
-            "copy": f"The {side} {'into' if is_first else 'from'} the tile.",
-        }[kind]
-        mirrored = tuple((f"mirrored_{name}" if name in "xy" else name, place) for name, place in terms)
-        known = Pool((*pool.variables, *((f"mirrored_{name}", extent) for name, extent in pool.variables)))
-        names = ("t", "y", "x") if has_y else ("t", "x")
+        summary = f"The {side} {'into' if is_first else 'from'} the tile."
         return Stage(
-            **self._stage(kind, summary, pool, names if packs else ()),
+            **self._stage("copy", summary, pool),
             address=Address(terms).text(pool),
             reads=side if is_first else "tile",
             writes="tile" if is_first else side,
-            index=", ".join(_known(name, pool) for name in names),
-            mirrored_address=Address(mirrored).text(known),
-            mirrors_y=has_y,
+            index=", ".join(_known(name, pool) for name in self._names),
         )
+
+    def _mirrored(self, kind: str, summary: str, pool: Pool, mirror: Mirror) -> Stage:
+        """Works on a frequency and the one that mirrors it."""
+        terms = self.tile.before if kind == "merge" else self.tile.after
+        shape = self.tile.shape
+        known = Pool.of(t=shape.transforms, y=shape.y, x=shape.x, mirrored_y=shape.y, mirrored_x=shape.x)
+        mirrored = tuple((f"mirrored_{name}" if name in "xy" else name, place) for name, place in terms)
+        lines: tuple[str, ...] = ()
+        if mirror is not Mirror.SOME:
+            lines = (_column(dict(pool.variables).get("column", 1), mirror, shape.x),)
+        missing = [name for name in self._names if name not in dict(pool.variables) and (name != "x" or not lines)]
+        stage = Stage(
+            **self._stage(kind, summary, pool),
+            address=Address(terms).text(known),
+            reads="spectrum" if kind == "merge" else "tile",
+            writes="tile" if kind == "merge" else "spectrum",
+            mirrored_address=Address(mirrored).text(known),
+            mirror=mirror,
+        )
+        constants = tuple(f"constexpr int {name} = 0;" for name in missing)
+        return dataclasses.replace(stage, variables=(*constants, *stage.variables, *lines))
 
     def _pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
         step, pool = work.step, work.pool
-        names = ("t", "y", "x") if len(self.problem.size) == 2 else ("t", "x")
+        names = self._names
 
         def coordinates(own: str, weight: int) -> str:
             j = "j" if weight == 1 else f"j * {weight}"
@@ -202,6 +276,13 @@ class Stages:
             table=table_name(step.radix, step.later),
             powers=() if step.is_last else _powers(step.radix, step.later, self.choice.twiddles, sign),
         )
+
+
+def _column(columns: int, mirror: Mirror, points: int) -> str:
+    """Which x a numbered column is: the first and the middle one are their own mirror image, from 1 on are others."""
+    if columns == 1:
+        return f"constexpr int x = {0 if mirror is Mirror.ALL else 1};"
+    return f"const int x = column * {points // 2};" if mirror is Mirror.ALL else "const int x = column + 1;"
 
 
 def _known(name: str, pool: Pool) -> str:

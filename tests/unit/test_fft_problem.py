@@ -1,0 +1,282 @@
+"""Fourier transforms as problems: canonical form, keys, shapes of their arrays, scales, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import DType, Operand, Problem, Role
+
+EVERY_FIELD = Fft(
+    size=(8, 16),
+    batch=3,
+    kind=Kind.C2C,
+    inverse=True,
+    valid=(5, 7),
+    norm=Norm.ORTHO,
+    layout=Layout.FREQUENCY,
+    order=Order.REVERSED,
+)
+"""A problem in which no field is as usual."""
+
+CHANGES: dict[str, Any] = {
+    "size": (16, 8),
+    "batch": 4,
+    "kind": Kind.C2R,
+    "inverse": False,
+    "valid": None,
+    "norm": Norm.FORWARD,
+    "layout": Layout.TRANSPOSED,
+    "order": Order.NATURAL,
+}
+"""For each field, a value that makes EVERY_FIELD another problem."""
+
+DIRECTIONS: list[dict[str, Any]] = [{"kind": "r2c"}, {"kind": "c2r"}, {"kind": "c2c"}, {"kind": "c2c", "inverse": True}]
+
+
+def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
+    """A problem in the words of a caller: sizes as numbers, kinds as strings."""
+    return Fft(size, batch, **fields)
+
+
+def changed(field: str) -> Fft:
+    """EVERY_FIELD with one field changed."""
+    return dataclasses.replace(EVERY_FIELD, **{field: CHANGES[field]})
+
+
+def signal(role: Role, *shape: int, dtype: DType = DType.FLOAT32) -> Operand:
+    return Operand("signal", role, shape, dtype)
+
+
+def spectrum(role: Role, *shape: int) -> Operand:
+    return Operand("spectrum", role, shape, DType.COMPLEX64)
+
+
+def test_every_field_has_a_change() -> None:
+    assert [field.name for field in dataclasses.fields(Fft)] == list(CHANGES)
+
+
+class TestCanonicalForm:
+    def test_words_become_members_and_numbers_tuples(self) -> None:
+        problem = fft([8, 16], kind="c2c", norm="ortho", layout="transposed", order="reversed")
+        assert (type(problem.size), type(problem.kind), type(problem.norm)) == (tuple, Kind, Norm)
+        assert (type(problem.layout), type(problem.order)) == (Layout, Order)
+        assert hash(problem) == hash(dataclasses.replace(problem))
+
+    @pytest.mark.parametrize(
+        ("fields", "usual"),
+        [
+            ({"size": 32}, {"size": (32,)}),
+            ({"size": [32]}, {"size": 32}),
+            ({"size": np.int32(32)}, {"size": 32}),
+            ({"size": np.array([8, 9])}, {"size": (8, 9)}),
+            ({"size": 32, "batch": np.int64(7)}, {"size": 32, "batch": 7}),
+            ({"size": 32, "valid": 32}, {"size": 32}),
+            ({"size": (8, 9), "valid": [8, 9]}, {"size": (8, 9)}),
+            ({"size": 32, "valid": 27}, {"size": 32, "valid": (27,)}),
+            ({"size": 32, "inverse": False}, {"size": 32}),
+            ({"size": 32, "kind": "c2r", "inverse": True}, {"size": 32, "kind": "c2r"}),
+            ({"size": 32, "kind": "c2c", "inverse": False}, {"size": 32, "kind": "c2c"}),
+            ({"size": 32, "kind": "c2c", "inverse": 1}, {"size": 32, "kind": "c2c", "inverse": True}),
+        ],
+    )
+    def test_what_says_the_usual_is_not_said(self, fields: dict[str, Any], usual: dict[str, Any]) -> None:
+        said, unsaid = fft(**fields), fft(**usual)
+        assert said == unsaid
+        assert said.key() == unsaid.key()
+        assert json.dumps(said.spec()) == json.dumps(unsaid.spec())
+
+    @pytest.mark.parametrize(("fields", "inverse"), [*zip(DIRECTIONS, (False, True, False, True), strict=True)])
+    def test_the_direction_is_always_known(self, fields: dict[str, Any], inverse: bool) -> None:
+        assert fft(8, **fields).inverse is inverse
+
+
+class TestKeyAndSpec:
+    @pytest.mark.parametrize("field", CHANGES)
+    def test_changing_any_field_changes_key_and_spec(self, field: str) -> None:
+        other = changed(field)
+        assert other != EVERY_FIELD
+        assert other.key() != EVERY_FIELD.key()
+        assert other.spec() != EVERY_FIELD.spec()
+
+    def test_tells_any_two_problems_apart(self) -> None:
+        problems = [
+            fft(size, batch, norm=norm, layout=layout, valid=valid, **direction)
+            for size, valid in ((11, None), (11, 1), ((11, 11), None), ((11, 11), (1, 11)))
+            for batch, norm, layout, direction in itertools.product((1, 11), Norm, Layout, DIRECTIONS)
+            if layout is not Layout.TRANSPOSED or isinstance(size, tuple)
+        ]
+        assert len({problem.key() for problem in problems}) == len(set(problems)) == len(problems) > 200
+
+    def test_names_what_is_unusual(self) -> None:
+        assert fft(256).key() == "fft size=256 batch=1 kind=r2c"
+        assert fft((32, 32), 4096, kind="c2r").key() == "fft size=32x32 batch=4096 kind=c2r"
+        assert EVERY_FIELD.key() == (
+            "fft size=8x16 batch=3 kind=c2c inverse=yes valid=5x7 norm=ortho layout=frequency order=reversed"
+        )
+
+    @pytest.mark.parametrize("problem", [EVERY_FIELD, fft(12), fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4))])
+    def test_a_spec_comes_back_through_json(self, problem: Fft) -> None:
+        spec = json.loads(json.dumps(problem.spec()))
+        back = Problem.from_spec("fft", spec)
+        assert back == problem
+        assert back.key() == problem.key()
+        assert list(spec) == [field.name for field in dataclasses.fields(Fft)]
+
+
+class TestOperands:
+    """By hand: 3 transforms."""
+
+    @pytest.mark.parametrize(
+        ("problem", "operands"),
+        [
+            (fft(8, 3), [signal(Role.INPUT, 3, 8), spectrum(Role.OUTPUT, 3, 5)]),
+            (fft(7, 3), [signal(Role.INPUT, 3, 7), spectrum(Role.OUTPUT, 3, 4)]),
+            (fft(8, 3, valid=5), [signal(Role.INPUT, 3, 5), spectrum(Role.OUTPUT, 3, 5)]),
+            (fft((6, 8), 3), [signal(Role.INPUT, 3, 6, 8), spectrum(Role.OUTPUT, 3, 6, 5)]),
+            (
+                fft((6, 8), 3, valid=(4, 7), layout=Layout.TRANSPOSED),
+                [signal(Role.INPUT, 3, 4, 7), spectrum(Role.OUTPUT, 3, 5, 6)],
+            ),
+            (
+                fft((6, 8), 3, layout=Layout.FREQUENCY),
+                [signal(Role.INPUT, 3, 6, 8), spectrum(Role.OUTPUT, 6, 5, 3)],
+            ),
+            (fft(8, 3, layout=Layout.FREQUENCY), [signal(Role.INPUT, 3, 8), spectrum(Role.OUTPUT, 5, 3)]),
+            (fft(8, 3, kind=Kind.C2R), [spectrum(Role.INPUT, 3, 5), signal(Role.OUTPUT, 3, 8)]),
+            (
+                fft((6, 9), 3, kind=Kind.C2R, valid=(6, 8), layout=Layout.TRANSPOSED),
+                [spectrum(Role.INPUT, 3, 5, 6), signal(Role.OUTPUT, 3, 6, 8)],
+            ),
+            (
+                fft((6, 9), 3, kind=Kind.C2R, layout=Layout.FREQUENCY),
+                [spectrum(Role.INPUT, 6, 5, 3), signal(Role.OUTPUT, 3, 6, 9)],
+            ),
+            (
+                fft(8, 3, kind=Kind.C2C, valid=5),
+                [signal(Role.INPUT, 3, 5, dtype=DType.COMPLEX64), spectrum(Role.OUTPUT, 3, 8)],
+            ),
+            (
+                fft((6, 8), 3, kind=Kind.C2C, inverse=True, valid=(5, 3), layout=Layout.TRANSPOSED),
+                [spectrum(Role.INPUT, 3, 8, 6), signal(Role.OUTPUT, 3, 5, 3, dtype=DType.COMPLEX64)],
+            ),
+            (fft(8), [signal(Role.INPUT, 1, 8), spectrum(Role.OUTPUT, 1, 5)]),
+        ],
+        ids=lambda value: value.key().replace(" ", ",") if isinstance(value, Fft) else "",
+    )
+    def test_are_those_of_numpy_fft_with_the_batch_in_its_place(self, problem: Fft, operands: list[Operand]) -> None:
+        assert list(problem.operands) == operands
+        assert problem.output.role is Role.OUTPUT
+        assert [each.role for each in problem.inputs] == [Role.INPUT]
+        assert all(each.is_dense for each in operands)
+
+    def test_bytes_are_those_of_both(self) -> None:
+        assert fft((32, 32), 3, valid=(27, 27)).bytes == 3 * (27 * 27 * 4 + 32 * 17 * 8)
+
+    def test_a_complex_operand_is_twice_as_many_real_numbers(self) -> None:
+        both = fft((6, 8), 3).output.components
+        assert (both.shape, both.dtype, both.nbytes) == ((3, 6, 5, 2), DType.FLOAT32, fft((6, 8), 3).output.nbytes)
+
+
+class TestScale:
+    @pytest.mark.parametrize("size", [5, 12, (3, 4), (8, 8)])
+    @pytest.mark.parametrize("norm", Norm)
+    @pytest.mark.parametrize("fields", DIRECTIONS, ids=str)
+    def test_is_that_of_numpy(self, size: Any, norm: Norm, fields: dict[str, Any]) -> None:
+        """Of a first frequency of 1, or of a first element of 1, the result is the scale everywhere."""
+        problem = fft(size, norm=norm, **fields)
+        impulse = np.zeros(problem.spectrum_size if problem.inverse else problem.size, complex)
+        impulse.flat[0] = 1
+        transforms: dict[tuple[Kind, bool], Any] = {
+            (Kind.R2C, False): lambda array, **how: np.fft.rfftn(array.real, **how),
+            (Kind.C2R, True): np.fft.irfftn,
+            (Kind.C2C, False): np.fft.fftn,
+            (Kind.C2C, True): np.fft.ifftn,
+        }
+        transform = transforms[problem.kind, problem.inverse is True]
+        axes = tuple(range(impulse.ndim))
+        result = transform(impulse, s=problem.size, axes=axes, norm=norm.value)
+        np.testing.assert_allclose(result, problem.scale, rtol=1e-14)
+
+
+class TestCounts:
+    def test_flops_are_5_n_log2_n_and_half_of_it_for_real_ones(self) -> None:
+        assert fft(8, 3, kind=Kind.C2C).flops == 3 * 5 * 8 * 3
+        assert fft(8, 3).flops == fft(8, 3, kind=Kind.C2R).flops == 3 * 5 * 8 * 3 // 2
+        assert fft((8, 16), 2, kind=Kind.C2C).flops == 2 * 5 * 128 * 7
+        assert fft(3, 1000, kind=Kind.C2C).flops == round(15000 * np.log2(3))
+
+    def test_points_of_a_part_are_those_of_the_whole(self) -> None:
+        assert fft((8, 16), valid=(3, 2)).points == 128
+        assert fft((8, 16), valid=(3, 2)).flops == fft((8, 16)).flops
+
+
+class TestDistance:
+    def test_is_measured_in_octaves_of_the_batch(self) -> None:
+        base = fft((32, 32), 64)
+        for batch, octaves in ((64, 0), (128, 1), (32, 1), (512, 3), (1, 6)):
+            other = dataclasses.replace(base, batch=batch)
+            assert base.distance(other) == other.distance(base) == octaves
+
+    @pytest.mark.parametrize("field", CHANGES)
+    def test_is_none_where_anything_but_the_batch_differs(self, field: str) -> None:
+        other = changed(field)
+        for distance in (EVERY_FIELD.distance(other), other.distance(EVERY_FIELD)):
+            assert (distance is not None) is (field == "batch")
+
+    def test_to_another_operation_is_none(self) -> None:
+        assert EVERY_FIELD.distance(Filter2d(image=(8, 8), filter=(3, 3))) is None
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("fields", "says"),
+        [
+            ({"size": 1}, "a transform has 2 points or more in each dimension"),
+            ({"size": (1, 8)}, "a transform has 2 points or more in each dimension"),
+            ({"size": (8, 1)}, "a transform has 2 points or more in each dimension"),
+            ({"size": 0}, "size must be one or two positive sizes below 32768, N or ROWSxCOLUMNS; got 0"),
+            ({"size": -8}, "size must be one or two positive sizes below 32768, N or ROWSxCOLUMNS; got -8"),
+            ({"size": (8, 8, 8)}, "size must be one or two positive sizes .* got 8x8x8"),
+            ({"size": ()}, "size must be one or two positive sizes"),
+            ({"size": 2**15}, "size must be one or two positive sizes .* got 32768"),
+            ({"size": 8.0}, r"size must be one or two positive sizes .* got 8\.0"),
+            ({"size": "8x8"}, "size must be one or two positive sizes .* got '8x8'"),
+            ({"size": None}, "size must be one or two positive sizes .* got None"),
+            ({"batch": 0}, "batch must be 1 or more; got 0"),
+            ({"batch": -3}, "batch must be 1 or more; got -3"),
+            ({"batch": 2.0}, r"batch must be 1 or more; got 2\.0"),
+            ({"batch": "2"}, "batch must be 1 or more; got 2"),
+            ({"valid": 9}, "valid must be a part of 8; got 9"),
+            ({"valid": 0}, "valid must be one or two positive sizes"),
+            ({"valid": (4, 4)}, "valid must be a part of 8; got 4x4"),
+            ({"size": (8, 8), "valid": 4}, "valid must be a part of 8x8; got 4"),
+            ({"size": (8, 8), "valid": (8, 9)}, "valid must be a part of 8x8; got 8x9"),
+            ({"inverse": True}, "r2c is always forward"),
+            ({"kind": "c2r", "inverse": False}, "c2r is always inverse"),
+            ({"kind": "d2z"}, "unknown kind 'd2z'; choose one of r2c, c2r, c2c"),
+            ({"kind": None}, "unknown kind None; choose one of r2c"),
+            ({"norm": "unitary"}, "unknown norm 'unitary'; choose one of backward, ortho, forward"),
+            ({"layout": "rows"}, "unknown layout 'rows'; choose one of batch, transposed, frequency"),
+            ({"layout": "transposed"}, "a transform of one dimension has nothing to transpose"),
+            ({"order": "shifted"}, "unknown order 'shifted'; choose one of natural, reversed"),
+            ({"size": 12, "order": "reversed"}, "bit-reversed order needs powers of two; got 12"),
+            ({"size": (8, 6), "order": "reversed"}, "bit-reversed order needs powers of two; got 8x6"),
+        ],
+    )
+    def test_one_line_says_what_is_wrong(self, fields: dict[str, Any], says: str) -> None:
+        with pytest.raises(BadArgument, match=says) as caught:
+            fft(**{"size": 8, **fields})
+        assert "\n" not in str(caught.value)
+
+    def test_a_spec_of_another_version_names_what_it_does_not_know(self) -> None:
+        with pytest.raises(BadArgument, match="unknown kind"):
+            Problem.from_spec("fft", {**EVERY_FIELD.spec(), "kind": "z2z"})
