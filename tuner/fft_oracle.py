@@ -39,6 +39,25 @@ def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float6
     return parts, np.full(parts.shape, _PEAK * math.sqrt(sum(squares) / problem.batch))
 
 
+def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:
+    """Leaves of the columns that are their own mirror image what a real signal has. cuFFT does not ignore the rest."""
+    if problem.kind is not Kind.C2R:
+        return
+    by_transform = np.moveaxis(spectrum, -1, 0) if problem.layout is Layout.FREQUENCY else spectrum
+    by_transform = np.swapaxes(by_transform, 1, 2) if problem.layout is Layout.TRANSPOSED else by_transform
+    for column in (0, -1) if problem.size[-1] % 2 == 0 else (0,):
+        values = by_transform[..., column]  # a view: (batch, rows), or (batch,)
+        mirrored = values[:, _mirrored_rows(problem)] if values.ndim == 2 else values
+        values[...] = np.float32(0.5) * (values + mirrored.conj())
+
+
+def _mirrored_rows(problem: Fft) -> list[int]:
+    """For each place in a column the place of the frequency that mirrors its own."""
+    points = problem.size[0]
+    turned = list(range(points)) if problem.order is Order.NATURAL else _turned_bits(points)
+    return [turned[-frequency % points] for frequency in turned]
+
+
 def _wide(dtype: object) -> type[np.generic]:
     return np.complex128 if str(dtype) == "complex64" else np.float64
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy, DType, Operand, Problem
-from warpsmith.tuner.fft_oracle import reference_fft
+from warpsmith.tuner.fft_oracle import make_hermitian, reference_fft
 from warpsmith.tuner.strips import STRIP_BYTES, for_each_strip
 
 Operands = Mapping[str, NDArray[Any]]
@@ -56,6 +56,8 @@ def random_operands(problem: Problem, seed: int) -> Operands:
         elif operand.dtype is DType.COMPLEX64:
             parts = _drawn(operand.components.shape, np.float32, generator, _deviates)
             values = parts.view(np.complex64).reshape(operand.shape)
+            if isinstance(problem, Fft):
+                make_hermitian(problem, values)
         else:
             values = _pixels(operand, generator) if pixels else _drawn(operand.shape, np.float32, generator, _deviates)
         drawn[operand.name] = values.astype(str(operand.dtype), copy=False)

@@ -10,7 +10,7 @@ loads and stores, transposed results); Cooley and Tukey 1965 for the passes.
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterable
 from math import prod
 
 from warpsmith.generator.device import Device
@@ -27,6 +27,8 @@ from warpsmith.generator.transforms.factors import LARGEST_PRIME, factorizations
 LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
 TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
+SHARED_BYTES = 48 * 1024
+"""Of a tile, from which on two blocks may share a transform: a multiprocessor has room for four such tiles."""
 USUAL_RADIX = 16
 """Largest one of a config that nobody has searched for: 32 points take 80 registers."""
 LEAST_BUSY = 0.6
@@ -50,9 +52,9 @@ class FftBlock(Family):
             return "solves fft only"
         if not all(factorizations(points) for points in problem.size):
             return f"has no radix for a prime above {LARGEST_PRIME}"
-        rows = prod(problem.size[:-1])
+        rows = prod(problem.size[:-1]) // max(_shares(problem))
         nbytes = min(8 * rows * _tile_columns(problem, packing) for packing in _packings(problem))
-        if nbytes > device.shared_per_block_bytes * 15 // 16:
+        if not _fits(nbytes, device):
             return f"one transform takes {nbytes} bytes of shared memory; a block has {device.shared_per_block_bytes}"
         return None
 
@@ -64,6 +66,8 @@ class FftBlock(Family):
         fft = require_fft(problem)
         packing = _packings(fft)[0]
         x, y = _tile_columns(fft, packing), prod(fft.size[:-1])
+        shares = 1 if _fits(8 * x * y, device) else 2
+        y //= shares
         transforms = max(1, min(2048 // (x * y), 256, fft.batch // packing.transforms))
         x_radices, y_radices = _usual(x), _usual(y)
         items = transforms * x * y // max((*x_radices, *y_radices))
@@ -71,6 +75,7 @@ class FftBlock(Family):
             "packing": packing.value,
             "x_radices": _word(x_radices),
             "y_radices": _word(y_radices),
+            "shares": shares,
             "first": "x" if fft.inverse else "y",
             "transforms": max(each for each in TRANSFORMS if each <= transforms),
             "threads": max(32, min(256, items // 32 * 32)),
@@ -131,8 +136,10 @@ def _parameters(problem: Fft) -> tuple[Parameter, ...]:
     x_radices = tuple(dict.fromkeys(_word(each) for points in sorted(columns) for each in factorizations(points)))
     rows: tuple[Parameter, ...] = ()
     if len(problem.size) == 2:
-        words = tuple(map(_word, factorizations(problem.size[0])))
+        shares = _shares(problem)
+        words = tuple(_word(each) for share in shares for each in factorizations(problem.size[0] // share))
         rows = (
+            Parameter("shares", shares, "blocks that share a transform, each with every such row of the result"),
             Parameter("y_radices", words, "points of a column that a thread transforms, pass by pass"),
             Parameter("first", ("y", "x"), "whether columns (y) or rows (x) are transformed first"),
         )
@@ -154,42 +161,29 @@ def _parameters(problem: Fft) -> tuple[Parameter, ...]:
 
 
 def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
-    rows, least = prod(problem.size[:-1]), LEAST_ELEMENTS
-
-    def columns(packing: object) -> int:
-        return _tile_columns(problem, Packing(str(packing)))
-
-    def elements(packing: object, transforms: int) -> int:
-        return transforms * rows * columns(packing)
-
-    rules = (
+    radices = ("x_radices", "y_radices") if len(problem.size) == 2 else ("x_radices",)
+    memory = device.shared_per_block_bytes
+    rules = [
         Constraint(
             "radices are those of the columns that the packing leaves",
-            lambda packing, x_radices: prod(radices_of(x_radices)) == columns(packing),
+            lambda packing, x_radices: prod(radices_of(x_radices)) == _tile_columns(problem, Packing(packing)),
         ),
         Constraint(
             f"there are {problem.batch} transforms in all",
-            lambda packing, transforms: (
-                transforms == 1 or transforms * Packing(str(packing)).transforms <= problem.batch
-            ),
+            lambda packing, transforms: transforms == 1 or transforms * Packing(packing).transforms <= problem.batch,
         ),
         Constraint(
-            f"a thread has {least} to {MOST_ELEMENTS} complex numbers of the tile",
-            lambda packing, transforms, threads: (
-                least * threads <= elements(packing, transforms) <= MOST_ELEMENTS * threads
-                or (threads == 32 and elements(packing, transforms) < least * 32)
-            ),
+            f"a thread has {LEAST_ELEMENTS} to {MOST_ELEMENTS} complex numbers of the tile",
+            _has_enough,
+            ("transforms", "threads", *radices),
         ),
         Constraint(
-            f"a block has {device.shared_per_block_bytes} bytes of shared memory, of which gaps take a few",
-            lambda packing, transforms, tiles: (
-                tiles * elements(packing, transforms) * 8 <= device.shared_per_block_bytes * 15 // 16
-            ),
+            f"in every pass {LEAST_BUSY:.0%} of the threads have work", _is_busy, ("transforms", "threads", *radices)
         ),
         Constraint(
-            f"in every pass {LEAST_BUSY:.0%} of the threads have work",
-            functools.partial(_is_busy, problem),
-            ("packing", "transforms", "threads", "x_radices", *(("y_radices",) if len(problem.size) == 2 else ())),
+            f"a block has {memory} bytes of shared memory, of which gaps take a few",
+            lambda transforms, tiles, *words: _fits(8 * tiles * _elements(transforms, words), device),
+            ("transforms", "tiles", *radices),
         ),
         Constraint(
             "only the threads of one warp do without barriers, and so have several tiles in a block",
@@ -199,18 +193,60 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
             f"a multiprocessor holds {device.threads_per_multiprocessor} threads",
             lambda threads, tiles, min_blocks: min_blocks * threads * tiles <= device.threads_per_multiprocessor,
         ),
+    ]
+    if len(problem.size) == 2:
+        rules += _row_constraints(problem.size[0])
+    if problem.layout is not Layout.BATCH and not problem.is_real:
+        rules.append(_staged_spectrum(problem))
+    return tuple(rules)
+
+
+def _row_constraints(rows: int) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"radices are those of {rows} rows, or of the half that a share has",
+            lambda shares, y_radices: shares * prod(radices_of(y_radices)) == rows,
+        ),
+        Constraint(
+            "blocks share transforms where one would be too large for a tile: they do not pair them too",
+            lambda shares, packing: shares == 1 or packing != Packing.PAIR,
+        ),
     )
-    return rules if problem.is_real or problem.layout is Layout.BATCH else (*rules, _staged_spectrum(problem))
 
 
-def _is_busy(problem: Fft, packing: str, transforms: int, threads: int, *radices: str) -> bool:
+def _elements(transforms: int, words: Iterable[str]) -> int:
+    """Complex numbers of a tile with these radices."""
+    return transforms * prod(prod(radices_of(word)) for word in words)
+
+
+def _has_enough(transforms: int, threads: int, *words: str) -> bool:
+    elements = _elements(transforms, words)
+    least = LEAST_ELEMENTS * threads if threads > 32 else 0  # a warp is as small as threads come
+    return least <= elements <= MOST_ELEMENTS * threads
+
+
+def _is_busy(transforms: int, threads: int, *words: str) -> bool:
     """Whether no pass over a tile leaves many threads without work; a warp is as small as threads come."""
-    elements = transforms * prod(problem.size[:-1]) * _tile_columns(problem, Packing(packing))
-    for radix in (radix for word in radices for radix in radices_of(word)):
+    elements = _elements(transforms, words)
+    for radix in (radix for word in words for radix in radices_of(word)):
         items = elements // radix
         if items < LEAST_BUSY * threads * -(-items // threads) and threads > 32:
             return False
     return True
+
+
+def _shares(problem: Fft) -> tuple[int, ...]:
+    """Into how many blocks a transform can be split: large ones of two dimensions."""
+    if len(problem.size) == 1 or problem.size[0] % 2 or problem.size[0] < 4:
+        return (1,)
+    packings = _packings(problem)
+    nbytes = 8 * problem.size[0] * _tile_columns(problem, packings[0])
+    return (1, 2) if packings[0] is not Packing.PAIR and nbytes >= SHARED_BYTES else (1,)
+
+
+def _fits(nbytes: int, device: Device) -> bool:
+    """In the shared memory of a block, with gaps."""
+    return nbytes <= device.shared_per_block_bytes * 15 // 16
 
 
 def _staged_spectrum(problem: Fft) -> Constraint:

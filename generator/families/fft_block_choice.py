@@ -63,6 +63,8 @@ class Choice:
     y_radices: tuple[int, ...]
     packing: Packing
     y_first: bool
+    shares: int
+    """Blocks that share a transform: each has every other row of the result, where there are two."""
     transforms: int
     """Complex ones in a tile."""
     threads: int
@@ -83,6 +85,7 @@ class Choice:
             y_radices=() if is_flat else radices_of(config.text("y_radices")),
             packing=Packing(config.text("packing")),
             y_first=not is_flat and config.text("first") == "y",
+            shares=int(config.values().get("shares", 1)),
             transforms=config.integer("transforms"),
             threads=config.integer("threads"),
             tiles=config.integer("tiles"),

@@ -110,6 +110,9 @@ def tables_of(problem: Fft, choice: Choice, tile: Tile) -> tuple[Table, ...]:
         )
         name = table_name(step.radix, step.later)
         tables[name] = Table.of(name, turned, meaning)
+    if choice.shares == 2:
+        roots = [root(y if problem.inverse else -y, problem.size[0]) for y in range(tile.shape.y)]
+        tables["share"] = Table.of("kShareRoots", roots, "What share_root(y) returns.")
     if choice.packing is Packing.HALF:
         points = problem.size[-1]
         roots = [root(x, points) for x in range(tile.shape.x // 2 + 1)]

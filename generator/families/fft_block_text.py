@@ -63,7 +63,8 @@ class FftBlockText:
 
     @property
     def blocks(self) -> int:
-        return ceil(self.problem.batch / (self.step * self.choice.tiles))
+        tiles = self.choice.shares * ceil(self.problem.batch / self.step)
+        return ceil(tiles / self.choice.tiles)
 
     @property
     def step(self) -> int:
@@ -115,6 +116,41 @@ class FftBlockText:
         return "turned_left" if self.problem.inverse else "turned_right"
 
     @property
+    def share_root(self) -> str:
+        """What `share_root(y)` is."""
+        return f"exp({'' if self.problem.inverse else '-'}2 pi i y / {self.problem.size[0]})"
+
+    @property
+    def share_angle(self) -> str:
+        """Of it, in units of pi."""
+        return float_literal((2 if self.problem.inverse else -2) / self.problem.size[0])
+
+    @property
+    def share_pitch(self) -> int:
+        """Elements of the spectrum from an even row to the next."""
+        points = self.problem.size[0]
+        rows = points // 2 if self.problem.order is Order.REVERSED else 1
+        columns = self.problem.spectrum_size[-1]
+        batch = self.problem.batch
+        return {Layout.BATCH: rows * columns, Layout.TRANSPOSED: rows, Layout.FREQUENCY: rows * columns * batch}[
+            self.problem.layout
+        ]
+
+    @property
+    def mirrors(self) -> tuple[str, ...]:
+        """The kinds of stages that merge spectra."""
+        return tuple(dict.fromkeys(stage.mirror for stage in self.stages if stage.kind == "merge"))
+
+    @property
+    def is_own_mirror(self) -> str:
+        """Whether column x is."""
+        return f"x == 0 || 2 * x == {self.x}" if self._pairs and self.x % 2 == 0 else "x == 0"
+
+    @property
+    def is_not_own_mirror(self) -> str:
+        return f"x != 0 && 2 * x != {self.x}" if self._pairs and self.x % 2 == 0 else "x != 0"
+
+    @property
     def element_meaning(self) -> str:
         return {
             Packing.COMPLEX: "one of the signal's",
@@ -130,7 +166,7 @@ class FftBlockText:
     def signal_place(self) -> str:
         """Where element (t, y, x) of the tile lies in the signal."""
         transforms = "2 * t" if self._pairs else "t"
-        rows = f" + y * {self.problem.signal_size[-1]}" if self.has_y else ""
+        rows = f" + {self._row} * {self.problem.signal_size[-1]}" if self.has_y else ""
         columns = "2 * x" if self.choice.packing is Packing.HALF else "x"
         return f"{transforms} * {self._signal_pitch}{rows} + {columns}"
 
@@ -151,12 +187,12 @@ class FftBlockText:
     @property
     def inside(self) -> str:
         """Whether an element is to be read or written; empty where it always is."""
-        return self._conditions("2 * t >= done", _inside(self.problem, self.choice)[0])
+        return self._conditions("2 * t >= done", _inside(self.problem, self.choice, self._row)[0])
 
     @property
     def inside_second(self) -> str:
         """The same of the second real number of a packed one."""
-        return self._conditions("2 * t + 1 >= done", _inside(self.problem, self.choice)[1])
+        return self._conditions("2 * t + 1 >= done", _inside(self.problem, self.choice, self._row)[1])
 
     @property
     def place_type(self) -> str:
@@ -165,7 +201,8 @@ class FftBlockText:
     @property
     def spectrum_place(self) -> str:
         """Where frequency (y, x) of a transform lies in the spectrum."""
-        return _spectrum_place(self.problem)
+        is_doubled = self.choice.shares == 2 and not self.problem.inverse
+        return _spectrum_place(self.problem, "(2 * y)" if is_doubled else "y")
 
     @property
     def source_type(self) -> str:
@@ -183,6 +220,11 @@ class FftBlockText:
     @property
     def target_pitch(self) -> int:
         return self._signal_pitch if self.problem.inverse else self._spectrum_pitch
+
+    @property
+    def _row(self) -> str:
+        """Of the signal."""
+        return "row" if self.choice.shares == 2 and self.problem.inverse else "y"
 
     @property
     def _pairs(self) -> bool:
@@ -215,11 +257,11 @@ def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
     )
 
 
-def _inside(problem: Fft, choice: Choice) -> tuple[str, str]:
+def _inside(problem: Fft, choice: Choice, row: str) -> tuple[str, str]:
     """Whether an element of the signal, and the second real one beside it, are there; empty where they always are."""
     conditions = []
     if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
-        conditions.append(f"y < {problem.signal_size[0]}")
+        conditions.append(f"{row} < {problem.signal_size[0]}")
     second = list(conditions)
     columns, points = problem.signal_size[-1], problem.size[-1]
     if choice.packing is Packing.HALF:
@@ -233,11 +275,11 @@ def _inside(problem: Fft, choice: Choice) -> tuple[str, str]:
     return " && ".join(conditions), " && ".join(second)
 
 
-def _spectrum_place(problem: Fft) -> str:
+def _spectrum_place(problem: Fft, y: str) -> str:
     columns = problem.spectrum_size[-1]
-    x, y = "x", "y"
+    x = "x"
     if problem.order is Order.REVERSED:
-        y = _reversed("y", problem.size[0])
+        y = _reversed(y, problem.size[0])
         half = problem.size[-1] // 2
         x = f"(x == {half} ? x : {_reversed('x', half)})" if problem.is_real else _reversed("x", problem.size[-1])
     has_y = len(problem.size) == 2

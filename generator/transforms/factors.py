@@ -7,8 +7,9 @@ import math
 
 LARGEST_PRIME = 31
 """A prime p takes (p-1)^2 multiply-adds and some 4p registers."""
-LARGEST_RADIX = 32
-"""Points of a transform within a thread: with 64 it would hold 128 registers of data alone."""
+LARGEST_RADIX = 36
+"""Points of a transform within a thread: with 64 it would hold 128 registers of data alone. 35 and 36 save a third pass
+over 245 and some 2-D sizes."""
 _LARGEST_OF_MANY = 16
 """Radix of the longer plans: another pass pays where it saves registers."""
 
