@@ -181,6 +181,16 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
             f"in every pass {LEAST_BUSY:.0%} of the threads have work", _is_busy, ("transforms", "threads", *radices)
         ),
         Constraint(
+            f"a block has {memory} bytes of shared memory: one transform must fit",
+            lambda *words: _fits(8 * _elements(1, words), device),
+            radices,
+        ),
+        Constraint(
+            f"a block has {memory} bytes of shared memory: one tile must fit",
+            lambda transforms, *words: _fits(8 * _elements(transforms, words), device),
+            ("transforms", *radices),
+        ),
+        Constraint(
             f"a block has {memory} bytes of shared memory, of which gaps take a few",
             lambda transforms, tiles, *words: _fits(8 * tiles * _elements(transforms, words), device),
             ("transforms", "tiles", *radices),

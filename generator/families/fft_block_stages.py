@@ -83,6 +83,10 @@ class Stage:
     mirrored_address: str = ""
     mirror: str = ""
     """Of a stage that works on mirrored frequencies."""
+    within: tuple[Stage, ...] = ()
+    """What is done between its reads and its writes."""
+    is_followed: bool = False
+    """By a stage that does not depend on it: no barrier between them."""
     radix: int = 0
     stride: int = 0
     later: int = 0
@@ -181,11 +185,18 @@ class Stages:
         others = (shape.x - 1) // 2 if is_pair else shape.x // 2
         own = 2 if is_pair and shape.x % 2 == 0 else 1
         extents = {"y": shape.y, "t": shape.transforms}
-        if others:
-            pool = self._columns({"x": others, **extents})
-            yield self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.NONE)
-        pool = self._columns({"x": own, **extents})
-        yield self._mirrored("merge", "Columns that are their own mirror image.", pool, Mirror.ALL)
+        summary = "Columns that are their own mirror image: asked for before the others, written behind them."
+        alone = self._mirrored("merge", summary, self._columns({"x": own, **extents}), Mirror.ALL)
+        if not others:
+            yield alone
+            return
+        pool = self._columns({"x": others, **extents})
+        rest = self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.NONE)
+        if alone.steps == 1:
+            yield dataclasses.replace(alone, within=(rest,))
+        else:
+            yield dataclasses.replace(rest, is_followed=True)
+            yield alone
 
     def _columns(self, extents: dict[str, int]) -> Pool:
         """Neighbours in memory first, with a number for x."""

@@ -131,15 +131,15 @@ class FftBlockText:
         points = self.problem.size[0]
         rows = points // 2 if self.problem.order is Order.REVERSED else 1
         columns = self.problem.spectrum_size[-1]
-        batch = self.problem.batch
-        return {Layout.BATCH: rows * columns, Layout.TRANSPOSED: rows, Layout.FREQUENCY: rows * columns * batch}[
-            self.problem.layout
-        ]
+        many = rows * columns * self.problem.batch
+        pitches = {Layout.BATCH: rows * columns, Layout.TRANSPOSED: rows, Layout.FREQUENCY: many}
+        return pitches[self.problem.layout]
 
     @property
     def mirrors(self) -> tuple[str, ...]:
         """The kinds of stages that merge spectra."""
-        return tuple(dict.fromkeys(stage.mirror for stage in self.stages if stage.kind == "merge"))
+        merges = [each for stage in self.stages for each in (stage, *stage.within) if each.kind == "merge"]
+        return tuple(dict.fromkeys(each.mirror for each in merges))
 
     @property
     def is_own_mirror(self) -> str:
@@ -251,8 +251,9 @@ def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
         Packing.PAIR: " Two real signals are one complex one.",
     }[choice.packing]
     radices = " by ".join("x".join(map(str, each)) for each in (choice.y_radices, choice.x_radices) if each)
+    tile = f"{choice.transforms} in a tile" if choice.shares == 1 else "every other row of one in a tile"
     return (
-        f"{'Inverse' if problem.inverse else 'Forward'} transforms of {dimensions(problem.size)} points in one tile of",
+        f"{'Inverse' if problem.inverse else 'Forward'} transforms of {dimensions(problem.size)} points, {tile} of",
         f"shared memory: radices {radices}, each within a thread.{packed}",
     )
 
