@@ -4,9 +4,9 @@
            python benchmarks/fft_batches.py --plot FOLDER
 
 Real transforms of n = 8 to 256 points (figure 7) and n x n = 8x8 to 128x128 (figure 8), batches of 4 to 65536. Each
-problem of up to 2^26 points is tuned with launches in graphs, larger ones run the nearest winner; then a graph of many calls of its plan and one of as many calls of cuFFT's
-plan, made once, are replayed in turns. Data of small batches stays in the L2 cache, for both. Writes
-FOLDER/figure7.json and figure8.json; `--plot` draws them, as SVG.
+problem of up to 2^26 points is tuned with launches in graphs, larger ones run the nearest winner; then a graph of many
+calls of its plan and one of as many calls of cuFFT's plan, made once, are replayed in turns. Data of small batches
+stays in the L2 cache, for both. Writes FOLDER/figure7.json and figure8.json; `--plot` draws them, as SVG.
 """
 
 from __future__ import annotations

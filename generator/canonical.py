@@ -41,7 +41,7 @@ def extent(value: Any, name: str) -> tuple[int, int]:
 def sizes(value: Any, name: str) -> tuple[int, ...]:
     """One or two positive sizes; a single number is one. Raises BadArgument."""
     try:
-        given = (value,) if hasattr(value, "__index__") else tuple(value)
+        given = tuple(value) if hasattr(value, "__iter__") else (value,)
         found = tuple(int(operator.index(n)) for n in given)
         if not (1 <= len(found) <= 2 and all(0 < n < 2**15 for n in found)):
             raise ValueError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block import FftBlock
+from warpsmith.generator.families.fft_warp import FftWarp
 from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
@@ -21,6 +22,7 @@ FAMILIES: tuple[Family, ...] = (
     Filter2dWarpgroup(),
     SIMPLEST_FILTER,
     FftBlock(),
+    FftWarp(),
 )
 """In the order of preference where nothing is measured."""
 

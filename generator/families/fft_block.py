@@ -16,6 +16,7 @@ from math import prod
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block_choice import Access, Packing, Stores, Twiddles, radices_of
 from warpsmith.generator.families.fft_block_text import FftBlockText
+from warpsmith.generator.families.fft_block_tile import room
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.problem import Problem
@@ -53,9 +54,10 @@ class FftBlock(Family):
         if not all(factorizations(points) for points in problem.size):
             return f"has no radix for a prime above {LARGEST_PRIME}"
         rows = prod(problem.size[:-1]) // max(_shares(problem))
-        nbytes = min(8 * rows * _tile_columns(problem, packing) for packing in _packings(problem))
-        if not _fits(nbytes, device):
-            return f"one transform takes {nbytes} bytes of shared memory; a block has {device.shared_per_block_bytes}"
+        elements = min(rows * _tile_columns(problem, packing) for packing in _packings(problem))
+        if not _fits(elements, device):
+            nbytes, memory = 8 * room(elements), device.shared_per_block_bytes
+            return f"one transform takes {nbytes} bytes of shared memory; a block has {memory}"
         return None
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -66,7 +68,7 @@ class FftBlock(Family):
         fft = require_fft(problem)
         packing = _packings(fft)[0]
         x, y = _tile_columns(fft, packing), prod(fft.size[:-1])
-        shares = 1 if _fits(8 * x * y, device) else 2
+        shares = 1 if _fits(x * y, device) else max(_shares(fft))
         y //= shares
         transforms = max(1, min(2048 // (x * y), 256, fft.batch // packing.transforms))
         x_radices, y_radices = _usual(x), _usual(y)
@@ -182,17 +184,17 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a block has {memory} bytes of shared memory: one transform must fit",
-            lambda *words: _fits(8 * _elements(1, words), device),
+            lambda *words: _fits(_elements(1, words), device),
             radices,
         ),
         Constraint(
             f"a block has {memory} bytes of shared memory: one tile must fit",
-            lambda transforms, *words: _fits(8 * _elements(transforms, words), device),
+            lambda transforms, *words: _fits(_elements(transforms, words), device),
             ("transforms", *radices),
         ),
         Constraint(
             f"a block has {memory} bytes of shared memory, of which gaps take a few",
-            lambda transforms, tiles, *words: _fits(8 * tiles * _elements(transforms, words), device),
+            lambda transforms, tiles, *words: _fits(_elements(transforms, words), device, tiles),
             ("transforms", "tiles", *radices),
         ),
         Constraint(
@@ -254,9 +256,9 @@ def _shares(problem: Fft) -> tuple[int, ...]:
     return (1, 2) if packings[0] is not Packing.PAIR and nbytes >= SHARED_BYTES else (1,)
 
 
-def _fits(nbytes: int, device: Device) -> bool:
-    """In the shared memory of a block, with gaps."""
-    return nbytes <= device.shared_per_block_bytes * 15 // 16
+def _fits(elements: int, device: Device, tiles: int = 1) -> bool:
+    """Whether tiles of so many complex numbers, with gaps, lie in the shared memory of a block."""
+    return 8 * tiles * room(elements) <= device.shared_per_block_bytes
 
 
 def _staged_spectrum(problem: Fft) -> Constraint:

@@ -7,7 +7,8 @@ from functools import cached_property
 from math import ceil, prod
 
 from warpsmith.generator.families.fft_block_choice import Choice, Packing, tile_of
-from warpsmith.generator.families.fft_block_stages import Stage, Stages, Table, tables_of
+from warpsmith.generator.families.fft_block_factors import Table, tables_of
+from warpsmith.generator.families.fft_block_stages import Stage, Stages
 from warpsmith.generator.families.fft_block_tile import Tile
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, dimensions
 from warpsmith.generator.literals import float_literal
@@ -223,7 +224,6 @@ class FftBlockText:
 
     @property
     def _row(self) -> str:
-        """Of the signal."""
         return "row" if self.choice.shares == 2 and self.problem.inverse else "y"
 
     @property

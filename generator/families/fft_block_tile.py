@@ -16,6 +16,13 @@ _GAPS = (0, 1, 2, 3, 4, 5, 6, 8)
 """Elements to leave out between the values of a digit."""
 _APART = 4096
 """More than any digit has values."""
+_TOO_LARGE = 1 << 60
+"""Accesses, of a tile that does not fit."""
+
+
+def room(elements: int) -> int:
+    """How many complex numbers a tile of so many may take: gaps of a quarter, or 8 KB in all."""
+    return max(elements + elements // 4, 1024)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,6 +105,11 @@ class TileShape:
     """Whether the passes over y come first."""
     is_global: tuple[bool, bool] = (False, False)
     """Whether the first pass reads from global memory and the last one writes there: neighbours in x, then."""
+
+    @property
+    def room(self) -> int:
+        """Complex numbers that a tile may take, with its gaps."""
+        return room(self.transforms * self.x * self.y)
 
     @property
     def y(self) -> int:
@@ -201,22 +213,25 @@ def fitted_tile(shape: TileShape, pools: tuple[tuple[Pool, bool], ...]) -> Tile:
         shape: what it holds.
         pools: of the stages that write indices into the tile or read frequencies (True) from it, one element an item.
     """
-    best: tuple[tuple[int, int], Tile] | None = None
+    found: list[tuple[tuple[int, int], Tile]] = []
+
+    def cost_of(gaps: tuple[int, ...]) -> tuple[int, int]:
+        strides = _strides(shape, gaps)
+        return _cost(accesses, strides) if strides[-1] * shape.transforms <= shape.room else (_TOO_LARGE, strides[-1])
+
     for down in (False, True) if shape.y_radices else (False,):
         accesses = _accesses(shape, pools, down)
         gaps = [0] * (len(shape.x_radices) + len(shape.y_radices))
+        found.append((cost_of(tuple(gaps)), Tile.with_gaps(shape, tuple(gaps), down=down)))
         # Rows one element longer than they need be: only a change of two gaps leads there.
         gaps[len(shape.x_radices) - 1] = 1
         for place in (*range(len(gaps)), *range(len(gaps))):
-            costs = {gap: _cost(accesses, _strides(shape, (*gaps[:place], gap, *gaps[place + 1 :]))) for gap in _GAPS}
+            if found[-1][0][0] == 0:
+                break
+            costs = {gap: cost_of((*gaps[:place], gap, *gaps[place + 1 :])) for gap in _GAPS}
             gaps[place] = min(costs, key=costs.__getitem__)
-            if best is None or costs[gaps[place]] < best[0]:
-                best = costs[gaps[place]], Tile.with_gaps(shape, tuple(gaps), down=down)
-            if best[0][0] == 0:
-                return best[1]
-    if best is None:
-        raise ValueError("a tile has at least one digit")
-    return best[1]
+            found.append((costs[gaps[place]], Tile.with_gaps(shape, tuple(gaps), down=down)))
+    return min(found, key=lambda each: each[0])[1]
 
 
 _Access = tuple[int, tuple[tuple[int, ...], ...]]

@@ -61,5 +61,6 @@ def reversed_bits(index: int, n: int) -> int:
 
 def root(exponent: int, n: int) -> complex:
     """exp(2 pi i exponent / n), to 15 digits after the point: those on the axes are exact."""
-    angle = 2 * math.pi * (exponent % n) / n
+    shared = math.gcd(exponent, n)  # so that equal angles are equal numbers
+    angle = 2 * math.pi * (exponent // shared % (n // shared)) / (n // shared)
     return complex(round(math.cos(angle), 15) + 0.0, round(math.sin(angle), 15) + 0.0)

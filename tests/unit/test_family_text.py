@@ -163,6 +163,9 @@ class TestTemplates:
         Fft((12, 16), 5, valid=(9, 13), norm="ortho"),
         Fft((12, 16), 5, kind="c2r", valid=(9, 14), layout="frequency"),
         Fft(60, 9, kind="c2c", norm="forward"),
+        Fft(64, 9, valid=51),
+        Fft(64, 9, kind="c2r", valid=51, norm="ortho"),
+        Fft((8, 16), 9, valid=(5, 9)),
     )
 
     @pytest.fixture

@@ -1,0 +1,134 @@
+"""The factors of `fft_warp`, as text for CUDA: of registers, of steps between lanes, of real signals' halves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.families.fft_block_choice import Packing, Twiddles
+from warpsmith.generator.families.fft_block_factors import Table
+from warpsmith.generator.families.fft_warp_lanes import (
+    Choice,
+    First,
+    LaneStep,
+    complex_columns,
+    lane_steps,
+    spreads,
+    twiddle_exponent,
+)
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.literals import float_literal
+from warpsmith.generator.transforms.factors import root
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Factors:
+    """What a lane multiplies its numbers by; it has all of them before its first transform."""
+
+    problem: Fft
+    choice: Choice
+
+    @property
+    def steps(self) -> tuple[LaneStep, ...]:
+        """Between lanes."""
+        return lane_steps(self._lanes)
+
+    @property
+    def are_twiddles(self) -> bool:
+        """Whether factors lie between registers and lanes: of two dimensions they are independent."""
+        return len(self.problem.size) == 1 and self.choice.points > 1
+
+    @property
+    def twiddles(self) -> tuple[tuple[int, str], ...]:
+        """Registers and their twiddles: in a table, a root, or a product of two earlier ones."""
+        found, rows = list[tuple[int, str]](), 0
+        for j in range(1, self.choice.points if self.are_twiddles else 1):
+            highest = 1 << (j.bit_length() - 1)
+            is_power = j == highest
+            if self._are_in_table(j):
+                found.append((j, f"kTwiddles[{f'{rows} * kLanes + ' if rows else ''}lane]"))
+                rows += 1
+            elif self.choice.twiddles is Twiddles.COMPUTED and is_power and j.bit_length() % 2 == 1:
+                found.append((j, f"root_of({float_literal(self._turn * j / self._columns)} * {self._root_lane})"))
+            else:
+                factors = (j // 2, j // 2) if is_power else (highest, j - highest)
+                found.append((j, f"times(twiddle[{factors[0]}], twiddle[{factors[1]}])"))
+        return tuple(found)
+
+    @property
+    def half_roots(self) -> tuple[str, ...]:
+        """The factors with which two columns are taken apart, or put together, of each register that needs one."""
+        if self.choice.packing is not Packing.HALF:
+            return ()
+        inverse, size = self.problem.inverse, self.problem.size[-1]
+        spread = spreads(self.problem, self.choice)[0 if inverse else 1]
+        # Forward, a register's frequencies and those that mirror them have one factor.
+        count = self.choice.points if inverse else self.choice.points // 2 + (spread.register_weight <= 1)
+        first = f"{'turned_left' if inverse else 'turned_right'}(root_of({self.angle(size)} * {spread.text('0')}))"
+        found = []
+        for j in range(count if len(self.problem.size) == 1 else 1):
+            factor = root((j if inverse else -j) * spread.register_weight, size)
+            product = f"times(half_root[0], {float_literal(factor.real)}, {float_literal(factor.imag)})"
+            is_computed = self.choice.twiddles is Twiddles.COMPUTED
+            found.append((product if j else first) if is_computed else f"kHalfRoots[{spread.text(str(j))}]")
+        return tuple(found)
+
+    @property
+    def half_meaning(self) -> str:
+        """What they are for frequency x."""
+        sign = self._sign
+        return f"{sign}i exp({sign}2 pi i x / {self.problem.size[-1]})"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Those that are read from memory."""
+        if self.choice.twiddles is Twiddles.COMPUTED:
+            return ()
+        sign, tables = self._sign, []
+        powers = [j for j, _ in self.twiddles if self._are_in_table(j)]
+        if powers:
+            exponents = [twiddle_exponent(self.choice.first, self._lanes, lane) for lane in range(self._lanes)]
+            values = [self._turned(root(j * exponent, self._columns)) for j in powers for exponent in exponents]
+            told = f"j = {', '.join(map(str, powers))} and each lane"
+            meaning = f"exp({sign}2 pi i j {self._root_lane} / {self._columns}) for {told}."
+            tables.append(Table.of("kTwiddles", values, meaning))
+        for step in (step for step in self.steps if step.span):
+            values = [self._turned(root(step.exponent(lane), step.span)) for lane in range(step.span)]
+            meaning = f"exp({sign}2 pi i ({step.exponent_text}) / {step.span})."
+            tables.append(Table.of(f"kRoots{step.span}", values, meaning))
+        if self.half_roots:
+            values = [self._turned(root(x, self.problem.size[-1]) * 1j) for x in range(self._columns)]
+            tables.append(Table.of("kHalfRoots", values, f"{self.half_meaning}."))
+        return tuple(tables)
+
+    def angle(self, order: int) -> str:
+        """Of the root of that order, in units of pi."""
+        return float_literal(self._turn / order)
+
+    @property
+    def _lanes(self) -> int:
+        return spreads(self.problem, self.choice)[0].lanes
+
+    @property
+    def _columns(self) -> int:
+        return complex_columns(self.problem, self.choice.packing)
+
+    @property
+    def _root_lane(self) -> str:
+        """The number whose root turns register 1."""
+        return "lane" if self.choice.first is First.REGISTERS else "reversed"
+
+    @property
+    def _sign(self) -> str:
+        return "" if self.problem.inverse else "-"
+
+    @property
+    def _turn(self) -> int:
+        """A whole one in units of pi."""
+        return 2 if self.problem.inverse else -2
+
+    def _are_in_table(self, power: int) -> bool:
+        is_power_of_two = power & (power - 1) == 0
+        return self.choice.twiddles is Twiddles.TABLE or (self.choice.twiddles is Twiddles.POWERS and is_power_of_two)
+
+    def _turned(self, value: complex) -> complex:
+        return value if self.problem.inverse else value.conjugate()

@@ -1,0 +1,379 @@
+"""Every fft family on the CPU: held against numpy.fft in float64, and under the sanitizers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import Compiler
+from warpsmith.devices.host.compiler import HostCompiler, find_compiler
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft import Fft, Layout, Norm, Order
+from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config, Value
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.oracle import random_operands, reference
+from warpsmith.tuner.outcomes import Contender
+from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.verify import verify
+from warpsmith.tuner.workshop import Workshop
+
+HOST = DeviceRef(DeviceKind.HOST)
+DEVICE = HOST.device()
+ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
+"""Where faults are looked for and not times."""
+PATIENT = Deadlines(compile_s=240)
+GUARD, FILL = 1 << 12, 0xFF
+"""Bytes round an array, and what they and results hold before a run: NaN, as floats."""
+ACCURACY = 5e-7
+"""Relative L2 error of a transform."""
+
+# fmt: off
+SMOOTH = (
+    2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 25, 27, 28, 30, 32, 35, 36, 40, 42, 45, 48, 49, 50, 54,
+    56, 60, 63, 64, 70, 72, 75, 80, 81, 84, 90, 96, 98, 100, 105, 108, 112, 120, 125, 126, 128, 135, 140, 144, 147, 150,
+    160, 162, 168, 175, 180, 189, 192, 196, 200, 210, 216, 224, 225, 240, 243, 245, 250, 252, 256,
+)
+"""Products of 2, 3, 5 and 7."""
+# fmt: on
+SIZES = (*SMOOTH, 11, 13, 22, 26, 33, 39, 512)
+
+DIRECTIONS: dict[str, dict[str, Any]] = {
+    "r2c": {"kind": "r2c"},
+    "c2r": {"kind": "c2r"},
+    "c2c": {"kind": "c2c"},
+    "inverse": {"kind": "c2c", "inverse": True},
+}
+every_direction = pytest.mark.parametrize("direction", DIRECTIONS)
+Values = NDArray[Any]
+
+
+def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
+    """A problem in the words of a caller."""
+    return Fft(size, batch, **fields)
+
+
+def able(problem: Fft) -> tuple[Family, ...]:
+    """The families that solve a problem here: one at least."""
+    found = tuple(family for family in FAMILIES if family.why_not(problem, DEVICE) is None)
+    assert found, problem.key()
+    return found
+
+
+class Guarded:
+    """An operand in memory between guards."""
+
+    def __init__(self, operand: Operand) -> None:
+        self._memory = np.full(operand.nbytes + 3 * GUARD, FILL, np.uint8)
+        self._start = GUARD + -self._memory.ctypes.data % GUARD
+        self._end = self._start + operand.nbytes
+        self.address = self._memory.ctypes.data + self._start
+        self.elements: Values = np.ndarray(operand.shape, operand.dtype.value, self._memory.data, self._start)
+
+    def is_intact(self) -> bool:
+        return bool((self._memory[: self._start] == FILL).all() and (self._memory[self._end :] == FILL).all())
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One kernel: a problem, solved by one config of a family."""
+
+    problem: Fft
+    family: Family
+    config: Config
+
+    def __str__(self) -> str:
+        return f"{self.problem.key()} | {self.family.name} {self.config}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """What compiles kernels and runs them."""
+
+    compiler: Compiler
+    runtime: HostRuntime
+
+    def result(self, case: Case, given: Values) -> Values:
+        """Of one run, in which nothing but the result may change."""
+        program = case.family.program(case.problem, case.config)
+        source, target = (Guarded(operand) for operand in case.problem.operands)
+        source.elements[...] = given
+        module = self.runtime.load(self.compiler.compile(program))
+        addresses = {case.problem.inputs[0].name: source.address, case.problem.output.name: target.address}
+        scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
+        addresses |= {name: allocation.address for name, allocation in scratch.items()}
+        for launch in program.launches:
+            module.bind(launch, addresses, {})(None)
+        module.close()
+        for allocation in scratch.values():
+            self.runtime.free(allocation)
+        assert source.is_intact(), "wrote around its input"
+        assert target.is_intact(), "wrote around its result"
+        assert np.array_equal(source.elements, given), "wrote to its input"
+        return target.elements
+
+
+def defaults(problems: Iterable[Fft]) -> Iterator[Case]:
+    for problem in problems:
+        for family in able(problem):
+            yield Case(problem, family, family.default(problem, DEVICE))
+
+
+def drawn(problems: Iterable[Fft], count: int) -> Iterator[Case]:
+    """Random configs of every family, the same in each run."""
+    for problem in problems:
+        for family in able(problem):
+            space, rng = family.space(problem, DEVICE), random.Random(problem.key())
+            for config in dict.fromkeys(space.drawn(rng) for _ in range(count)):
+                assert config is not None
+                yield Case(problem, family, config)
+
+
+def covering(problem: Fft) -> Iterator[Case]:
+    """Random configs of every family, until each value of each parameter was in one, where it can be."""
+    for family in able(problem):
+        space, rng, seen = family.space(problem, DEVICE), random.Random(problem.key()), set[tuple[str, Value]]()
+        for parameter, value in [(each, value) for each in space.parameters for value in each.values]:
+            if (parameter.name, value) in seen:
+                continue
+            config = space.narrowed({parameter.name: [value]}).drawn(rng)
+            if config is not None:
+                seen.update(config.items)
+                yield Case(problem, family, config)
+
+
+def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compiler: Compiler | None = None) -> None:
+    """Two at a time; tells all that fail."""
+
+    def told(case: Case) -> str:
+        try:
+            check(bench, case)
+        except (AssertionError, WarpsmithError) as error:
+            return f"{case}: {str(error).strip().splitlines()[0]}"
+        return ""
+
+    with ThreadPoolExecutor(2) as pool, contextlib.closing(HostRuntime(workers=1)) as runtime:
+        bench = Bench(compiler or HOST.compiler(CompilerChoice.AUTO), runtime)
+        wrong = list(filter(None, pool.map(told, cases)))
+    assert not wrong, "\n".join([f"{len(wrong)} kernels are wrong", *wrong])
+
+
+def check_against_numpy(bench: Bench, case: Case) -> None:
+    """Random input: each element as `verify` has it, and all of them together."""
+    problem = case.problem
+    operands = random_operands(problem, 3)
+    result, of = bench.result(case, operands[problem.inputs[0].name]), reference(problem, operands)
+    verdict = verify(result, of, problem.output.dtype)
+    assert verdict.right, verdict.message
+    error = relative_error(result.view(np.float32).ravel(), of.expected.ravel())
+    assert error <= ACCURACY, f"a relative error of {error:.2e}"
+
+
+def relative_error(got: Values, expected: Values) -> float:
+    return float(np.linalg.norm(got.astype(expected.dtype) - expected) / np.linalg.norm(expected))
+
+
+def numpy_fft(problem: Fft, values: Values) -> Values:
+    """Along the last axis."""
+    name = {"r2c": "rfft", "c2r": "irfft", "c2c": "ifft" if problem.inverse else "fft"}[problem.kind]
+    wide = values.astype(complex if values.dtype.kind == "c" else float)
+    return np.asarray(getattr(np.fft, name)(wide, n=problem.size[0]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Probes:
+    """Nine inputs of one dimension whose transforms say something about each other, all of about one size."""
+
+    n: int
+    shift: int
+    values: Values
+
+    @classmethod
+    def of(cls, problem: Fft) -> Probes:
+        (n,), generator = problem.size, np.random.default_rng(problem.points)
+        length, shift = problem.inputs[0].shape[-1], n // 3 + 1
+        values = np.zeros((9, length), complex)
+        values[:2] = generator.standard_normal((2, length))
+        if problem.inputs[0].dtype is DType.COMPLEX64:
+            values[:2] += 1j * generator.standard_normal((2, length))
+        values[2] = 0.6 * values[0] - 0.8 * values[1]
+        values[3, 0] = values[4, min(shift, length - 1)] = np.sqrt(n)
+        # A shift of the result is a turn of what it is made of, and the other way round.
+        turn = np.exp(2j * np.pi * (np.arange(length) * shift % n) / n)
+        values[5] = values[0] * turn if problem.inverse else np.roll(values[0], shift)
+        values[6] = 1
+        values[7] = (-1.0) ** np.arange(length)
+        values[8] = values[1][::-1]
+        given = values if problem.inputs[0].dtype is DType.COMPLEX64 else values.real
+        return cls(n, shift, given.astype(problem.inputs[0].dtype.value))
+
+
+def energy(half: Values, n: int) -> Values:
+    """Of whole spectra, by their halves."""
+    weights = np.full(half.shape[-1], 2.0)
+    weights[0] = 1
+    if n % 2 == 0:
+        weights[-1] = 1
+    return np.asarray((np.abs(half) ** 2 * weights).sum(axis=-1))
+
+
+def check_probes(bench: Bench, case: Case) -> None:
+    problem, probes = case.problem, Probes.of(case.problem)
+    got = bench.result(case, probes.values)
+    expected = numpy_fft(problem, probes.values)
+    for i in range(len(got)):
+        error = relative_error(got[i], expected[i])
+        assert error <= ACCURACY, f"probe {i} has a relative error of {error:.2e}"
+    wide = got.astype(expected.dtype)
+    n, scale = probes.n, problem.scale * np.sqrt(probes.n)
+    close = {"rtol": 0, "atol": 3e-6 * np.abs(wide[:3]).max()}
+
+    np.testing.assert_allclose(wide[2], 0.6 * wide[0] - 0.8 * wide[1], err_msg="linearity", **close)
+    frequency = np.arange(wide.shape[-1])
+    turn = np.exp((2j if problem.inverse else -2j) * np.pi * (frequency * probes.shift % n) / n)
+    if problem.kind == "c2r":
+        of_impulse = np.full(n, scale)
+        last = min(probes.shift, n // 2)
+        times = 1 if 2 * last == n else 2
+        of_shifted = times * scale * np.cos(2 * np.pi * (frequency * last % n) / n)
+    else:
+        of_impulse, of_shifted = np.full(wide.shape[-1], scale + 0j), scale * turn
+    np.testing.assert_allclose(wide[3], of_impulse, err_msg="impulse", **close)
+    np.testing.assert_allclose(wide[4], of_shifted, err_msg="impulse elsewhere", **close)
+    shifted = np.roll(wide[0], -probes.shift) if problem.inverse else wide[0] * turn
+    np.testing.assert_allclose(wide[5], shifted, err_msg="shift", **close)
+
+    given = probes.values.astype(complex)
+    if problem.kind == "c2r":  # of what is its own mirror image only the real part counts
+        given[:, 0] = given[:, 0].real
+        given[:, -1] = given[:, -1].real if n % 2 == 0 else given[:, -1]
+    before = energy(given, n) if problem.kind == "c2r" else (np.abs(given) ** 2).sum(axis=-1)
+    after = energy(wide, n) if problem.kind == "r2c" else (np.abs(wide) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(after, before * n * problem.scale**2, rtol=2e-6, err_msg="Parseval")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    """The compiler of the host without optimisation, on which most of the time for 400 kernels would go."""
+    script = tmp_path_factory.mktemp("quick") / "compiler"
+    script.write_text(f'#!/bin/sh\nexec "{find_compiler()}" "$@" -O0\n')
+    script.chmod(0o755)
+    return HostCompiler(executable=str(script))
+
+
+class TestSizes:
+    @every_direction
+    def test_of_every_size_the_default_is_what_numpy_computes(self, direction: str, quick: HostCompiler) -> None:
+        check_all(defaults(fft(n, 9, **DIRECTIONS[direction]) for n in SIZES), check_probes, quick)
+
+    @every_direction
+    def test_of_two_dimensions(self, direction: str, quick: HostCompiler) -> None:
+        squares = [(n, n) for n in (8, 16, 32, 64, 128)]
+        rectangles = [(12, 13), (5, 64), (64, 6), (2, 32), (27, 9), (128, 32), (2, 2), (3, 3)]
+        sizes = squares + rectangles if direction in ("r2c", "c2r") else squares[:4] + rectangles[:6]
+        check_all(defaults(fft(size, 3, **DIRECTIONS[direction]) for size in sizes), check_against_numpy, quick)
+
+
+class TestOptions:
+    @every_direction
+    def test_every_part_layout_order_and_norm(self, direction: str) -> None:
+        norms = [*Norm, *Norm]
+        problems = [
+            fft(size, 5, valid=valid, layout=layout, order=order, norm=norms.pop(), **DIRECTIONS[direction])
+            for size, valid, layout, order in (
+                ((32, 32), (27, 27), Layout.TRANSPOSED, Order.NATURAL),
+                ((16, 8), (16, 5), Layout.FREQUENCY, Order.REVERSED),
+                ((8, 15), (3, 15), Layout.FREQUENCY, Order.NATURAL),
+                ((8, 16), None, Layout.TRANSPOSED, Order.REVERSED),
+                ((60,), (57,), Layout.FREQUENCY, Order.NATURAL),
+                ((64,), (1,), Layout.BATCH, Order.REVERSED),
+            )
+        ]
+        check_all(defaults(problems), check_against_numpy)
+
+    @pytest.mark.parametrize("direction", ["r2c", "c2r"])
+    @pytest.mark.parametrize("batch", [1, 2, 3, 7])
+    def test_every_batch(self, direction: str, batch: int) -> None:
+        """Where two real transforms are one complex one, the last of an odd number has no partner."""
+        problems = [fft(size, batch, **DIRECTIONS[direction]) for size in (9, 16, (7, 5))]
+        check_all([*defaults(problems), *drawn(problems[1:2], 1)], check_against_numpy)
+
+    @pytest.mark.parametrize("batch", [1, 2, 3, 7])
+    def test_every_batch_of_complex_ones(self, batch: int) -> None:
+        problems = [fft(16, batch, kind="c2c"), fft((4, 6), batch, kind="c2c", inverse=True)]
+        check_all(defaults(problems), check_against_numpy)
+
+
+SPREAD: Sequence[Fft] = [
+    fft(8, 70),
+    fft(7, 9, kind="c2r"),
+    fft(60, 6, valid=57, norm="ortho"),
+    fft(64, 9, kind="c2r", valid=63),
+    fft(96, 5, kind="c2c", inverse=True),
+    fft(128, 4, kind="c2c", order="reversed"),
+    fft(256, 3, layout="frequency"),
+    fft((8, 8), 21),
+    fft((12, 13), 5, valid=(9, 7)),
+    fft((16, 32), 3, kind="c2r", layout="transposed", order="reversed"),
+    fft((8, 14), 7, kind="c2r", layout="frequency"),
+    fft((32, 32), 3, valid=(27, 26)),
+    fft((15, 8), 4, kind="c2c", layout="transposed", norm="forward"),
+]
+
+
+class TestConfigs:
+    @pytest.mark.parametrize("problem", SPREAD, ids=lambda problem: problem.key().replace(" ", ","))
+    def test_random_ones_are_what_numpy_computes(self, problem: Fft) -> None:
+        check_all(drawn([problem], 1), check_against_numpy)
+
+    @pytest.mark.parametrize(
+        "problem",
+        [
+            fft(64, 600, valid=61),
+            fft((12, 16), 300, kind="c2r", norm="ortho"),
+            fft((128, 128), 3),
+            fft((128, 64), 2, kind="c2c", inverse=True, layout="transposed", valid=(100, 63)),
+        ],
+        ids=lambda problem: problem.key().replace(" ", ","),
+    )
+    def test_of_every_value_of_every_parameter_are_what_numpy_computes(self, problem: Fft, quick: HostCompiler) -> None:
+        check_all(covering(problem), check_against_numpy, quick)
+
+    @pytest.mark.parametrize("problem", [SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], ids=lambda p: p.key())
+    def test_are_clean_under_the_sanitizers(self, problem: Fft) -> None:
+        opened = Workshop.open(
+            problem, HOST, able(problem), CompilerChoice.AUTO, 0, PATIENT, sanitize=True, policy=ONE_RUN
+        )
+        with opened as workshop:
+            assert HostCompiler(sanitize=True).identity == workshop.compiler_identity
+            for case in (*defaults([problem]), *drawn([problem], 1)):
+                program = workshop.program(case.family.name, case.config)
+                verified = workshop.verified(program, workshop.bench)
+                assert isinstance(verified, Contender), f"{case}: {verified}"
+
+
+@pytest.mark.parametrize("size", [(12,), (9,), (16,), (6, 8), (8, 8), (8, 5)])
+def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...]) -> None:
+    """Whether or not a real signal could have such a spectrum."""
+
+    def check(bench: Bench, case: Case) -> None:
+        parts = np.random.default_rng(1).standard_normal(case.problem.inputs[0].components.shape, np.float32)
+        given = parts.view(np.complex64)[..., 0]
+        expected = np.fft.irfftn(given.astype(complex), s=size, axes=tuple(range(1, len(size) + 1)))
+        assert relative_error(bench.result(case, given), expected) <= ACCURACY
+
+    problem = fft(size, 5, kind="c2r")
+    check_all([*defaults([problem]), *drawn([problem], 1)], check)

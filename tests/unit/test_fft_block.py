@@ -1,0 +1,245 @@
+"""Configs of `fft_block`: every place, pass and transform once, in memory that is there."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import itertools
+import random
+import re
+from math import ceil
+from typing import Any
+
+import pytest
+
+from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.families.fft_block import FftBlock
+from warpsmith.generator.families.fft_block_text import FftBlockText
+from warpsmith.generator.families.fft_block_tile import Address, Tile
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
+
+FAMILY = FftBlock()
+SAMPLE = 6
+"""Configs that are drawn for each problem, beside the default."""
+
+
+def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
+    """A problem in the words of a caller."""
+    return Fft(size, batch, **fields)
+
+
+PROBLEMS = [
+    fft(2),
+    fft(3, 4),
+    fft(8, 37),
+    fft(13, 7, kind="c2r"),
+    fft(31, 5, kind="c2c"),
+    fft(60, 6, valid=57),
+    fft(64, 9, kind="c2r", norm="ortho"),
+    fft(96, 1000, kind="c2c", inverse=True),
+    fft(120, 8, layout="frequency"),
+    fft(128, 65, order="reversed", kind="c2c"),
+    fft(243, 3, kind="c2r"),
+    fft(256, 4096),
+    fft(512, 2),
+    fft((2, 2), 9),
+    fft((5, 7), 1, kind="c2r"),
+    fft((6, 10), 1),
+    fft((8, 8), 4097),
+    fft((9, 2), 3, kind="c2r"),
+    fft((12, 13), 5, valid=(9, 7)),
+    fft((15, 8), 4, kind="c2c", layout="transposed", norm="forward"),
+    fft((16, 16), 6, order="reversed", kind="c2r", layout="transposed"),
+    fft((8, 14), 7, kind="c2r", layout="frequency"),
+    fft((32, 32), 4096, valid=(27, 27)),
+    fft((64, 64), 3, kind="c2r"),
+    fft((128, 128), 2),
+    fft((128, 32), 3, kind="c2c", inverse=True),
+]
+
+every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
+
+
+@functools.cache
+def configs(problem: Fft, device: Device = H200) -> tuple[Config, ...]:
+    """The default and some random ones, the same in each run."""
+    space, rng = FAMILY.space(problem, device), random.Random(problem.key())
+    drawn = [space.drawn(rng) for _ in range(SAMPLE)]
+    return tuple(dict.fromkeys(each for each in (FAMILY.default(problem, device), *drawn) if each is not None))
+
+
+@functools.cache
+def texts(problem: Fft) -> tuple[FftBlockText, ...]:
+    return tuple(FftBlockText.of(problem, config) for config in configs(problem))
+
+
+def places(tile: Tile, *, after: bool) -> list[int]:
+    """Of every element of every transform in the tile."""
+    address, shape = Address(tile.after if after else tile.before), tile.shape
+    indices = itertools.product(range(shape.transforms), range(shape.y), range(shape.x))
+    return [address.at({"t": t, "y": y, "x": x}) for t, y, x in indices]
+
+
+@every_problem
+class TestSpace:
+    @pytest.mark.parametrize("device", [H200, HOST], ids=lambda device: device.name)
+    def test_has_the_default_and_what_is_drawn(self, problem: Fft, device: Device) -> None:
+        assert FAMILY.why_not(problem, device) is None
+        space = FAMILY.space(problem, device)
+        assert [space.why_not(config) for config in configs(problem, device)] == [None] * len(configs(problem, device))
+
+    def test_launches_are_what_a_device_can_do(self, problem: Fft) -> None:
+        for config in configs(problem):
+            (launch,) = FAMILY.program(problem, config).launches
+            assert launch.grid[1:] == launch.block[1:] == (1, 1)
+            assert 32 <= launch.block[0] <= 1024
+            assert 0 <= launch.shared_bytes <= H200.shared_per_block_bytes
+
+
+LARGE = [
+    fft(4096, 99),
+    fft(16384, 5, kind="c2r"),
+    fft(20000, 5, kind="c2c"),
+    fft((100, 200), 5, kind="c2c"),
+    fft((128, 128), 5, kind="c2c", inverse=True),
+    fft((160, 250), 5),
+    fft((32, 32), 999, layout="frequency"),
+]
+"""Whose tiles fill the shared memory of a block."""
+
+
+@pytest.mark.parametrize("problem", LARGE, ids=lambda problem: problem.key().replace(" ", ","))
+class TestSharedMemory:
+    def test_suffices_for_the_default(self, problem: Fft) -> None:
+        text = FftBlockText.of(problem, FAMILY.default(problem, H200))
+        assert text.shared_bytes <= H200.shared_per_block_bytes, text.tile
+
+    def test_suffices_for_whatever_is_drawn_gaps_included(self, problem: Fft) -> None:
+        for text in texts(problem):
+            assert text.shared_bytes <= H200.shared_per_block_bytes, text.tile
+
+
+@pytest.mark.parametrize("kind", ["r2c", "c2r", "c2c"])
+def test_whatever_is_taken_has_a_default_that_fits(kind: str) -> None:
+    """From both sides of the largest that is."""
+    extents = (100, 128, 200, 250, 400)
+    sizes = [*itertools.product(extents, extents), *((n,) for n in (16384, 20000, 24000, 25000, 28672, 32000))]
+    problems = [fft(size, 5, kind=kind) for size in sizes]
+    taken = [problem for problem in problems if FAMILY.why_not(problem, H200) is None]
+    assert 0 < len(taken) < len(problems)
+    for problem in taken:
+        text = FftBlockText.of(problem, FAMILY.default(problem, H200))
+        assert text.shared_bytes <= H200.shared_per_block_bytes, problem.key()
+
+
+class TestSmallBatches:
+    @pytest.mark.parametrize("batch", [1, 2])
+    @pytest.mark.parametrize("size", [2, 8, (4, 4), (8, 6)])
+    @pytest.mark.parametrize("kind", ["r2c", "c2r", "c2c"])
+    def test_their_spaces_have_configs_and_the_likes_of_any(self, kind: str, size: Any, batch: int) -> None:
+        problem = fft(size, batch, kind=kind)
+        space = FAMILY.space(problem, H200)
+        first = list(itertools.islice(space.configs(), 50))
+        assert first
+        listed = space.listed(len(first))
+        assert listed is None or list(listed) == first
+        large = fft(size, 1 << 20, kind=kind)
+        for config in configs(large):
+            like = space.like(config.values())
+            assert like is not None
+            assert space.contains(like)
+
+    def test_have_no_tile_of_more_transforms_than_there_are(self) -> None:
+        for problem in (fft(8, 1), fft(8, 2), fft(8, 3), fft((4, 4), 2, kind="c2r")):
+            for text in texts(problem):
+                assert text.choice.transforms == 1 or text.step <= problem.batch
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("size", [37, 2 * 37, (8, 37), (41, 8)])
+    def test_primes_above_31(self, size: Any) -> None:
+        assert FAMILY.why_not(fft(size), H200) == "has no radix for a prime above 31"
+
+    def test_transforms_that_do_not_fit_into_shared_memory(self) -> None:
+        for problem in (fft((512, 512)), fft((512, 512), kind="c2c"), fft(32000, kind="c2c")):
+            why = FAMILY.why_not(problem, H200) or ""
+            assert re.fullmatch(r"one transform takes \d+ bytes of shared memory; a block has 232448", why), (
+                problem.key()
+            )
+        assert FAMILY.why_not(fft((128, 128), kind="c2c"), H200) is None
+
+    def test_other_operations(self) -> None:
+        assert FAMILY.why_not(Filter2d(image=(8, 8), filter=(3, 3)), H200) == "solves fft only"
+        with pytest.raises(TypeError, match="no fft: filter2d"):
+            FAMILY.space(Filter2d(image=(8, 8), filter=(3, 3)), H200)
+
+
+class TestTile:
+    @pytest.mark.parametrize("after", [False, True])
+    def test_every_element_has_a_place_of_its_own(self, after: bool) -> None:
+        for problem in PROBLEMS:
+            for text in texts(problem):
+                tile = text.tile
+                found = places(tile, after=after)
+                assert len(set(found)) == len(found)
+                assert min(found) >= 0
+                assert max(found) < tile.elements
+                size = tile.shape.x * tile.shape.y
+                for t in range(tile.shape.transforms):
+                    mine = found[t * size : (t + 1) * size]
+                    assert t * tile.pitch <= min(mine)
+                    assert max(mine) < (t + 1) * tile.pitch
+
+    def test_every_pass_takes_every_element_once(self) -> None:
+        for problem in PROBLEMS:
+            for text in texts(problem):
+                everywhere = sorted(places(text.tile, after=False))
+                radices: dict[str, list[int]] = {"x": [], "y": []}
+                for work in text.tile.passes:
+                    radices[work.axis].append(work.step.radix)
+                    firsts = [work.address.at(work.pool.values(item)) for item in range(work.pool.items)]
+                    taken = [first + j * work.step.stride for first in firsts for j in range(work.step.radix)]
+                    assert sorted(taken) == everywhere, (problem.key(), text.choice)
+                assert radices == {"x": list(text.choice.x_radices), "y": list(text.choice.y_radices)}
+
+    def test_the_axes_take_turns_as_the_config_says(self) -> None:
+        for problem in PROBLEMS:
+            for text in texts(problem):
+                axes = [axis for axis, _ in itertools.groupby(work.axis for work in text.tile.passes)]
+                assert axes == (["x"] if len(problem.size) == 1 else ["y", "x"] if text.choice.y_first else ["x", "y"])
+
+
+class TestBatch:
+    @every_problem
+    def test_every_transform_is_computed(self, problem: Fft) -> None:
+        """By some tile, or, where another's partners would change its digits, by one alone. Of tiles that share
+        transforms each has its part of all of them.
+        """
+        for text in texts(problem):
+            shares, computed = text.choice.shares, collections.Counter[tuple[int, int]]()
+            for number in range(text.blocks * text.choice.tiles):
+                start, share = number // shares * text.step, number % shares
+                first = min(start, text.last_first)
+                done = min(start, problem.batch) - first if text.overlaps else 0
+                assert first >= 0
+                assert first + text.step <= problem.batch or problem.batch < text.step == 2
+                computed.update({(share, min(first + i, problem.batch - 1)) for i in range(done, text.step)})
+            assert sorted(computed) == list(itertools.product(range(shares), range(problem.batch)))
+            if text.overlaps:
+                assert set(computed.values()) == {1}
+
+    def test_no_block_is_left_without_a_tile(self) -> None:
+        for problem in PROBLEMS:
+            for text in texts(problem):
+                tiles = text.choice.shares * ceil(problem.batch / text.step)
+                assert (text.blocks - 1) * text.choice.tiles < tiles <= text.blocks * text.choice.tiles
+
+    def test_pairs_of_an_odd_batch_overlap(self) -> None:
+        odd, even = fft(9, 7), fft(9, 8)
+        assert all(text.overlaps for text in texts(odd) if text.choice.packing.transforms == 2)
+        assert not any(
+            text.overlaps for problem in (even, dataclasses.replace(odd, batch=1)) for text in texts(problem)
+        )
