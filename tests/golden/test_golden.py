@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from warpsmith.generator.device import H200
+from warpsmith.generator.fft import Fft, Kind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, family_named
@@ -36,7 +37,7 @@ class Case:
     """One golden file: what it solves, and with which config; None is the family's default on an H200."""
 
     family: str
-    problem: Filter2d
+    problem: Filter2d | Fft
     config: Config | None = None
 
     def program(self) -> Program:
@@ -211,6 +212,14 @@ CASES = {
         Filter2d(image=(20, 301), filter=(31, 31), filters=5, border=Border.WRAP, result_pitch=1216),
         plain(block=(128, 1), filters=2),
     ),
+    "fft_block_256": Case("fft_block", Fft(256, 262144)),
+    "fft_block_32x32_padded": Case("fft_block", Fft((32, 32), 65536, valid=(27, 27))),
+    "fft_block_64x64_inverse": Case("fft_block", Fft((64, 64), 16384, kind="c2r", valid=(57, 57), norm="ortho")),
+    "fft_block_15_pairs_inverse": Case("fft_block", Fft(15, 1001, kind="c2r")),
+    "fft_block_12x20_frequency": Case("fft_block", Fft((12, 20), 4096, kind="c2c", layout="frequency")),
+    "fft_block_256x256_shared": Case("fft_block", Fft((256, 256), 1024)),
+    "fft_warp_64": Case("fft_warp", Fft(64, 1048576)),
+    "fft_warp_8x8_inverse": Case("fft_warp", Fft((8, 8), 4, kind="c2r")),
 }
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -239,9 +248,17 @@ def test_no_file_is_left_over() -> None:
 
 
 def test_the_cases_cover_every_family_border_and_kind_of_weights() -> None:
-    assert {case.problem.border for case in CASES.values()} == set(Border)
-    seen = {(case.family, case.problem.weights is None) for case in CASES.values()}
-    assert seen == {(family.name, known) for family in FAMILIES for known in (True, False)}
+    filters = [(case.family, case.problem) for case in CASES.values() if isinstance(case.problem, Filter2d)]
+    assert {problem.border for _, problem in filters} == set(Border)
+    seen = {(family, problem.weights is None) for family, problem in filters}
+    assert seen == {(family.name, known) for family in FAMILIES for known in (True, False) if "filter" in family.name}
+
+
+def test_the_cases_cover_every_family_and_kind_of_transform() -> None:
+    transforms = [(case.family, case.problem) for case in CASES.values() if isinstance(case.problem, Fft)]
+    assert {problem.kind for _, problem in transforms} == set(Kind)
+    seen = {(family, problem.inverse) for family, problem in transforms}
+    assert seen == {(family.name, inverse) for family in FAMILIES for inverse in (True, False) if "fft" in family.name}
 
 
 def nvcc(source: Path, *options: str) -> str:

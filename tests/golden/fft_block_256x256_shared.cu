@@ -1,0 +1,333 @@
+// warpsmith fft_block
+// problem: fft size=256x256 batch=1024 kind=r2c
+// config:  first=y min_blocks=0 packing=half shares=2 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=8x16 y_radices=8x16
+//
+// Forward transforms of 256x256 points, every other row of one in a tile of
+// shared memory: radices 8x16 by 8x16, each within a thread. Two columns of a real signal are one complex number.
+
+constexpr int kThreads = 256;  // of a tile
+constexpr long long kLast = 1023;  // where the last tile starts: it may do some of another's again
+constexpr float kHalfScale = 0.5f;
+
+__device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
+__device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
+__device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
+__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
+__device__ __forceinline__ float2 times(float2 a, float re, float im) {
+    return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
+}
+__device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
+
+// Transforms within a thread: frequency k ends in the place of element k.
+__device__ __forceinline__ void dft2(float2& x0, float2& x1) {
+    const float2 sum = x0 + x1;
+    x1 = x0 - x1;
+    x0 = sum;
+}
+__device__ __forceinline__ void dft4(float2& x0, float2& x1, float2& x2, float2& x3) {
+    const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;
+    const float2 turned = turned_right(x1 - x3);
+    x0 = even + odd;
+    x2 = even - odd;
+    x1 = across + turned;
+    x3 = across - turned;
+}
+__device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
+    dft2(x0, x4);
+    dft2(x1, x5);
+    dft2(x2, x6);
+    dft2(x3, x7);
+    x5 = times(x5, 0.707106781f, -0.707106781f);
+    x6 = turned_right(x6);
+    x7 = times(x7, -0.707106781f, -0.707106781f);
+    dft4(x0, x1, x2, x3);
+    dft4(x4, x5, x6, x7);
+    const float2 y4 = x4, y1 = x1, y5 = x5, y2 = x2, y6 = x6, y3 = x3;
+    x1 = y4;
+    x2 = y1;
+    x3 = y5;
+    x4 = y2;
+    x5 = y6;
+    x6 = y3;
+}
+__device__ __forceinline__ void dft16(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9, float2& x10, float2& x11, float2& x12, float2& x13, float2& x14, float2& x15) {
+    dft4(x0, x4, x8, x12);
+    dft4(x1, x5, x9, x13);
+    dft4(x2, x6, x10, x14);
+    dft4(x3, x7, x11, x15);
+    x5 = times(x5, 0.923879533f, -0.382683432f);
+    x6 = times(x6, 0.707106781f, -0.707106781f);
+    x7 = times(x7, 0.382683432f, -0.923879533f);
+    x9 = times(x9, 0.707106781f, -0.707106781f);
+    x10 = turned_right(x10);
+    x11 = times(x11, -0.707106781f, -0.707106781f);
+    x13 = times(x13, 0.382683432f, -0.923879533f);
+    x14 = times(x14, -0.707106781f, -0.707106781f);
+    x15 = times(x15, -0.923879533f, 0.382683432f);
+    dft4(x0, x1, x2, x3);
+    dft4(x4, x5, x6, x7);
+    dft4(x8, x9, x10, x11);
+    dft4(x12, x13, x14, x15);
+    const float2 y4 = x4, y8 = x8, y12 = x12, y1 = x1, y9 = x9, y13 = x13, y2 = x2, y6 = x6, y14 = x14, y3 = x3, y7 = x7, y11 = x11;
+    x1 = y4;
+    x2 = y8;
+    x3 = y12;
+    x4 = y1;
+    x6 = y9;
+    x7 = y13;
+    x8 = y2;
+    x9 = y6;
+    x11 = y14;
+    x12 = y3;
+    x13 = y7;
+    x14 = y11;
+}
+
+// exp(-2 pi i j later / 128) for j = 1, 2, 4, later = 0 to 15.
+__device__ const float2 kTwiddles8x16[48] = {
+{ 1.0f, -0.0f }, { 0.998795456f, -0.0490676743f }, { 0.995184727f, -0.0980171403f }, { 0.98917651f, -0.146730474f },
+{ 0.98078528f, -0.195090322f }, { 0.970031253f, -0.24298018f }, { 0.956940336f, -0.290284677f }, { 0.941544065f, -0.336889853f },
+{ 0.923879533f, -0.382683432f }, { 0.903989293f, -0.427555093f }, { 0.881921264f, -0.471396737f }, { 0.85772861f, -0.514102744f },
+{ 0.831469612f, -0.555570233f }, { 0.803207531f, -0.595699304f }, { 0.773010453f, -0.634393284f }, { 0.740951125f, -0.671558955f },
+{ 1.0f, -0.0f }, { 0.995184727f, -0.0980171403f }, { 0.98078528f, -0.195090322f }, { 0.956940336f, -0.290284677f },
+{ 0.923879533f, -0.382683432f }, { 0.881921264f, -0.471396737f }, { 0.831469612f, -0.555570233f }, { 0.773010453f, -0.634393284f },
+{ 0.707106781f, -0.707106781f }, { 0.634393284f, -0.773010453f }, { 0.555570233f, -0.831469612f }, { 0.471396737f, -0.881921264f },
+{ 0.382683432f, -0.923879533f }, { 0.290284677f, -0.956940336f }, { 0.195090322f, -0.98078528f }, { 0.0980171403f, -0.995184727f },
+{ 1.0f, -0.0f }, { 0.98078528f, -0.195090322f }, { 0.923879533f, -0.382683432f }, { 0.831469612f, -0.555570233f },
+{ 0.707106781f, -0.707106781f }, { 0.555570233f, -0.831469612f }, { 0.382683432f, -0.923879533f }, { 0.195090322f, -0.98078528f },
+{ 0.0f, -1.0f }, { -0.195090322f, -0.98078528f }, { -0.382683432f, -0.923879533f }, { -0.555570233f, -0.831469612f },
+{ -0.707106781f, -0.707106781f }, { -0.831469612f, -0.555570233f }, { -0.923879533f, -0.382683432f }, { -0.98078528f, -0.195090322f },
+};
+
+// What share_root(y) returns.
+__device__ const float2 kShareRoots[128] = {
+{ 1.0f, 0.0f }, { 0.999698819f, -0.0245412285f }, { 0.998795456f, -0.0490676743f }, { 0.997290457f, -0.0735645636f },
+{ 0.995184727f, -0.0980171403f }, { 0.992479535f, -0.122410675f }, { 0.98917651f, -0.146730474f }, { 0.985277642f, -0.170961889f },
+{ 0.98078528f, -0.195090322f }, { 0.97570213f, -0.21910124f }, { 0.970031253f, -0.24298018f }, { 0.963776066f, -0.266712757f },
+{ 0.956940336f, -0.290284677f }, { 0.949528181f, -0.31368174f }, { 0.941544065f, -0.336889853f }, { 0.932992799f, -0.359895037f },
+{ 0.923879533f, -0.382683432f }, { 0.914209756f, -0.405241314f }, { 0.903989293f, -0.427555093f }, { 0.893224301f, -0.44961133f },
+{ 0.881921264f, -0.471396737f }, { 0.870086991f, -0.492898192f }, { 0.85772861f, -0.514102744f }, { 0.844853565f, -0.53499762f },
+{ 0.831469612f, -0.555570233f }, { 0.817584813f, -0.575808191f }, { 0.803207531f, -0.595699304f }, { 0.788346428f, -0.615231591f },
+{ 0.773010453f, -0.634393284f }, { 0.757208847f, -0.653172843f }, { 0.740951125f, -0.671558955f }, { 0.724247083f, -0.689540545f },
+{ 0.707106781f, -0.707106781f }, { 0.689540545f, -0.724247083f }, { 0.671558955f, -0.740951125f }, { 0.653172843f, -0.757208847f },
+{ 0.634393284f, -0.773010453f }, { 0.615231591f, -0.788346428f }, { 0.595699304f, -0.803207531f }, { 0.575808191f, -0.817584813f },
+{ 0.555570233f, -0.831469612f }, { 0.53499762f, -0.844853565f }, { 0.514102744f, -0.85772861f }, { 0.492898192f, -0.870086991f },
+{ 0.471396737f, -0.881921264f }, { 0.44961133f, -0.893224301f }, { 0.427555093f, -0.903989293f }, { 0.405241314f, -0.914209756f },
+{ 0.382683432f, -0.923879533f }, { 0.359895037f, -0.932992799f }, { 0.336889853f, -0.941544065f }, { 0.31368174f, -0.949528181f },
+{ 0.290284677f, -0.956940336f }, { 0.266712757f, -0.963776066f }, { 0.24298018f, -0.970031253f }, { 0.21910124f, -0.97570213f },
+{ 0.195090322f, -0.98078528f }, { 0.170961889f, -0.985277642f }, { 0.146730474f, -0.98917651f }, { 0.122410675f, -0.992479535f },
+{ 0.0980171403f, -0.995184727f }, { 0.0735645636f, -0.997290457f }, { 0.0490676743f, -0.998795456f }, { 0.0245412285f, -0.999698819f },
+{ 0.0f, -1.0f }, { -0.0245412285f, -0.999698819f }, { -0.0490676743f, -0.998795456f }, { -0.0735645636f, -0.997290457f },
+{ -0.0980171403f, -0.995184727f }, { -0.122410675f, -0.992479535f }, { -0.146730474f, -0.98917651f }, { -0.170961889f, -0.985277642f },
+{ -0.195090322f, -0.98078528f }, { -0.21910124f, -0.97570213f }, { -0.24298018f, -0.970031253f }, { -0.266712757f, -0.963776066f },
+{ -0.290284677f, -0.956940336f }, { -0.31368174f, -0.949528181f }, { -0.336889853f, -0.941544065f }, { -0.359895037f, -0.932992799f },
+{ -0.382683432f, -0.923879533f }, { -0.405241314f, -0.914209756f }, { -0.427555093f, -0.903989293f }, { -0.44961133f, -0.893224301f },
+{ -0.471396737f, -0.881921264f }, { -0.492898192f, -0.870086991f }, { -0.514102744f, -0.85772861f }, { -0.53499762f, -0.844853565f },
+{ -0.555570233f, -0.831469612f }, { -0.575808191f, -0.817584813f }, { -0.595699304f, -0.803207531f }, { -0.615231591f, -0.788346428f },
+{ -0.634393284f, -0.773010453f }, { -0.653172843f, -0.757208847f }, { -0.671558955f, -0.740951125f }, { -0.689540545f, -0.724247083f },
+{ -0.707106781f, -0.707106781f }, { -0.724247083f, -0.689540545f }, { -0.740951125f, -0.671558955f }, { -0.757208847f, -0.653172843f },
+{ -0.773010453f, -0.634393284f }, { -0.788346428f, -0.615231591f }, { -0.803207531f, -0.595699304f }, { -0.817584813f, -0.575808191f },
+{ -0.831469612f, -0.555570233f }, { -0.844853565f, -0.53499762f }, { -0.85772861f, -0.514102744f }, { -0.870086991f, -0.492898192f },
+{ -0.881921264f, -0.471396737f }, { -0.893224301f, -0.44961133f }, { -0.903989293f, -0.427555093f }, { -0.914209756f, -0.405241314f },
+{ -0.923879533f, -0.382683432f }, { -0.932992799f, -0.359895037f }, { -0.941544065f, -0.336889853f }, { -0.949528181f, -0.31368174f },
+{ -0.956940336f, -0.290284677f }, { -0.963776066f, -0.266712757f }, { -0.970031253f, -0.24298018f }, { -0.97570213f, -0.21910124f },
+{ -0.98078528f, -0.195090322f }, { -0.985277642f, -0.170961889f }, { -0.98917651f, -0.146730474f }, { -0.992479535f, -0.122410675f },
+{ -0.995184727f, -0.0980171403f }, { -0.997290457f, -0.0735645636f }, { -0.998795456f, -0.0490676743f }, { -0.999698819f, -0.0245412285f },
+};
+
+// What half_root(x) returns.
+__device__ const float2 kHalfRoots[65] = {
+{ 0.0f, -1.0f }, { -0.0245412285f, -0.999698819f }, { -0.0490676743f, -0.998795456f }, { -0.0735645636f, -0.997290457f },
+{ -0.0980171403f, -0.995184727f }, { -0.122410675f, -0.992479535f }, { -0.146730474f, -0.98917651f }, { -0.170961889f, -0.985277642f },
+{ -0.195090322f, -0.98078528f }, { -0.21910124f, -0.97570213f }, { -0.24298018f, -0.970031253f }, { -0.266712757f, -0.963776066f },
+{ -0.290284677f, -0.956940336f }, { -0.31368174f, -0.949528181f }, { -0.336889853f, -0.941544065f }, { -0.359895037f, -0.932992799f },
+{ -0.382683432f, -0.923879533f }, { -0.405241314f, -0.914209756f }, { -0.427555093f, -0.903989293f }, { -0.44961133f, -0.893224301f },
+{ -0.471396737f, -0.881921264f }, { -0.492898192f, -0.870086991f }, { -0.514102744f, -0.85772861f }, { -0.53499762f, -0.844853565f },
+{ -0.555570233f, -0.831469612f }, { -0.575808191f, -0.817584813f }, { -0.595699304f, -0.803207531f }, { -0.615231591f, -0.788346428f },
+{ -0.634393284f, -0.773010453f }, { -0.653172843f, -0.757208847f }, { -0.671558955f, -0.740951125f }, { -0.689540545f, -0.724247083f },
+{ -0.707106781f, -0.707106781f }, { -0.724247083f, -0.689540545f }, { -0.740951125f, -0.671558955f }, { -0.757208847f, -0.653172843f },
+{ -0.773010453f, -0.634393284f }, { -0.788346428f, -0.615231591f }, { -0.803207531f, -0.595699304f }, { -0.817584813f, -0.575808191f },
+{ -0.831469612f, -0.555570233f }, { -0.844853565f, -0.53499762f }, { -0.85772861f, -0.514102744f }, { -0.870086991f, -0.492898192f },
+{ -0.881921264f, -0.471396737f }, { -0.893224301f, -0.44961133f }, { -0.903989293f, -0.427555093f }, { -0.914209756f, -0.405241314f },
+{ -0.923879533f, -0.382683432f }, { -0.932992799f, -0.359895037f }, { -0.941544065f, -0.336889853f }, { -0.949528181f, -0.31368174f },
+{ -0.956940336f, -0.290284677f }, { -0.963776066f, -0.266712757f }, { -0.970031253f, -0.24298018f }, { -0.97570213f, -0.21910124f },
+{ -0.98078528f, -0.195090322f }, { -0.985277642f, -0.170961889f }, { -0.98917651f, -0.146730474f }, { -0.992479535f, -0.122410675f },
+{ -0.995184727f, -0.0980171403f }, { -0.997290457f, -0.0735645636f }, { -0.998795456f, -0.0490676743f }, { -0.999698819f, -0.0245412285f },
+{ -1.0f, -0.0f },
+};
+
+// -i exp(-2 pi i x / 256)
+__device__ __forceinline__ float2 half_root(int x) {
+    return kHalfRoots[x];
+}
+
+template <typename T> __device__ __forceinline__ void store(T* target, T value) {
+    *target = value;
+}
+
+// Element (t, y, x) of this tile: columns 2 x and 2 x + 1 of a real signal.
+__device__ __forceinline__ float2 load_row(const float* signal, int t, int y, int x) {
+    const float* const element = signal + t * 65536 + y * 256 + 2 * x;
+    return *reinterpret_cast<const float2*>(element);
+}
+
+// exp(-2 pi i y / 256)
+__device__ __forceinline__ float2 share_root(int y) {
+    return kShareRoots[y];
+}
+
+// Rows y and y + 128, of which one share makes the even rows of the result and the other the odd ones.
+__device__ __forceinline__ float2 folded(float2 upper, float2 lower, float2 root, int share) {
+    return share == 0 ? upper + lower : times(upper - lower, root);
+}
+
+__device__ __forceinline__ float2 load_signal(const float* signal, int t, int y, int x, int share) {
+    return folded(load_row(signal, t, y, x), load_row(signal, t, y + 128, x), share_root(y), share);
+}
+
+// Where frequency (y, x) of a transform of this tile lies.
+__device__ __forceinline__ int spectrum_place(int transform, int y, int x) {
+    return transform * 33024 + (2 * y) * 129 + x;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float* __restrict__ source, float2* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const int share = static_cast<int>(number % 2);
+    const long long first = min(number / 2 * 1, kLast);
+    source += first * 65536;
+    target += first * 33024;
+    target += share * 129;
+
+    // Pass 1: 8 points along y.
+#pragma unroll
+    for (int step = 0; step < 8; ++step) {
+        const int i = thread + step * kThreads;
+        const int x = i % 128;
+        const int later = i / 128;
+        float2 v[8];
+        float2* const element = tile + x % 16 + x / 16 * 18 + later * 144;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            v[j] = load_signal(source, 0, later + j * 16, x, share);
+        }
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+        const float2 w1 = kTwiddles8x16[later];
+        v[1] = times(v[1], w1);
+        const float2 w2 = kTwiddles8x16[16 + later];
+        v[2] = times(v[2], w2);
+        const float2 w3 = times(w2, w1);
+        v[3] = times(v[3], w3);
+        const float2 w4 = kTwiddles8x16[32 + later];
+        v[4] = times(v[4], w4);
+        const float2 w5 = times(w4, w1);
+        v[5] = times(v[5], w5);
+        const float2 w6 = times(w4, w2);
+        v[6] = times(v[6], w6);
+        const float2 w7 = times(w4, w3);
+        v[7] = times(v[7], w7);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            element[j * 2305] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 2: 16 points along y.
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+        const int i = thread + step * kThreads;
+        const int x = i % 128;
+        const int earlier = i / 128;
+        float2 v[16];
+        float2* const element = tile + x % 16 + x / 16 * 18 + earlier * 2305;
+#pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            v[j] = element[j * 144];
+        }
+        dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
+#pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            element[j * 144] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 3: 8 points along x.
+#pragma unroll
+    for (int step = 0; step < 8; ++step) {
+        const int i = thread + step * kThreads;
+        const int later = i % 16;
+        const int y = i / 16;
+        float2 v[8];
+        float2* const element = tile + y % 8 * 2305 + y / 8 * 144 + later;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            v[j] = element[j * 18];
+        }
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+        const float2 w1 = kTwiddles8x16[later];
+        v[1] = times(v[1], w1);
+        const float2 w2 = kTwiddles8x16[16 + later];
+        v[2] = times(v[2], w2);
+        const float2 w3 = times(w2, w1);
+        v[3] = times(v[3], w3);
+        const float2 w4 = kTwiddles8x16[32 + later];
+        v[4] = times(v[4], w4);
+        const float2 w5 = times(w4, w1);
+        v[5] = times(v[5], w5);
+        const float2 w6 = times(w4, w2);
+        v[6] = times(v[6], w6);
+        const float2 w7 = times(w4, w3);
+        v[7] = times(v[7], w7);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            element[j * 18] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 4: 16 points along x.
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+        const int i = thread + step * kThreads;
+        const int earlier = i % 8;
+        const int y = i / 8;
+        float2 v[16];
+        float2* const element = tile + y % 8 * 2305 + y / 8 * 144 + earlier * 18;
+#pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            v[j] = element[j];
+        }
+        dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
+#pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            element[j] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // The spectrum of the complex signal as those of the real ones.
+#pragma unroll
+    for (int step = 0; step < 33; ++step) {
+        const int i = thread + step * kThreads;
+        if (step == 32 && i >= 8320) {
+            break;
+        }
+        constexpr int t = 0;
+        const int x = i % 65;
+        const int y = i / 65;
+        const int mirrored_y = y + share == 0 ? 0 : 128 - share - y;
+        const int mirrored_x = x == 0 ? 0 : 128 - x;
+
+        const float2 z = tile[y % 8 * 2305 + y / 8 * 144 + x % 8 * 18 + x / 8], m = conjugate(tile[mirrored_y % 8 * 2305 + mirrored_y / 8 * 144 + mirrored_x % 8 * 18 + mirrored_x / 8]);
+        const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
+        store(target + spectrum_place(t, y, x), even + odd);
+        if (2 * x != 128) store(target + spectrum_place(t, mirrored_y, 128 - x), conjugate(even - odd));
+    }
+}
