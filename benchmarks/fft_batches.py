@@ -22,6 +22,7 @@ from typing import Any
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.store.location import write_location
+from warpsmith.tuner.fft_peers import cufft_plan
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.session import tune_into
@@ -66,12 +67,7 @@ def compare(problem: ws.Fft, store: str) -> dict[str, Any]:
     ours = cupy.empty(problem.output.shape, cupy.complex64)
     theirs = cupy.empty_like(ours)
     plan = ws.plan(problem, "cuda:0", store=store)
-    if len(problem.size) == 1:
-        vendor = cufft.Plan1d(problem.size[0], cufft.CUFFT_R2C, problem.batch)
-    else:
-        vendor = cufft.PlanNd(
-            problem.size, None, 1, 0, None, 1, 0, cufft.CUFFT_R2C, problem.batch, "C", 1, problem.size[1]
-        )
+    vendor = cufft_plan(problem, cufft)
     stream = cupy.cuda.Stream(non_blocking=True)
     floor_ns = max(2000.0, problem.bytes / 4)  # 4 TB/s
     calls = max(2, min(100, round(GRAPH_NS / floor_ns)))

@@ -22,31 +22,40 @@ def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float6
     side by side, in one dimension more.
     """
     output = problem.output.components
-    expected = np.empty(problem.output.shape, _wide(problem.output.dtype))
-    last = problem.inverse is False and problem.layout is Layout.FREQUENCY
-    # The batch first, however the spectrum lies: a view of the same memory.
-    results = np.moveaxis(expected, -1, 0) if last else expected
-    inputs = np.moveaxis(source, -1, 0) if problem.inverse and problem.layout is Layout.FREQUENCY else source
+    expected = np.empty(problem.output.shape, np.float64 if problem.output == output else np.complex128)
+    results = expected if problem.inverse else by_transform(problem, expected)
+    inputs = by_transform(problem, source) if problem.inverse else source
     squares: list[float] = []  # the mean square of each strip's transforms, times their number
 
     def strip(part: slice) -> None:
         result = _inverse(problem, inputs[part]) if problem.inverse else _forward(problem, inputs[part])
         squares.append(float(np.vdot(result, result).real) / result.size * len(result))
-        results[part] = _laid_out(problem, result)
+        inner = (slice(None), *map(slice, problem.signal_size))
+        results[part] = result[inner] if problem.inverse else _reordered(problem, result)
 
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)
     return parts, np.full(parts.shape, _PEAK * math.sqrt(sum(squares) / problem.batch))
 
 
+def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
+    """A view of a spectrum as (batch, rows, columns), however it lies; its frequencies stay in their order."""
+    match problem.layout:
+        case Layout.FREQUENCY:
+            return np.moveaxis(spectrum, -1, 0)
+        case Layout.TRANSPOSED:
+            return spectrum.swapaxes(1, 2)
+        case _:
+            return spectrum
+
+
 def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:
     """Leaves of the columns that are their own mirror image what a real signal has. cuFFT does not ignore the rest."""
     if problem.kind is not Kind.C2R:
         return
-    by_transform = np.moveaxis(spectrum, -1, 0) if problem.layout is Layout.FREQUENCY else spectrum
-    by_transform = np.swapaxes(by_transform, 1, 2) if problem.layout is Layout.TRANSPOSED else by_transform
+    columns = by_transform(problem, spectrum)
     for column in (0, -1) if problem.size[-1] % 2 == 0 else (0,):
-        values = by_transform[..., column]  # a view: (batch, rows), or (batch,)
+        values = columns[..., column]  # a view: (batch, rows), or (batch,)
         mirrored = values[:, _mirrored_rows(problem)] if values.ndim == 2 else values
         values[...] = np.float32(0.5) * (values + mirrored.conj())
 
@@ -56,10 +65,6 @@ def _mirrored_rows(problem: Fft) -> list[int]:
     points = problem.size[0]
     turned = list(range(points)) if problem.order is Order.NATURAL else _turned_bits(points)
     return [turned[-frequency % points] for frequency in turned]
-
-
-def _wide(dtype: object) -> type[np.generic]:
-    return np.complex128 if str(dtype) == "complex64" else np.float64
 
 
 def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
@@ -73,19 +78,9 @@ def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
 def _inverse(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
     """The whole signals."""
     axes = tuple(range(1, spectrum.ndim))
-    if problem.layout is Layout.TRANSPOSED:
-        spectrum = np.swapaxes(spectrum, 1, 2)
     natural = _reordered(problem, spectrum).astype(np.complex128)
     transform = np.fft.irfftn if problem.is_real else np.fft.ifftn
     return transform(natural, s=problem.size, axes=axes, norm=problem.norm.value)
-
-
-def _laid_out(problem: Fft, result: NDArray[Any]) -> NDArray[Any]:
-    """Results as the problem wants them in memory, but for a batch that comes last."""
-    if problem.inverse:
-        return result[(slice(None), *map(slice, problem.signal_size))]
-    ordered = _reordered(problem, result)
-    return np.swapaxes(ordered, 1, 2) if problem.layout is Layout.TRANSPOSED else ordered
 
 
 def _reordered(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.generator.fft import Fft, Kind, Layout, Order
+from warpsmith.tuner.fft_oracle import by_transform
 from warpsmith.tuner.oracle import Operands
 from warpsmith.tuner.peer import Peer
 
@@ -24,14 +25,13 @@ def cufft_peer(problem: Fft, operands: Operands) -> Peer | None:
         return None
     cupy, cufft = importlib.import_module("cupy"), importlib.import_module("cupy.cuda.cufft")
     source = cupy.asarray(operands[problem.inputs[0].name])
-    plan = _plan(problem, cufft)
-    whole, spectrum = _whole_shapes(problem)
-    real, wide = ("float32" if problem.is_real else "complex64"), "complex64"
-    signal = cupy.zeros(whole, real)
-    natural = cupy.empty(spectrum, wide)
+    plan = cufft_plan(problem, cufft)
     output = cupy.empty(problem.output.shape, str(problem.output.dtype))
     inner = (slice(None), *map(slice, problem.signal_size))
     pads, transposes = problem.valid is not None, problem.layout is Layout.TRANSPOSED
+    whole = (problem.batch, *problem.size)
+    signal: Any = cupy.zeros(whole, "float32" if problem.is_real else "complex64") if pads else None
+    natural: Any = cupy.empty((problem.batch, *problem.spectrum_size), "complex64") if transposes else None
     inverse = problem.inverse is True
     direction = cufft.CUFFT_INVERSE if inverse else cufft.CUFFT_FORWARD
 
@@ -57,12 +57,8 @@ def cufft_peer(problem: Fft, operands: Operands) -> Peer | None:
     return Peer(name, run, lambda: cupy.asnumpy(output))
 
 
-def _whole_shapes(problem: Fft) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of a signal with its padding, and of a spectrum in natural layout."""
-    return (problem.batch, *problem.size), (problem.batch, *problem.spectrum_size)
-
-
-def _plan(problem: Fft, cufft: Any) -> Any:
+def cufft_plan(problem: Fft, cufft: Any) -> Any:
+    """CuPy's plan of all the transforms; `cufft` is its module. Padding and transposing are not its business."""
     kind = {Kind.R2C: cufft.CUFFT_R2C, Kind.C2R: cufft.CUFFT_C2R, Kind.C2C: cufft.CUFFT_C2C}[problem.kind]
     if len(problem.size) == 1 and problem.layout is Layout.BATCH:
         return cufft.Plan1d(problem.size[0], kind, problem.batch)
@@ -91,23 +87,11 @@ def scipy_peer(problem: Fft, operands: Operands) -> Peer | None:
     output = np.empty(problem.output.shape, str(problem.output.dtype))
 
     def run() -> None:
-        given = _from_layout(problem, source) if problem.inverse else source
+        given = by_transform(problem, source) if problem.inverse else source
         result = transform(given, s=problem.size, axes=axes, norm=str(problem.norm), workers=cores())
         if problem.inverse:
             output[...] = result[(slice(None), *map(slice, problem.signal_size))]
         else:
-            output[...] = _to_layout(problem, result)
+            by_transform(problem, output)[...] = result
 
     return Peer(f"scipy {scipy.__version__} fft.{name}", run, lambda: output)
-
-
-def _from_layout(problem: Fft, spectrum: Any) -> Any:
-    if problem.layout is Layout.FREQUENCY:
-        return np.moveaxis(spectrum, -1, 0)
-    return spectrum.swapaxes(1, 2) if problem.layout is Layout.TRANSPOSED else spectrum
-
-
-def _to_layout(problem: Fft, spectrum: Any) -> Any:
-    if problem.layout is Layout.FREQUENCY:
-        return np.moveaxis(spectrum, 0, -1)
-    return spectrum.swapaxes(1, 2) if problem.layout is Layout.TRANSPOSED else spectrum
