@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterator
 
-from warpsmith.generator.families.fft_block_tile import Pool, Tile, TileShape, fitted_tile
+from warpsmith.generator.families.fft_block_gaps import fitted_tile
+from warpsmith.generator.families.fft_block_tile import Pool, Tile, TileShape, Touch
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.space import Config
 
@@ -114,12 +116,23 @@ def tile_of(problem: Fft, choice: Choice) -> Tile:
         y_first=choice.y_first,
         is_global=(first is Access.DIRECT, last is Access.DIRECT),
     )
-    pools = []
+    return fitted_tile(shape, tuple(_touches(problem, choice, shape)))
+
+
+def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
+    """The stages that are not passes."""
+    inverse = problem.inverse is True
     if choice.signal is Access.STAGED:
-        pools.append((signal_pool(shape), problem.inverse is True))
-    if choice.spectrum is Access.STAGED:
-        pools.append((spectrum_pool(problem, shape), not problem.inverse))
-    return fitted_tile(shape, tuple(pools))
+        yield Touch(signal_pool(shape), is_after=inverse)
+    if choice.spectrum is Access.DIRECT:
+        return
+    pool = spectrum_pool(problem, shape)
+    if problem.is_real and inverse and len(problem.size) == 2:
+        pool = columns_pool(problem, shape, mirrored_columns(choice.packing, shape.x))
+    if pool.variables:
+        yield Touch(pool, is_after=not inverse)
+    if pool.variables and problem.is_real:
+        yield Touch(pool, is_after=not inverse, is_mirrored=True)
 
 
 def signal_pool(shape: TileShape) -> Pool:
@@ -131,6 +144,17 @@ def spectrum_pool(problem: Fft, shape: TileShape) -> Pool:
     """Neighbours in memory first; of a half spectrum, one item for a frequency and the one that mirrors it."""
     x = shape.x // 2 + 1 if problem.is_real else shape.x
     return Pool.of(**spectrum_order(problem, {"x": x, "y": shape.y, "t": shape.transforms}))
+
+
+def mirrored_columns(packing: Packing, points: int) -> int:
+    """Columns of a half spectrum that another one mirrors."""
+    return (points - 1) // 2 if packing is Packing.PAIR else points // 2
+
+
+def columns_pool(problem: Fft, shape: TileShape, columns: int) -> Pool:
+    """Neighbours in memory first, with a number for the columns of a spectrum that are worked on."""
+    ordered = spectrum_order(problem, {"x": columns, "y": shape.y, "t": shape.transforms})
+    return Pool.of(**{"column" if name == "x" else name: extent for name, extent in ordered.items()})
 
 
 def spectrum_order(problem: Fft, extents: dict[str, int]) -> dict[str, int]:

@@ -12,8 +12,9 @@ from warpsmith.generator.families.fft_block_choice import (
     Access,
     Choice,
     Packing,
+    columns_pool,
+    mirrored_columns,
     signal_pool,
-    spectrum_order,
     spectrum_pool,
 )
 from warpsmith.generator.families.fft_block_factors import Power, powers_of, table_name
@@ -61,7 +62,8 @@ class Stage:
     is_followed: bool = False
     """By a stage that does not depend on it: no barrier between them."""
     radix: int = 0
-    stride: int = 0
+    element: str = ""
+    """Where element j of a pass lies, from the first one."""
     later: int = 0
     table: str = ""
     powers: tuple[Power, ...] = ()
@@ -102,27 +104,21 @@ class Stages:
         """The columns of a half spectrum that another one mirrors, then those that mirror themselves: no thread has
         to ask which, and all its loads can be on their way together.
         """
-        shape, is_pair = self.tile.shape, self.choice.packing is Packing.PAIR
-        others = (shape.x - 1) // 2 if is_pair else shape.x // 2
-        own = 2 if is_pair and shape.x % 2 == 0 else 1
-        extents = {"y": shape.y, "t": shape.transforms}
+        shape, packing = self.tile.shape, self.choice.packing
+        others = mirrored_columns(packing, shape.x)
+        own = 2 if packing is Packing.PAIR and shape.x % 2 == 0 else 1
         summary = "Columns that are their own mirror image: asked for before the others, written behind them."
-        alone = self._mirrored("merge", summary, self._columns({"x": own, **extents}), Mirror.ALL)
+        alone = self._mirrored("merge", summary, columns_pool(self.problem, shape, own), Mirror.ALL)
         if not others:
             yield alone
             return
-        pool = self._columns({"x": others, **extents})
+        pool = columns_pool(self.problem, shape, others)
         rest = self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.NONE)
         if alone.steps == 1:
             yield dataclasses.replace(alone, within=(rest,))
         else:
             yield dataclasses.replace(rest, is_followed=True)
             yield alone
-
-    def _columns(self, extents: dict[str, int]) -> Pool:
-        """Neighbours in memory first, with a number for x."""
-        ordered = spectrum_order(self.problem, extents)
-        return Pool.of(**{"column" if name == "x" else name: extent for name, extent in ordered.items()})
 
     def _after(self, side: str) -> Stage:
         """From the tile to memory."""
@@ -206,7 +202,7 @@ class Stages:
             index=coordinates("later", step.later),
             frequency=coordinates("earlier", step.earlier),
             radix=step.radix,
-            stride=step.stride,
+            element=step.element_place.text("j"),
             later=step.later,
             table=table_name(step.radix, step.later),
             powers=() if step.is_last else powers_of(step.radix, step.later, self.choice.twiddles, sign),

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-import operator
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from warpsmith.generator.transforms.axes import Axis, Digit, Pass, Place
 
-_BANKS = 16
+BANKS = 16
 """Of shared memory, for elements of 8 bytes: half a warp reads or writes at once."""
-_GAPS = (0, 1, 2, 3, 4, 5, 6, 8)
-"""Elements to leave out between the values of a digit."""
-_APART = 4096
-"""More than any digit has values."""
-_TOO_LARGE = 1 << 60
-"""Accesses, of a tile that does not fit."""
 
 
 def room(elements: int) -> int:
@@ -40,12 +33,12 @@ class Pool:
     def items(self) -> int:
         return math.prod(extent for _, extent in self.variables)
 
-    def values(self, item: int) -> dict[str, int]:
-        """The variables of one item."""
+    def values(self, item: Any) -> dict[str, Any]:
+        """The variables of one item, or of an array of items."""
         found = {}
         for name, extent in self.variables:
             found[name] = item % extent
-            item //= extent
+            item = item // extent
         return found
 
     def lines(self, item: str) -> tuple[str, ...]:
@@ -86,11 +79,31 @@ class PassWork:
     address: Address
     """Of a transform's first element."""
 
-    def turned(self) -> PassWork:
-        """The same with neighbours in y."""
-        rest = {name: extent for name, extent in self.pool.variables if name not in ("y", "t")}
-        extents = dict(self.pool.variables)
-        return dataclasses.replace(self, pool=Pool.of(y=extents.get("y", 1), **rest, t=extents.get("t", 1)))
+    def led_by(self, name: str) -> PassWork:
+        """The same with neighbours in that variable."""
+        rest = {other: extent for other, extent in self.pool.variables if other != name}
+        return dataclasses.replace(self, pool=Pool.of(**{name: dict(self.pool.variables).get(name, 1)}, **rest))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Touch:
+    """How threads reach a tile from outside the passes: one element for each item."""
+
+    pool: Pool
+    """Of t, y and x, or instead of x a `column`, which is one less."""
+    is_after: bool
+    """Whether frequencies are read after the passes; else indices are written before them."""
+    is_mirrored: bool = False
+    """Whether it is the element of the frequency that mirrors."""
+
+    def indices(self, shape: TileShape, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Index or frequency of the items with these values."""
+        found = dict(values)
+        if "column" in found:
+            found["x"] = found.pop("column") + 1
+        if self.is_mirrored:
+            found |= {name: -found.get(name, 0) % points for name, points in (("y", shape.y), ("x", shape.x))}
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +119,11 @@ class TileShape:
     is_global: tuple[bool, bool] = (False, False)
     """Whether the first pass reads from global memory and the last one writes there: neighbours in x, then."""
 
+    def is_global_pass(self, place: int, count: int) -> bool:
+        """Whether that one of so many passes reads from global memory or writes there."""
+        reads, writes = self.is_global
+        return (reads and place == 0) or (writes and place == count - 1)
+
     @property
     def room(self) -> int:
         """Complex numbers that a tile may take, with its gaps."""
@@ -120,6 +138,10 @@ class TileShape:
         return math.prod(self.x_radices)
 
 
+Gaps = tuple[tuple[int, int], ...]
+"""Elements left out: for each digit, the innermost first, where it crosses BANKS, and after it."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
     """A tile in shared memory. Distances in complex numbers."""
@@ -129,24 +151,27 @@ class Tile:
     x: Axis
     pitch: int
     """From one array to the next."""
-    down: bool
-    """Whether neighbours of a warp take neighbours in y in the passes over x."""
+    leaders: tuple[str, ...] = ()
+    """For each pass the variable in which neighbours of a warp differ; none where they are the usual ones."""
 
     @classmethod
-    def with_gaps(cls, shape: TileShape, gaps: tuple[int, ...], *, down: bool = False) -> Tile:
-        """A tile with so many elements left out after each digit, the innermost first, and after each array."""
-        ahead, stride = list(gaps), 1
+    def with_gaps(cls, shape: TileShape, gaps: Gaps, leaders: tuple[str, ...] = ()) -> Tile:
+        """A tile with so many elements left out."""
+        return cls.with_strides(shape, strides_of(shape, gaps), leaders)
 
-        def strides(radices: tuple[int, ...]) -> tuple[int, ...]:
-            nonlocal stride
-            found = []
-            for radix in reversed(radices):
-                found.append(stride)
-                stride = stride * radix + ahead.pop(0)
-            return tuple(reversed(found))
-
-        x, y = strides(shape.x_radices), strides(shape.y_radices)
-        return cls(shape, Axis(shape.y_radices, y), Axis(shape.x_radices, x), stride, down)
+    @classmethod
+    def with_strides(cls, shape: TileShape, strides: tuple[int, ...], leaders: tuple[str, ...] = ()) -> Tile:
+        """A tile whose digits, or their parts, are so many elements apart: the innermost first, the arrays last."""
+        ahead = list(strides)
+        places = []
+        for inner, outer in digits_of(shape):
+            parts = [Digit(1, inner, ahead.pop(0))]
+            if outer > 1:
+                parts.append(Digit(inner, outer, ahead.pop(0)))
+            places.append(Place.of(parts))
+        columns = len(shape.x_radices)
+        x, y = tuple(reversed(places[:columns])), tuple(reversed(places[columns:]))
+        return cls(shape, Axis(shape.y_radices, y), Axis(shape.x_radices, x), ahead.pop(0), leaders)
 
     @property
     def elements(self) -> int:
@@ -171,15 +196,14 @@ class Tile:
     def passes(self) -> tuple[PassWork, ...]:
         """In order."""
         first, second = ("y", "x") if self.shape.y_first else ("x", "y")
-        works = (*self._over(first, is_first=True), *self._over(second, is_first=False))
-        return tuple(
-            work if work.axis == "y" or self._is_global(place, len(works)) or not self.down else work.turned()
-            for place, work in enumerate(works)
-        )
-
-    def _is_global(self, place: int, count: int) -> bool:
-        reads, writes = self.shape.is_global
-        return (reads and place == 0) or (writes and place == count - 1)
+        works = [*self._over(first, is_first=True), *self._over(second, is_first=False)]
+        for place, work in enumerate(works):
+            if not self.shape.is_global_pass(place, len(works)):
+                stored = tuple((name, term if name == "later" else term.stored) for name, term in work.address.terms)
+                works[place] = dataclasses.replace(work, address=Address(stored))
+        if self.leaders:
+            works = [work.led_by(leader) for work, leader in zip(works, self.leaders, strict=True)]
+        return tuple(works)
 
     def _over(self, name: str, *, is_first: bool) -> Iterator[PassWork]:
         axis, other = (self.y, self.x) if name == "y" else (self.x, self.y)
@@ -197,74 +221,28 @@ class Tile:
             yield PassWork(name, step, Pool.of(**extents, t=self.shape.transforms), Address(terms))
 
 
-def conflicts(addresses: list[int]) -> int:
-    """How often shared memory is read or written for one access of half a warp: once where no bank is hit twice."""
-    banks: dict[int, set[int]] = {}
-    for address in addresses:
-        banks.setdefault(address % _BANKS, set()).add(address)
-    return max(len(each) for each in banks.values())
+def digits_of(shape: TileShape) -> tuple[tuple[int, int], ...]:
+    """The digits of an array, the innermost first, as an inner part of BANKS elements and how often it repeats.
 
-
-@functools.lru_cache(maxsize=4096)
-def fitted_tile(shape: TileShape, pools: tuple[tuple[Pool, bool], ...]) -> Tile:
-    """The tile of that shape with the gaps that avoid bank conflicts best, found one at a time.
-
-    Args:
-        shape: what it holds.
-        pools: of the stages that write indices into the tile or read frequencies (True) from it, one element an item.
+    The other part is 1 where a digit does not cross a multiple of BANKS elements, or not at one of its values.
     """
-    found: list[tuple[tuple[int, int], Tile]] = []
-
-    def cost_of(gaps: tuple[int, ...]) -> tuple[int, int]:
-        strides = _strides(shape, gaps)
-        return _cost(accesses, strides) if strides[-1] * shape.transforms <= shape.room else (_TOO_LARGE, strides[-1])
-
-    for down in (False, True) if shape.y_radices else (False,):
-        accesses = _accesses(shape, pools, down)
-        gaps = [0] * (len(shape.x_radices) + len(shape.y_radices))
-        found.append((cost_of(tuple(gaps)), Tile.with_gaps(shape, tuple(gaps), down=down)))
-        # Rows one element longer than they need be: only a change of two gaps leads there.
-        gaps[len(shape.x_radices) - 1] = 1
-        for place in (*range(len(gaps)), *range(len(gaps))):
-            if found[-1][0][0] == 0:
-                break
-            costs = {gap: cost_of((*gaps[:place], gap, *gaps[place + 1 :])) for gap in _GAPS}
-            gaps[place] = min(costs, key=costs.__getitem__)
-            found.append((costs[gaps[place]], Tile.with_gaps(shape, tuple(gaps), down=down)))
-    return min(found, key=lambda each: each[0])[1]
+    found, stride = [], 1
+    for radix in (*reversed(shape.x_radices), *reversed(shape.y_radices)):
+        inner = BANKS // stride
+        crosses = BANKS % stride == 0 and radix % inner == 0 and 1 < inner < radix
+        found.append((inner, radix // inner) if crosses else (radix, 1))
+        stride *= radix
+    return tuple(found)
 
 
-_Access = tuple[int, tuple[tuple[int, ...], ...]]
-"""How often half a warp does it, and for each lane the digits of the place: those of x, of y and the transform."""
-
-
-def _accesses(shape: TileShape, pools: tuple[tuple[Pool, bool], ...], down: bool) -> list[_Access]:
-    """What the first warp of each stage does with the tile, whatever its strides are."""
-    digits = len(shape.x_radices) + len(shape.y_radices)
-    # In a tile whose strides are powers of a large number, a place shows its digits.
-    powers = [_APART**i for i in range(digits + 1)]
-    x, y = tuple(powers[: len(shape.x_radices)]), tuple(powers[len(shape.x_radices) : digits])
-    tile = Tile(shape, Axis(shape.y_radices, y), Axis(shape.x_radices, x), powers[digits], down)
-    found = [(2 * work.step.radix, work.pool, work.address) for work in tile.passes]
-    found += [(1, pool, Address(tile.after if is_after else tile.before)) for pool, is_after in pools]
-    accesses: list[_Access] = []
-    for times, pool, address in found:
-        places = [address.at(pool.values(item)) for item in range(min(32, pool.items))]
-        lanes = [tuple(place // power % _APART for power in powers) for place in places]
-        repeats = times * max(1, pool.items // 32)
-        accesses += [(repeats, tuple(half)) for half in (lanes[:_BANKS], lanes[_BANKS:]) if half]
-    return accesses
-
-
-def _strides(shape: TileShape, gaps: tuple[int, ...]) -> tuple[int, ...]:
-    """Of each digit of a tile with these gaps, in the order of `_Access`."""
-    tile = Tile.with_gaps(shape, gaps)
-    return (*tile.x.strides, *tile.y.strides, tile.pitch)
-
-
-def _cost(accesses: list[_Access], strides: tuple[int, ...]) -> tuple[int, int]:
-    """Accesses of shared memory beyond those that there must be, over all stages; then the size."""
-    cost = 0
-    for repeats, lanes in accesses:
-        cost += repeats * (conflicts([sum(map(operator.mul, digits, strides)) for digits in lanes]) - 1)
-    return cost, strides[-1]
+def strides_of(shape: TileShape, gaps: Gaps) -> tuple[int, ...]:
+    """Those of `Tile.with_strides` that leave out so many elements."""
+    strides, stride = [], 1
+    for (inner, outer), (within, after) in zip(digits_of(shape), gaps, strict=True):
+        strides.append(stride)
+        stride *= inner
+        if outer > 1:
+            strides.append(stride + within)
+            stride = strides[-1] * outer
+        stride += after
+    return (*strides, stride)

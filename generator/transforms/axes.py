@@ -3,7 +3,7 @@
 An axis of n points with radices r1, ..., rk is an array of k digits. An index has the first digit as its most
 significant one, a frequency as its least. Pass i transforms digit i in place, from index to frequency, and turns the
 result by the twiddle that depends on it and on the digits still to come: decimation in frequency. All memory needs to
-know is the distance between two values of each digit; a place is a sum over digits. Reading digits that lie in the
+know is where the values of each digit lie; a place is a sum over digits. Reading digits that lie in the
 order of a frequency, the same passes are decimation in time.
 """
 
@@ -42,6 +42,15 @@ class Place:
                 merged.append(digit)
         return cls(tuple(merged))
 
+    @property
+    def stored(self) -> Place:
+        """The same elements, numbered as they follow each other in memory."""
+        digits, weight = [], 1
+        for digit in sorted(self.digits, key=lambda each: each.stride):
+            digits.append(dataclasses.replace(digit, weight=weight))
+            weight *= digit.extent
+        return Place.of(digits)
+
     def at(self, number: int) -> int:
         """The place of `number`."""
         return sum(number // digit.weight % digit.extent * digit.stride for digit in self.digits)
@@ -58,18 +67,18 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pass:
-    """The transforms over one digit: `later` x `earlier` of them, `radix` elements each, `stride` apart.
+    """The transforms over one digit: `later` x `earlier` of them, `radix` elements each.
 
-    Transform number (later, earlier) starts at the sum of both places. `later` counts the digits still to come, as an
-    index; `earlier` those that are frequencies already.
+    Element number (later, earlier, j) lies at the sum of the three places. `later` counts the digits still to come, as
+    an index; `earlier` those that are frequencies already.
     """
 
     radix: int
-    stride: int
     later: int
     earlier: int
     later_place: Place
     earlier_place: Place
+    element_place: Place
 
     @property
     def is_last(self) -> bool:
@@ -83,10 +92,16 @@ class Pass:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """`radices` and, for each, the distance between two values of the digit, in elements."""
+    """`radices` and, for each, where the values of the digit lie: one stride, or two where it is split by a gap."""
 
     radices: tuple[int, ...]
-    strides: tuple[int, ...]
+    places: tuple[Place, ...]
+
+    @classmethod
+    def of(cls, radices: tuple[int, ...], strides: tuple[int, ...]) -> Axis:
+        """Of digits whose values are so many elements apart."""
+        digits = zip(radices, strides, strict=True)
+        return cls(radices, tuple(Place.of([Digit(1, radix, stride)]) for radix, stride in digits))
 
     @property
     def points(self) -> int:
@@ -116,14 +131,15 @@ class Axis:
         return tuple(
             Pass(
                 radix=radix,
-                stride=self.strides[i],
                 later=weights[0][i],
                 earlier=weights[1][i],
                 later_place=self._place(weights[0], range(i + 1, len(self.radices))),
                 earlier_place=self._place(weights[1], range(i)),
+                element_place=self.places[i],
             )
             for i, radix in enumerate(self.radices)
         )
 
     def _place(self, weights: tuple[int, ...], which: range) -> Place:
-        return Place.of([Digit(weights[i], self.radices[i], self.strides[i]) for i in which])
+        digits = [(weights[i], digit) for i in which for digit in self.places[i].digits]
+        return Place.of([dataclasses.replace(digit, weight=weight * digit.weight) for weight, digit in digits])

@@ -114,7 +114,7 @@ fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
         const int x = i % 20;
         const int t = i / 20;
         float2 v[12];
-        float2* const element = tile + t * 276 + x;
+        float2* const element = tile + t * 242 + x;
 #pragma unroll
         for (int j = 0; j < 12; ++j) {
             v[j] = load_signal(source, t, j, x);
@@ -122,7 +122,7 @@ fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
         dft12(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11]);
 #pragma unroll
         for (int j = 0; j < 12; ++j) {
-            element[j * 23] = v[j];
+            element[j * 20] = v[j];
         }
     }
     __syncthreads();
@@ -131,11 +131,11 @@ fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
 #pragma unroll
     for (int step = 0; step < 3; ++step) {
         const int i = thread + step * kThreads;
-        const int y = i % 12;
-        const int later = i / 12 % 5;
-        const int t = i / 60;
+        const int t = i % 8;
+        const int later = i / 8 % 5;
+        const int y = i / 40;
         float2 v[4];
-        float2* const element = tile + t * 276 + y * 23 + later;
+        float2* const element = tile + t * 242 + y * 20 + later;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             v[j] = element[j * 5];
@@ -161,11 +161,11 @@ fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
         if (step == 2 && i >= 384) {
             break;
         }
-        const int y = i % 12;
-        const int earlier = i / 12 % 4;
+        const int earlier = i % 4;
+        const int y = i / 4 % 12;
         const int t = i / 48;
         float2 v[5];
-        float2* const element = tile + t * 276 + y * 23 + earlier * 5;
+        float2* const element = tile + t * 242 + y * 20 + earlier * 5;
 #pragma unroll
         for (int j = 0; j < 5; ++j) {
             v[j] = element[j];
@@ -185,6 +185,6 @@ fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
         const int t = i % 8;
         const int x = i / 8 % 20;
         const int y = i / 160;
-        store(target + spectrum_place(t, y, x), tile[t * 276 + y * 23 + x % 4 * 5 + x / 4]);
+        store(target + spectrum_place(t, y, x), tile[t * 242 + y * 20 + x % 4 * 5 + x / 4]);
     }
 }

@@ -211,7 +211,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int x = i % 128;
         const int later = i / 128;
         float2 v[8];
-        float2* const element = tile + x % 16 + x / 16 * 18 + later * 144;
+        float2* const element = tile + x % 16 + x / 16 * 18 + later * 145;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = load_signal(source, 0, later + j * 16, x, share);
@@ -233,7 +233,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         v[7] = times(v[7], w7);
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            element[j * 2305] = v[j];
+            element[j * 2320] = v[j];
         }
     }
     __syncthreads();
@@ -245,15 +245,15 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int x = i % 128;
         const int earlier = i / 128;
         float2 v[16];
-        float2* const element = tile + x % 16 + x / 16 * 18 + earlier * 2305;
+        float2* const element = tile + x % 16 + x / 16 * 18 + earlier * 2320;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
-            v[j] = element[j * 144];
+            v[j] = element[j * 145];
         }
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
-            element[j * 144] = v[j];
+            element[j * 145] = v[j];
         }
     }
     __syncthreads();
@@ -262,10 +262,10 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
 #pragma unroll
     for (int step = 0; step < 8; ++step) {
         const int i = thread + step * kThreads;
-        const int later = i % 16;
-        const int y = i / 16;
+        const int y = i % 128;
+        const int later = i / 128;
         float2 v[8];
-        float2* const element = tile + y % 8 * 2305 + y / 8 * 144 + later;
+        float2* const element = tile + y * 145 + later;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j * 18];
@@ -299,7 +299,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int earlier = i % 8;
         const int y = i / 8;
         float2 v[16];
-        float2* const element = tile + y % 8 * 2305 + y / 8 * 144 + earlier * 18;
+        float2* const element = tile + y * 145 + earlier * 18;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
             v[j] = element[j];
@@ -325,7 +325,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int mirrored_y = y + share == 0 ? 0 : 128 - share - y;
         const int mirrored_x = x == 0 ? 0 : 128 - x;
 
-        const float2 z = tile[y % 8 * 2305 + y / 8 * 144 + x % 8 * 18 + x / 8], m = conjugate(tile[mirrored_y % 8 * 2305 + mirrored_y / 8 * 144 + mirrored_x % 8 * 18 + mirrored_x / 8]);
+        const float2 z = tile[y % 8 * 2320 + y / 8 * 145 + x % 8 * 18 + x / 8], m = conjugate(tile[mirrored_y % 8 * 2320 + mirrored_y / 8 * 145 + mirrored_x % 8 * 18 + mirrored_x / 8]);
         const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
         store(target + spectrum_place(t, y, x), even + odd);
         if (2 * x != 128) store(target + spectrum_place(t, mirrored_y, 128 - x), conjugate(even - odd));

@@ -138,7 +138,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int later = i / 16 % 8;
         const int t = i / 128;
         float2 v[4];
-        float2* const element = tile + t * 560 + x + later * 17;
+        float2* const element = tile + t * 548 + x + later * 17;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             v[j] = load_signal(source, t, later + j * 8, x);
@@ -152,7 +152,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         v[3] = times(v[3], w3);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            element[j * 140] = v[j];
+            element[j * 137] = v[j];
         }
     }
     __syncthreads();
@@ -165,7 +165,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int earlier = i / 16 % 4;
         const int t = i / 64;
         float2 v[8];
-        float2* const element = tile + t * 560 + x + earlier * 140;
+        float2* const element = tile + t * 548 + x + earlier * 137;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j * 17];
@@ -181,10 +181,10 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     // Pass 3: 16 points along x.
     {
         const int i = thread;
-        const int y = i % 32;
-        const int t = i / 32;
+        const int t = i % 4;
+        const int y = i / 4;
         float2 v[16];
-        float2* const element = tile + t * 560 + y % 4 * 140 + y / 4 * 17;
+        float2* const element = tile + t * 548 + y % 8 * 17 + y / 8 * 137;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
             v[j] = element[j];
@@ -207,7 +207,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int mirrored_y = y == 0 ? 0 : 32 - y;
         const int mirrored_x = x == 0 ? 0 : 16 - x;
 
-        const float2 z = tile[t * 560 + y % 4 * 140 + y / 4 * 17 + x], m = conjugate(tile[t * 560 + mirrored_y % 4 * 140 + mirrored_y / 4 * 17 + mirrored_x]);
+        const float2 z = tile[t * 548 + y % 4 * 137 + y / 4 * 17 + x], m = conjugate(tile[t * 548 + mirrored_y % 4 * 137 + mirrored_y / 4 * 17 + mirrored_x]);
         const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
         store(target + spectrum_place(t, y, x), even + odd);
         if (2 * x != 16) store(target + spectrum_place(t, mirrored_y, 16 - x), conjugate(even - odd));

@@ -153,15 +153,15 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
             const int x = column + 1;
             float2 z, mirrored;
             merge(source, t, y, x, z, mirrored);
-            tile[y * 33 + x] = z;
+            tile[y % 8 * 34 + y / 8 * 273 + x] = z;
             if (2 * x != 32) {
                 const int mirrored_y = y == 0 ? 0 : 64 - y;
                 const int mirrored_x = 32 - x;
-                tile[mirrored_y * 33 + mirrored_x] = mirrored;
+                tile[mirrored_y % 8 * 34 + mirrored_y / 8 * 273 + mirrored_x] = mirrored;
             }
         }
 
-        if (i < 64) tile[y * 33 + x] = z;
+        if (i < 64) tile[y % 8 * 34 + y / 8 * 273 + x] = z;
     }
     __syncthreads();
 
@@ -172,7 +172,7 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
         const int y = i % 64;
         const int later = i / 64;
         float2 v[4];
-        float2* const element = tile + y * 33 + later;
+        float2* const element = tile + y % 8 * 34 + y / 8 * 273 + later;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             v[j] = element[j * 8];
@@ -197,7 +197,7 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
         const int y = i % 64;
         const int earlier = i / 64;
         float2 v[8];
-        float2* const element = tile + y * 33 + earlier * 8;
+        float2* const element = tile + y % 8 * 34 + y / 8 * 273 + earlier * 8;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j];
@@ -216,10 +216,10 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
         const int x = i % 32;
         const int later = i / 32;
         float2 v[8];
-        float2* const element = tile + x % 4 * 8 + x / 4 + later * 33;
+        float2* const element = tile + x + later * 34;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            v[j] = element[j * 264];
+            v[j] = element[j * 273];
         }
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
         const float2 w1 = kTwiddles8x8[later];
@@ -238,7 +238,7 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
         v[7] = times(v[7], w7);
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            element[j * 264] = v[j];
+            element[j * 273] = v[j];
         }
     }
     __syncthreads();
@@ -249,10 +249,10 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
         const int x = i % 32;
         const int earlier = i / 32;
         float2 v[8];
-        float2* const element = tile + x % 4 * 8 + x / 4 + earlier * 264;
+        float2* const element = tile + x % 4 * 8 + x / 4 + earlier * 273;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            v[j] = element[j * 33];
+            v[j] = element[j * 34];
         }
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 #pragma unroll

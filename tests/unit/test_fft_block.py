@@ -201,7 +201,8 @@ class TestTile:
                 for work in text.tile.passes:
                     radices[work.axis].append(work.step.radix)
                     firsts = [work.address.at(work.pool.values(item)) for item in range(work.pool.items)]
-                    taken = [first + j * work.step.stride for first in firsts for j in range(work.step.radix)]
+                    elements = [work.step.element_place.at(j) for j in range(work.step.radix)]
+                    taken = [first + element for first in firsts for element in elements]
                     assert sorted(taken) == everywhere, (problem.key(), text.choice)
                 assert radices == {"x": list(text.choice.x_radices), "y": list(text.choice.y_radices)}
 

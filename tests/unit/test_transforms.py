@@ -107,17 +107,30 @@ class TestPlace:
         """CUDA divides integers as Python's // does, where none is negative."""
         for radices in ((8,), (2, 4), (3, 5), (4, 4, 4), (2, 3, 5), (5, 1, 2)):
             for strides in itertools.product((1, 7, 20), repeat=len(radices)):
-                axis = Axis(radices, strides)
+                axis = Axis.of(radices, strides)
                 for place in (axis.index_place, axis.frequency_place):
                     text = place.text("number").replace("/", "//")
                     for number in range(axis.points):
                         assert eval(text, {"number": number}) == place.at(number), (text, radices, strides)
 
     def test_digits_that_continue_each_other_are_one(self) -> None:
-        dense = Axis((2, 3, 4), (12, 4, 1))
+        dense = Axis.of((2, 3, 4), (12, 4, 1))
         assert dense.index_place == Place((Digit(1, 24, 1),))
         assert dense.index_place.text("i") == "i"
-        assert Axis((2, 3, 4), (13, 4, 1)).index_place.text("i") == "i % 12 + i / 12 * 13"
+        assert Axis.of((2, 3, 4), (13, 4, 1)).index_place.text("i") == "i % 12 + i / 12 * 13"
+
+    def test_stored_numbers_the_same_elements_as_they_lie_in_memory(self) -> None:
+        for radices, strides in (((2, 3, 4), (13, 4, 1)), ((2, 3, 4), (1, 2, 6)), ((3, 5), (1, 4)), ((4, 4), (20, 4))):
+            axis = Axis.of(radices, strides)
+            for place in (axis.index_place, axis.frequency_place):
+                stored = [place.stored.at(number) for number in range(axis.points)]
+                assert stored == sorted(place.at(number) for number in range(axis.points))
+        assert Axis.of((2, 3, 4), (1, 2, 6)).index_place.stored.text("i") == "i"
+
+    def test_of_a_digit_split_by_a_gap_has_two_strides(self) -> None:
+        split = Axis((2, 8), (Place.of([Digit(1, 2, 20)]), Place.of([Digit(1, 4, 1), Digit(4, 2, 5)])))
+        assert split.index_place.text("i") == "i % 4 + i / 4 % 2 * 5 + i / 8 * 20"
+        assert [split.passes[1].element_place.at(j) for j in range(8)] == [0, 1, 2, 3, 5, 6, 7, 8]
 
     def test_of_no_digits_is_zero(self) -> None:
         assert Place.of([Digit(1, 1, 5)]) == Place(())
@@ -130,7 +143,7 @@ def transformed(axis: Axis, memory: NDArray[Any]) -> None:
     for step in axis.passes:
         for later, earlier in np.ndindex(step.later, step.earlier):
             first = step.later_place.at(later) + step.earlier_place.at(earlier)
-            places = first + step.stride * np.arange(step.radix)
+            places = [first + step.element_place.at(j) for j in range(step.radix)]
             turns = [step.twiddle(p, later).conjugate() for p in range(step.radix)]
             memory[places] = dft(memory[places]) * turns
 
@@ -141,7 +154,7 @@ def gapped(radices: tuple[int, ...], order: tuple[int, ...], gap: int) -> Axis:
     for digit in order:
         strides[digit] = stride
         stride = stride * radices[digit] + gap
-    return Axis(radices, tuple(strides[digit] for digit in range(len(radices))))
+    return Axis.of(radices, tuple(strides[digit] for digit in range(len(radices))))
 
 
 class TestAxis:
@@ -154,7 +167,7 @@ class TestAxis:
             digits = range(len(radices))
             for order in list(itertools.permutations(digits))[:3]:
                 axis = gapped(radices, order, gap)
-                memory, values = np.full(sum(axis.strides) * LARGEST_RADIX, np.nan, complex), some(n)
+                memory, values = np.full(axis.index_place.at(n - 1) + 1, np.nan, complex), some(n)
                 memory[[axis.index_place.at(j) for j in range(n)]] = values
                 transformed(axis, memory)
                 result = memory[[axis.frequency_place.at(k) for k in range(n)]]
@@ -195,7 +208,7 @@ class TestAxis:
             for step in axis.passes:
                 assert step.radix * step.later * step.earlier == n
                 places = [
-                    step.later_place.at(later) + step.earlier_place.at(earlier) + j * step.stride
+                    step.later_place.at(later) + step.earlier_place.at(earlier) + step.element_place.at(j)
                     for later, earlier, j in np.ndindex(step.later, step.earlier, step.radix)
                 ]
                 assert sorted(places) == everywhere
