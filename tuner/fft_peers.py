@@ -54,7 +54,11 @@ def cufft_peer(problem: Fft, operands: Operands) -> Peer | None:
             output[...] = result[inner] if inverse else result.swapaxes(1, 2)
 
     name = f"cufft {cufft.getVersion()} through cupy {cupy.__version__}"
-    return Peer(name, run, lambda: cupy.asnumpy(output))
+    if problem.kind is not Kind.C2R or transposes:
+        return Peer(name, run, lambda: cupy.asnumpy(output))
+    # Its plans to real numbers use their input as scratch memory, of two dimensions always.
+    kept = source.copy()
+    return Peer(name, run, lambda: cupy.asnumpy(output), lambda: cupy.copyto(source, kept))
 
 
 def cufft_plan(problem: Fft, cufft: Any) -> Any:

@@ -19,3 +19,5 @@ class Peer:
     """Does the work once, on the device's default stream; does not wait."""
     result: Callable[[], NDArray[Any]]
     """The output of the last run."""
+    renew: Callable[[], None] = lambda: None
+    """Gives the inputs back what runs have overwritten; between runs that are timed, untimed itself."""

@@ -137,7 +137,7 @@ class Testbed:
                     peer.run()
                     result = peer.result()
                 if verify(result, self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
-                    self._peers[peer.name] = Entrant(_on_any_set(peer.run))
+                    self._peers[peer.name] = Entrant(_on_any_set(peer.run), renew=peer.renew)
 
     def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy) -> InTurns:
         """Times verified candidates, the device's copy and every peer installed here, taking turns.

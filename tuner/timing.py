@@ -8,7 +8,7 @@ import enum
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from warpsmith.devices.base import Graph, Runtime
@@ -120,10 +120,18 @@ class TimingPolicy:
 class _Stopwatch:
     """One contender: calibrated, warm, and sampled on demand."""
 
-    def __init__(self, runtime: Runtime, run: Work, sets: int, policy: TimingPolicy) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        run: Work,
+        sets: int,
+        policy: TimingPolicy,
+        renew: Callable[[], None] = lambda: None,
+    ) -> None:
         self._runtime = runtime
         self._run = run
         self._sets = sets
+        self._renew = renew
         self._next_set = 0
         self._graph: Graph | None = None
         self.repeats = 1
@@ -147,6 +155,7 @@ class _Stopwatch:
 
     def sample(self) -> float:
         """The mean time of one sample's runs."""
+        self._renew()
         work = self._work if self._graph is None else self._graph.launch
         return self._runtime.elapsed_ns(work) / self.repeats
 
@@ -212,6 +221,8 @@ class Entrant:
     """How its buffers are rotated through; None where it has one set of its own."""
     takes_stream: bool = False
     """Whether `run` works on any stream, so that it can be captured in a graph."""
+    renew: Callable[[], None] = lambda: None
+    """Done before each sample, untimed: gives inputs back what runs have overwritten."""
 
 
 def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: TimingPolicy) -> dict[str, Timing]:
@@ -221,7 +232,9 @@ def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: 
         for name, entrant in entrants.items():
             own = policy if entrant.takes_stream else dataclasses.replace(policy, launching=Launching.EAGER)
             sets = entrant.rotation.sets if entrant.rotation else 1
-            watches[name] = opened.enter_context(contextlib.closing(_Stopwatch(runtime, entrant.run, sets, own)))
+            watches[name] = opened.enter_context(
+                contextlib.closing(_Stopwatch(runtime, entrant.run, sets, own, entrant.renew))
+            )
         for _ in range(policy.min_samples):
             for watch in watches.values():
                 watch.take()

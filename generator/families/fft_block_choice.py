@@ -78,6 +78,12 @@ class Choice:
     twiddles: Twiddles
     stores: Stores
     min_blocks: int
+    gaps: int
+    """Percent of a tile that may be left out between its rows."""
+    blocks: int
+    """Of the grid, that go on from tile to tile; 0 for one of each tile."""
+    ahead: int
+    """Tiles from one to the next whose data it fetches into the L2 cache; 0 where it fetches none."""
 
     @classmethod
     def of(cls, problem: Fft, config: Config) -> Choice:
@@ -96,6 +102,9 @@ class Choice:
             twiddles=Twiddles(config.text("twiddles")),
             stores=Stores(config.text("stores")),
             min_blocks=config.integer("min_blocks"),
+            gaps=config.integer("gaps"),
+            blocks=config.integer("blocks"),
+            ahead=int(config.values().get("ahead", 0)),
         )
 
 
@@ -115,6 +124,7 @@ def tile_of(problem: Fft, choice: Choice) -> Tile:
         x_radices=choice.x_radices,
         y_first=choice.y_first,
         is_global=(first is Access.DIRECT, last is Access.DIRECT),
+        gaps=choice.gaps,
     )
     return fitted_tile(shape, tuple(_touches(problem, choice, shape)))
 

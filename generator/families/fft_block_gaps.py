@@ -16,6 +16,7 @@ from warpsmith.generator.families.fft_block_tile import (
     BANKS,
     Address,
     Gaps,
+    Lead,
     PassWork,
     Pool,
     Tile,
@@ -33,8 +34,8 @@ _GUESSES = 192
 _GUESSED = (*range(_MOST), 0, 0, 0, 0, 1, 1, 2, 2, 3, 4)
 """What a guessed gap is, small ones more often."""
 _ROUNDS = 2
-_MEMORY = 0.25
-"""What a tile of twice the size may save of its accesses: it may leave room for half as many others."""
+_MEMORY = 0.05
+"""What a tile of twice the size may save of its accesses: it may leave room for fewer others."""
 _APART = 4096
 """More than any digit has values."""
 
@@ -63,7 +64,7 @@ def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> Tile:
     best = conflicts.best_of(guesses)
     for digit, part in slots * _ROUNDS:
         best = conflicts.best_of([best, *(_replaced(best, digit, part, gap) for gap in range(_MOST))])
-    return Tile.with_gaps(shape, best, conflicts.leaders(best))
+    return Tile.with_gaps(shape, best, conflicts.leads(best))
 
 
 def _replaced(gaps: Gaps, digit: int, part: int, gap: int) -> Gaps:
@@ -77,7 +78,8 @@ class _Access:
 
     group: int
     """The stage."""
-    leader: str
+    lead: Lead | None
+    """None outside the passes."""
     weight: float
     """How often such a half of a warp reads or writes."""
     parts: Numbers
@@ -119,14 +121,14 @@ class _Conflicts:
         sizes = chosen[-1] / (self.shape.x * self.shape.y)
         return candidates[fitting[int(np.argmin(total * (1 - _MEMORY + _MEMORY * sizes)))]]
 
-    def leaders(self, gaps: Gaps) -> tuple[str, ...]:
-        """For each pass the best variable to differ in for neighbours of a warp."""
+    def leads(self, gaps: Gaps) -> tuple[Lead, ...]:
+        """For each pass the best order of its threads."""
         counts = self._counts(np.array([strides_of(self.shape, gaps)], np.float32).T)[:, 0]
-        found: dict[int, tuple[float, str]] = {}
+        found: dict[int, tuple[float, Lead]] = {}
         for access, count in zip(self.accesses, counts, strict=True):
-            if access.leader and (access.group not in found or count < found[access.group][0]):
-                found[access.group] = (count, access.leader)
-        return tuple(leader for _, leader in found.values())
+            if access.lead and (access.group not in found or count < found[access.group][0]):
+                found[access.group] = (count, access.lead)
+        return tuple(lead for _, lead in found.values())
 
     def _counts(self, strides: Numbers) -> Numbers:
         """Reads and writes of each access, with each column of strides: accesses x columns."""
@@ -145,24 +147,27 @@ def _accesses(shape: TileShape, touches: tuple[Touch, ...]) -> Iterator[_Access]
     # In a tile whose strides are powers of a large number, a place shows its digits.
     tile = Tile.with_strides(shape, tuple(_APART**i for i in range(count)))
     for group, work in enumerate(tile.passes):
-        is_global = shape.is_global_pass(group, len(tile.passes))
-        for leader in _leaders(work, is_global=is_global):
-            led = work.led_by(leader)
-            yield _access(group, leader, 2 * work.step.radix, led.pool, led.address, count)
+        for lead in _leads(work, is_global=shape.is_global_pass(group, len(tile.passes))):
+            led = work.led_by(lead)
+            yield _access(group, lead, 2 * work.step.radix, led.pool, led.address, count)
     for group, touch in enumerate(touches, len(tile.passes)):
         address = Address(tile.after if touch.is_after else tile.before)
-        yield _access(group, "", 1, touch.pool, address, count, functools.partial(touch.indices, shape))
+        yield _access(group, None, 1, touch.pool, address, count, functools.partial(touch.indices, shape))
 
 
-def _leaders(work: PassWork, *, is_global: bool) -> tuple[str, ...]:
-    """The usual variable first; in global memory neighbours stay neighbours."""
+def _leads(work: PassWork, *, is_global: bool) -> tuple[Lead, ...]:
+    """The usual order first; in global memory neighbours stay neighbours."""
     names = [name for name, _ in work.pool.variables] or ["t"]
-    return (names[0],) if is_global else tuple(sorted(names, key=lambda name: name == "later"))
+    if is_global:
+        return (Lead(names[0]),)
+    # Neighbours that differ in `later` read different twiddles.
+    ordered = sorted(names, key=lambda name: name == "later")
+    return tuple(Lead(name, is_stored) for is_stored in (True, False) for name in ordered)
 
 
 def _access(
     group: int,
-    leader: str,
+    lead: Lead | None,
     times: int,
     pool: Pool,
     address: Address,
@@ -179,4 +184,4 @@ def _access(
         for digit in place.digits:
             stride = round(math.log(digit.stride, _APART))
             parts[:, stride] += numbers.get(name, 0) // digit.weight % digit.extent
-    return _Access(group, leader, times * warps / len(looked_at), parts, lanes // (32 // 2))
+    return _Access(group, lead, times * warps / len(looked_at), parts, lanes // (32 // 2))

@@ -10,6 +10,7 @@ from warpsmith.generator.families.fft_block_choice import Choice, Packing, tile_
 from warpsmith.generator.families.fft_block_factors import Table, tables_of
 from warpsmith.generator.families.fft_block_stages import Stage, Stages
 from warpsmith.generator.families.fft_block_tile import Tile
+from warpsmith.generator.families.fft_block_walk import Walk
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, dimensions
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.space import Config
@@ -63,24 +64,8 @@ class FftBlockText:
         return 8 * self.choice.tiles * self.tile_elements
 
     @property
-    def blocks(self) -> int:
-        tiles = self.choice.shares * ceil(self.problem.batch / self.step)
-        return ceil(tiles / self.choice.tiles)
-
-    @property
-    def step(self) -> int:
-        """Transforms of the problem in a tile."""
-        return self.choice.transforms * self.choice.packing.transforms
-
-    @property
-    def last_first(self) -> int:
-        """The first transform of the last tile."""
-        return max(0, self.problem.batch - self.step)
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether the last tile does again what another does with other partners, and so must leave it out."""
-        return self._pairs and self.problem.batch > 1 and self.problem.batch % 2 == 1
+    def walk(self) -> Walk:
+        return Walk(self.problem, self.choice)
 
     @property
     def scale(self) -> str:
@@ -214,6 +199,11 @@ class FftBlockText:
         return self.signal_type if self.problem.inverse else "float2"
 
     @property
+    def source_bytes(self) -> int:
+        """Of an element."""
+        return 8 if self.source_type == "float2" else 4
+
+    @property
     def source_pitch(self) -> int:
         """Elements from one transform to the next."""
         return self._spectrum_pitch if self.problem.inverse else self._signal_pitch
@@ -240,7 +230,7 @@ class FftBlockText:
 
     def _conditions(self, not_done: str, inside: str) -> str:
         """Results that another tile has are left out too."""
-        leaves_out = self.overlaps and self.problem.inverse
+        leaves_out = self.walk.overlaps and self.problem.inverse
         return " && ".join(each for each in (not_done if leaves_out else "", inside) if each)
 
 

@@ -13,9 +13,9 @@ BANKS = 16
 """Of shared memory, for elements of 8 bytes: half a warp reads or writes at once."""
 
 
-def room(elements: int) -> int:
-    """How many complex numbers a tile of so many may take: gaps of a quarter, or 8 KB in all."""
-    return max(elements + elements // 4, 1024)
+def room(elements: int, gaps: int) -> int:
+    """How many complex numbers a tile of so many takes, with gaps of so many percent; a small one has 8 KB in all."""
+    return max(elements + elements * gaps // 100, 1024)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +69,16 @@ class Address:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Lead:
+    """In which order the threads of a pass take their work."""
+
+    name: str
+    """The variable in which neighbours of a warp differ."""
+    is_stored: bool = False
+    """Whether they count elements as they lie in the tile; else as indices and frequencies."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class PassWork:
     """One pass over a digit, as the threads of a tile do it."""
 
@@ -79,10 +89,14 @@ class PassWork:
     address: Address
     """Of a transform's first element."""
 
-    def led_by(self, name: str) -> PassWork:
-        """The same with neighbours in that variable."""
-        rest = {other: extent for other, extent in self.pool.variables if other != name}
-        return dataclasses.replace(self, pool=Pool.of(**{name: dict(self.pool.variables).get(name, 1)}, **rest))
+    def led_by(self, lead: Lead) -> PassWork:
+        """The same in another order."""
+        extents = dict(self.pool.variables)
+        first = {lead.name: extents.pop(lead.name, 1)}
+        terms = self.address.terms
+        if lead.is_stored:  # only `later` is a number that matters: twiddles depend on it
+            terms = tuple((name, place if name == "later" else place.stored) for name, place in terms)
+        return dataclasses.replace(self, pool=Pool.of(**first, **extents), address=Address(terms))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,6 +132,8 @@ class TileShape:
     """Whether the passes over y come first."""
     is_global: tuple[bool, bool] = (False, False)
     """Whether the first pass reads from global memory and the last one writes there: neighbours in x, then."""
+    gaps: int = 25
+    """Percent of it that may be left out between its rows."""
 
     def is_global_pass(self, place: int, count: int) -> bool:
         """Whether that one of so many passes reads from global memory or writes there."""
@@ -127,7 +143,7 @@ class TileShape:
     @property
     def room(self) -> int:
         """Complex numbers that a tile may take, with its gaps."""
-        return room(self.transforms * self.x * self.y)
+        return room(self.transforms * self.x * self.y, self.gaps)
 
     @property
     def y(self) -> int:
@@ -151,16 +167,16 @@ class Tile:
     x: Axis
     pitch: int
     """From one array to the next."""
-    leaders: tuple[str, ...] = ()
-    """For each pass the variable in which neighbours of a warp differ; none where they are the usual ones."""
+    leads: tuple[Lead, ...] = ()
+    """Of each pass; none where they are the usual ones."""
 
     @classmethod
-    def with_gaps(cls, shape: TileShape, gaps: Gaps, leaders: tuple[str, ...] = ()) -> Tile:
+    def with_gaps(cls, shape: TileShape, gaps: Gaps, leads: tuple[Lead, ...] = ()) -> Tile:
         """A tile with so many elements left out."""
-        return cls.with_strides(shape, strides_of(shape, gaps), leaders)
+        return cls.with_strides(shape, strides_of(shape, gaps), leads)
 
     @classmethod
-    def with_strides(cls, shape: TileShape, strides: tuple[int, ...], leaders: tuple[str, ...] = ()) -> Tile:
+    def with_strides(cls, shape: TileShape, strides: tuple[int, ...], leads: tuple[Lead, ...] = ()) -> Tile:
         """A tile whose digits, or their parts, are so many elements apart: the innermost first, the arrays last."""
         ahead = list(strides)
         places = []
@@ -171,7 +187,7 @@ class Tile:
             places.append(Place.of(parts))
         columns = len(shape.x_radices)
         x, y = tuple(reversed(places[:columns])), tuple(reversed(places[columns:]))
-        return cls(shape, Axis(shape.y_radices, y), Axis(shape.x_radices, x), ahead.pop(0), leaders)
+        return cls(shape, Axis(shape.y_radices, y), Axis(shape.x_radices, x), ahead.pop(0), leads)
 
     @property
     def elements(self) -> int:
@@ -196,14 +212,10 @@ class Tile:
     def passes(self) -> tuple[PassWork, ...]:
         """In order."""
         first, second = ("y", "x") if self.shape.y_first else ("x", "y")
-        works = [*self._over(first, is_first=True), *self._over(second, is_first=False)]
-        for place, work in enumerate(works):
-            if not self.shape.is_global_pass(place, len(works)):
-                stored = tuple((name, term if name == "later" else term.stored) for name, term in work.address.terms)
-                works[place] = dataclasses.replace(work, address=Address(stored))
-        if self.leaders:
-            works = [work.led_by(leader) for work, leader in zip(works, self.leaders, strict=True)]
-        return tuple(works)
+        works = (*self._over(first, is_first=True), *self._over(second, is_first=False))
+        if not self.leads:
+            return works
+        return tuple(work.led_by(lead) for work, lead in zip(works, self.leads, strict=True))
 
     def _over(self, name: str, *, is_first: bool) -> Iterator[PassWork]:
         axis, other = (self.y, self.x) if name == "y" else (self.x, self.y)

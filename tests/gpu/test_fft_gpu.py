@@ -277,6 +277,7 @@ class TestCufft:
             operands = random_operands(problem, 0)
             (peer,) = peers(problem, operands, DeviceKind.CUDA)
             for _ in range(3):
+                peer.renew()
                 peer.run()
             verdict = verify(peer.result(), reference(problem, operands), problem.output.dtype)
             assert verdict.right, f"{problem.key()}: {verdict.message}"

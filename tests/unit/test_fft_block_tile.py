@@ -122,7 +122,7 @@ class TestGaps:
     def test_are_there_only_where_they_save_some(self) -> None:
         for shape, touches in STAGED:
             fitted = fitted_tile(shape, touches)
-            dense = Tile.with_gaps(shape, no_gaps(shape), fitted.leaders)
+            dense = Tile.with_gaps(shape, no_gaps(shape), fitted.leads)
             if accesses(dense, touches) <= accesses(fitted, touches):
                 assert fitted.elements <= dense.elements, (shape, touches)
 

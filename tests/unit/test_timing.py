@@ -285,6 +285,13 @@ class TestInTurns:
         assert names[6:] == ["ours", "copy", "scipy"] * BARE.min_samples
         assert list(timings) == ["ours", "copy", "scipy"]
 
+    def test_inputs_are_renewed_before_each_sample_and_that_takes_no_time(self, device: ScriptedDevice) -> None:
+        renew = device.work(itertools.repeat(5000.0), "renew")
+        peer = Entrant(device.work(itertools.repeat(100.0), "peer"), renew=lambda: renew(0))
+        timings = measure_in_turns(device.runtime, {"peer": peer}, BARE)
+        assert [name for name, _ in device.runs] == ["renew", "peer"] * (len(WARM_UP) + BARE.min_samples)
+        assert timings["peer"].median_ns == 100
+
     def test_each_contender_has_its_own_time_and_repeats(self, device: ScriptedDevice) -> None:
         policy = dataclasses.replace(BARE, sample_ns=1000.0)
         contenders = {

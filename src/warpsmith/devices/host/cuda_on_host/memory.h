@@ -10,6 +10,9 @@ template <typename T> void __stcg(T *address, ::warpsmith_host::Exactly<T> value
 template <typename T> void __stwt(T *address, ::warpsmith_host::Exactly<T> value) { *address = value; }
 template <typename T> void __stwb(T *address, ::warpsmith_host::Exactly<T> value) { *address = value; }
 
+// A CPU fetches ahead by itself; reading the line finds an address that is none.
+inline void fetch_line(const void *address) { static_cast<void>(*static_cast<const volatile char *>(address)); }
+
 // <cuda_pipeline.h>: the copy is done at once, which is one of the orders that CUDA allows. The last `zero_fill` bytes
 // are set to 0 instead of read. The sizes and alignments are those that the hardware's instruction takes.
 inline void __pipeline_memcpy_async(void *target, const void *source, size_t size, size_t zero_fill = 0) {
