@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
@@ -114,6 +115,47 @@ class Fft(Problem):
         if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
 
+    @classmethod
+    def of_shape(
+        cls,
+        shape: Sequence[int],
+        kind: Kind | str = Kind.R2C,
+        *,
+        s: Sequence[int] | int | None = None,
+        axes: Sequence[int] | int | None = None,
+        norm: Norm | str = Norm.BACKWARD,
+        inverse: bool | None = None,
+    ) -> Fft:
+        """The problem that `numpy.fft` or `torch.fft` solves for an array of that shape.
+
+        Args:
+            shape: of the array that is transformed: for `c2r` and an inverse `c2c` the spectrum's.
+            kind: see the class.
+            s: points of the transform along each axis. More than a signal has pad it with zeros. None takes the
+                array's own; `c2r` then has an even number of columns.
+            axes: one or two, the last of the array and in order; torch's `dim`. None takes as many of the last as `s`
+                has, and without `s` the last one.
+            norm: see the class.
+            inverse: see the class.
+
+        All dimensions before the axes are the batch: the plan takes the array as (batch, ...), reshaped.
+
+        Raises:
+            BadArgument: axes that are not the last ones, an `s` that would crop the array.
+        """
+        chosen, kind = _last_axes(shape, s, axes), member(Kind, kind, "kind")
+        batch, given = math.prod(shape[:-chosen]), tuple(shape[-chosen:])
+        size = (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given
+        made = cls(size if s is None else sizes(s, "s"), batch, kind, inverse, norm=member(Norm, norm, "norm"))
+        if made.inverse:
+            if made.spectrum_size != given:
+                told = f"{dimensions(made.spectrum_size)} frequencies; the array has {dimensions(given)}"
+                raise BadArgument(f"the inverse transform to {dimensions(made.size)} points takes {told}")
+            return made
+        if any(part > whole for part, whole in zip(given, made.size, strict=True)):
+            raise BadArgument(f"s={dimensions(made.size)} would crop the array's {dimensions(given)}: slice it first")
+        return dataclasses.replace(made, valid=given)
+
     def _canonical_direction(self) -> bool:
         own = {Kind.R2C: False, Kind.C2R: True}.get(self.kind)
         if own is None:
@@ -212,6 +254,23 @@ class Fft(Problem):
             "order": None if self.order is Order.NATURAL else self.order,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
+
+
+def _last_axes(shape: Sequence[int], s: Sequence[int] | int | None, axes: Sequence[int] | int | None) -> int:
+    """How many of the last axes are transformed. Raises BadArgument where others are."""
+    points = None if s is None else sizes(s, "s")
+    if axes is None:
+        axes = range(-len(points or (1,)), 0)
+    wanted = (axes,) if isinstance(axes, int) else tuple(axes)
+    from_end = [axis - len(shape) if axis >= 0 else axis for axis in wanted]
+    if not 1 <= len(wanted) <= min(2, len(shape)) or from_end != list(range(-len(wanted), 0)):
+        raise BadArgument(
+            f"axes must be the last one or two of the array's {len(shape)} dimensions, in order; got "
+            f"{', '.join(map(str, wanted))}: move them there first, as numpy.moveaxis does"
+        )
+    if points is not None and len(points) != len(wanted):
+        raise BadArgument(f"s has {len(points)} numbers for {len(wanted)} axes")
+    return len(wanted)
 
 
 def dimensions(size: tuple[int, ...]) -> str:

@@ -73,12 +73,15 @@ def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: 
     return file.getvalue()
 
 
-def plot_comparison(title: str, sizes: Sequence[str], lines: Sequence[Line], copies: Line, image: ImageFormat) -> bytes:
-    """Times over filter sizes, one line a library, on a logarithmic scale; the copy is the floor. As figures 4 and 5.
+def plot_comparison(
+    title: str, x_label: str, sizes: Sequence[str], lines: Sequence[Line], copies: Line, image: ImageFormat
+) -> bytes:
+    """Times over sizes, one line a library, on a logarithmic scale; the copy is the floor. As figures 4 and 5.
 
     Args:
         title: one line.
-        sizes: filter sizes in words, from left to right.
+        x_label: whose sizes, such as `filter (rows x columns)`.
+        sizes: in words, from left to right.
         lines: x is an index of `sizes`.
         copies: the same of the device's own copy of as many bytes as the problem must move.
         image: how to write it.
@@ -86,7 +89,7 @@ def plot_comparison(title: str, sizes: Sequence[str], lines: Sequence[Line], cop
     Returns:
         The file's content; the same arguments give the same SVG.
     """
-    with _axes(title, "filter (rows x columns)", image) as (axes, file):
+    with _axes(title, x_label, image) as (axes, file):
         for index, line in enumerate(lines):
             _draw(axes, line, index)
         xs, ys = _coordinates(copies)

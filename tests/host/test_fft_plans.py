@@ -47,6 +47,15 @@ class TestPlan:
         assert called(given, out=out) is out
         assert np.array_equal(out, result)
 
+    def test_computes_what_numpy_does_with_s_axes_and_norm(self) -> None:
+        images = np.random.default_rng(0).standard_normal((2, 3, 13, 14)).astype(np.float32)
+        problem = Fft.of_shape(images.shape, s=(16, 16), axes=(-2, -1), norm="ortho")
+        spectra = plan(problem)(images.reshape(6, 13, 14)).reshape(2, 3, 16, 9)
+        np.testing.assert_allclose(spectra, np.fft.rfft2(images, (16, 16), norm="ortho"), atol=1e-5)
+        back = Fft.of_shape(spectra.shape, "c2r", axes=(2, 3), norm="ortho")
+        signals = plan(back)(spectra.reshape(6, 16, 9)).reshape(2, 3, 16, 16)
+        np.testing.assert_allclose(signals[..., :13, :14], images, atol=1e-5)
+
     def test_names_the_array_that_does_not_fit(self) -> None:
         called = plan(fft(16, 4, kind="c2r"))
         given, wide = np.zeros((4, 9), np.complex64), np.zeros((4, 16), np.complex64)

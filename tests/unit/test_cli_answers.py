@@ -234,7 +234,7 @@ def test_bench_times_the_stored_answer_beside_others(document: Callable[..., Any
 def test_bench_measures_nothing_where_it_cannot_save(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("warpsmith.cli.bench.compare", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr("warpsmith.cli.benching.compare", lambda *_: pytest.fail("it measured"))
     assert run(["bench", "filter2d", *ON_HOST, "--save", name]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"warpsmith: error: cannot write {name}: ")

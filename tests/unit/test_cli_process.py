@@ -74,6 +74,7 @@ def test_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("export", ("filter2d", "--all", "--out", "--arch", "--store", "--json")),
         ("export filter2d", (*PROBLEM, "--out", "--arch", "--store", "--json")),
         ("bench filter2d", ("--image", "--filter", "--border", "--seed", *LOOK)),
+        ("bench fft", ("--size", "--batch", "--kind", "--norm", "--seed", "--save", "--plot", *LOOK)),
         ("verify filter2d", (*PROBLEM, *LOOK, "--seed", "--sanitize")),
         ("explain filter2d", (*PROBLEM, *LOOK, "--top", "--source")),
         ("report", ("--store", "--json")),

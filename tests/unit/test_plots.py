@@ -27,7 +27,7 @@ def sweep_svg() -> bytes:
 
 def comparison_svg() -> bytes:
     lines = (Line("warpsmith", ((0, 1.7e5), (1, 1.8e5))), Line("cupy 14 <ndimage> & more", ((1, 1.3e6),)))
-    return plot_comparison("an image", ("2x2", "3x3"), lines, COPIES, ImageFormat.SVG)
+    return plot_comparison("an image", "size", ("2x2", "3x3"), lines, COPIES, ImageFormat.SVG)
 
 
 def drawn(svg: bytes) -> set[str]:
@@ -61,7 +61,7 @@ def test_a_sweep_whose_copy_failed_has_no_level() -> None:
 def test_a_comparison_has_one_line_a_library() -> None:
     svg = comparison_svg()
     assert drawn(svg) == {"line-warpsmith", "line-cupy-14--ndimage----more", "line-copy"}
-    assert {"2x2", "3x3", "warpsmith", "cupy 14 <ndimage> & more", "time (us)", "1000"} <= texts(svg)
+    assert {"2x2", "3x3", "warpsmith", "cupy 14 <ndimage> & more", "size", "time (us)", "1000"} <= texts(svg)
 
 
 @pytest.mark.parametrize("draw", [sweep_svg, comparison_svg])
@@ -75,14 +75,14 @@ def test_the_same_numbers_give_the_same_file_whatever_the_user_has_set(draw: obj
 
 def test_png() -> None:
     assert plot_sweep("title", LINES, 1e5, ImageFormat.PNG).startswith(b"\x89PNG\r\n")
-    assert plot_comparison("title", ("2x2", "3x3"), (), COPIES, ImageFormat.PNG).startswith(b"\x89PNG\r\n")
+    assert plot_comparison("title", "size", ("2x2", "3x3"), (), COPIES, ImageFormat.PNG).startswith(b"\x89PNG\r\n")
 
 
 def test_without_matplotlib_nothing_is_measured_for_a_plot(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("warpsmith.tuner.plots.find_spec", lambda _: None)
-    monkeypatch.setattr("warpsmith.cli.bench.compare", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr("warpsmith.cli.benching.compare", lambda *_: pytest.fail("it measured"))
     plot = tmp_path / "a.svg"
     assert run(["bench", "filter2d", "--image", "16x40", "--device", "host", "--plot", str(plot)]) == 1
     assert capsys.readouterr().err == ('warpsmith: error: a plot needs Matplotlib: pip install "warpsmith[plots]"\n')

@@ -149,7 +149,7 @@ def fft(
     norm: NormOption = Norm.BACKWARD.value,
     layout: LayoutOption = Layout.BATCH.value,
     order: OrderOption = Order.NATURAL.value,
-) -> Problem:
+) -> Fft:
     """Batched Fourier transforms of one or two dimensions, as numpy.fft."""
     return Fft(
         size=sizes(size, "--size"),

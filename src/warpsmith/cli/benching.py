@@ -1,0 +1,188 @@
+"""What the commands of `warpsmith bench` share: measuring rows, showing them as a table, JSON and a plot."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_module
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.cli import files
+from warpsmith.cli.output import print_json, print_table
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem, member
+from warpsmith.generator.program import Program
+from warpsmith.plans.lookup import look_up
+from warpsmith.plans.match import Match
+from warpsmith.store.record import COPY
+from warpsmith.tuner.compare import Comparison, compare
+from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
+from warpsmith.tuner.progress import format_rate, format_share, format_time
+
+SaveOption = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the JSON document here too.")]
+PlotOption = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Plot times over sizes, as .svg or .png.")
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """A problem whose answer is to be timed."""
+
+    problem: Problem
+    labels: Mapping[str, str]
+    """What tells it from the other rows: the first columns of the table, its size before others."""
+    own: Mapping[str, Program] = dataclasses.field(default_factory=dict)
+    """Further programs of ours to time beside the answer, by name."""
+
+    @property
+    def size(self) -> str:
+        """In words."""
+        return next(iter(self.labels.values()))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """An answer and everything that ran beside it."""
+
+    subject: Subject
+    match: Match
+    comparison: Comparison
+
+    @property
+    def ours(self) -> float:
+        """ns."""
+        return self.comparison.ours.median_ns
+
+    @property
+    def times(self) -> dict[str, float]:
+        """The baselines' times in ns, by name."""
+        return {baseline.name: baseline.timing.median_ns for baseline in self.comparison.baselines}
+
+    @property
+    def rivals(self) -> dict[str, float]:
+        """The other libraries' times in ns, by name."""
+        return {name: ns for name, ns in self.times.items() if name != COPY and name not in self.subject.own}
+
+    @property
+    def speed_up(self) -> float | None:
+        """Over the fastest of the other libraries; None where there was none."""
+        return min(self.rivals.values()) / self.ours if self.rivals else None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "problem": self.subject.problem.spec(),
+            "problem_key": self.subject.problem.key(),
+            "match": str(self.match.kind),
+            "family": self.match.program.family,
+            "config": self.match.program.config.values(),
+            **dataclasses.asdict(self.comparison),
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table: its header and what it says of a row."""
+
+    header: str
+    cell: Callable[[Row], str]
+
+
+FOUND = Column("found", lambda row: str(row.match.kind))
+TIME = Column("time", lambda row: format_time(row.ours))
+RATE = Column("GB/s", lambda row: format_rate(row.subject.problem.bytes, row.ours).removesuffix(" GB/s"))
+COPY_TIME = Column("copy", lambda row: format_time(row.times[COPY]))
+COPY_SHARE = Column("% of copy", lambda row: format_share(row.times[COPY], row.ours))
+ERROR = Column("largest error", lambda row: f"{row.comparison.measurement.max_error:.1e}")
+
+
+def peer_column(name: str) -> Column:
+    """The times of one of the other libraries."""
+    return Column(name, lambda row: format_time(row.times[name]) if name in row.times else "-")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Results:
+    """The rows of one run on one device."""
+
+    device: Device
+    workload: str
+    """What the rows have in common, in words."""
+    rows: tuple[Row, ...]
+
+    @property
+    def peers(self) -> list[str]:
+        """The other libraries that were timed beside any row."""
+        return list(dict.fromkeys(name for row in self.rows for name in row.rivals))
+
+    def print_comparison(self, columns: Sequence[Column]) -> None:
+        """Prints where and what was measured, and a Markdown table, ready for BENCHMARKS.md."""
+        facts = ", ".join(f"{name} {value}" for name, value in self.rows[0].comparison.environment.items())
+        print(f"{self.device.name}, {facts}")
+        print(f"{self.workload}; medians, taken in turns")
+        print()
+        header = [*self.rows[0].subject.labels, *(column.header for column in columns)]
+        cells = ([*row.subject.labels.values(), *(column.cell(row) for column in columns)] for row in self.rows)
+        print_table(header, cells)
+
+    def plot(self, x_label: str, image: ImageFormat) -> bytes:
+        """A plot of times over sizes."""
+        own = dict.fromkeys(name for row in self.rows for name in row.subject.own)
+        lines = [Line("warpsmith", tuple((place, row.ours) for place, row in enumerate(self.rows)))]
+        lines += [self._line(name) for name in (*self.peers, *own)]
+        title = f"{self.workload}, {self.device.name}"
+        sizes = [row.subject.size for row in self.rows]
+        return plot_comparison(title, x_label, sizes, lines, self._line(COPY), image)
+
+    def _line(self, name: str) -> Line:
+        return Line(name, tuple((place, row.times[name]) for place, row in enumerate(self.rows) if name in row.times))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Output:
+    """Where results go. Raises WarpsmithError where a file cannot be made, before minutes of measuring."""
+
+    save: Path | None
+    plot: Path | None
+    json: bool
+
+    def __post_init__(self) -> None:
+        for file in (self.save, self.plot):
+            if file is not None:
+                files.check_writable(file)
+        if self.plot is not None:
+            if not can_plot():
+                raise WarpsmithError(REMEDY)
+            _ = _format_of(self.plot)
+
+    def write(self, results: Results, x_label: str, show: Callable[[Results], None]) -> None:
+        """Saves the JSON document, prints it or calls `show`, and draws the plot."""
+        document = {"device": results.device.spec(), "rows": [row.document() for row in results.rows]}
+        if self.save is not None:
+            files.save(self.save, json_module.dumps(document, indent=1) + "\n")
+        if self.json:
+            print_json(document)
+        else:
+            show(results)
+        if self.plot is not None:
+            files.save(self.plot, results.plot(x_label, _format_of(self.plot)))
+
+
+def _format_of(plot: Path) -> ImageFormat:
+    return member(ImageFormat, plot.suffix.removeprefix(".").lower(), "kind of plot")
+
+
+def measure(subjects: Sequence[Subject], ref: DeviceRef, store: str | None, seed: int) -> tuple[Row, ...]:
+    """Times the stored answer of each. All are looked up first, so that one without any ends the run at once."""
+    device = ref.device()
+    matches = [look_up(subject.problem, device, store) for subject in subjects]
+    return tuple(
+        Row(subject, match, compare(subject.problem, match.program, ref, seed, subject.own))
+        for subject, match in zip(subjects, matches, strict=True)
+    )
