@@ -63,8 +63,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
             Parameter("y_radices", words, "points of a column that a thread transforms, pass by pass"),
             Parameter("first", ("y", "x"), "whether columns (y) or rows (x) are transformed first"),
         )
-    lasting = tuple(device.multiprocessors * each for each in LASTING)
-    later = tuple(device.multiprocessors * each for each in AHEAD)
+    lasting, later = _walks(problem, device, LASTING), _walks(problem, device, AHEAD)
     told = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
     ahead = (Parameter("ahead", (0, *later), told),) if _may_fetch_ahead(problem) else ()
     accesses = tuple(each.value for each in Access)
@@ -159,6 +158,12 @@ def _row_constraints(rows: int) -> tuple[Constraint, ...]:
             lambda shares, packing: shares == 1 or packing != Packing.PAIR,
         ),
     )
+
+
+def _walks(problem: Fft, device: Device, rounds: tuple[int, ...]) -> tuple[int, ...]:
+    """So many tiles of each multiprocessor, where there may be twice as many in all."""
+    most = problem.batch // (2 * min(packing.transforms for packing in packings(problem)))
+    return tuple(device.multiprocessors * each for each in rounds if device.multiprocessors * each <= most)
 
 
 def _walk_constraint(problem: Fft, name: str, why: str) -> Constraint:

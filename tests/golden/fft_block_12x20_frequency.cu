@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=12x20 batch=4096 kind=c2c layout=frequency
-// config:  first=y min_blocks=0 packing=complex shares=1 signal=direct spectrum=staged stores=plain threads=160 tiles=1 transforms=8 twiddles=powers x_radices=4x5 y_radices=12
+// config:  ahead=0 blocks=0 first=y gaps=25 min_blocks=0 packing=complex shares=1 signal=direct spectrum=staged stores=plain threads=160 tiles=1 transforms=8 twiddles=powers x_radices=4x5 y_radices=12
 //
 // Forward transforms of 12x20 points, 8 in a tile of
 // shared memory: radices 12 by 4x5, each within a thread.
@@ -98,16 +98,9 @@ __device__ __forceinline__ long long spectrum_place(int transform, int y, int x)
     return static_cast<long long>(y * 20 + x) * 4096 + transform;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
-    extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
-    float2* const tile = shared;
-    const long long number = blockIdx.x;
-    const long long first = min(number * 8, kLast);
-    source += first * 240;
-    target += first * 1;
-
+// Transforms of one tile; source and target are those of its first one.
+__device__ __forceinline__ void transform(
+    const float2* __restrict__ source, float2* __restrict__ target, float2* tile, int thread) {
     // Pass 1: 12 points along y.
     {
         const int i = thread;
@@ -187,4 +180,14 @@ fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
         const int y = i / 160;
         store(target + spectrum_place(t, y, x), tile[t * 242 + y * 20 + x % 4 * 5 + x / 4]);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const long long start = number * 8, first = min(start, kLast);
+    transform(source + first * 240, target + first * 1, tile, thread);
 }

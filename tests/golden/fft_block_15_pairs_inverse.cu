@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=15 batch=1001 kind=c2r
-// config:  min_blocks=0 packing=pair signal=direct stores=plain threads=128 tiles=1 transforms=128 twiddles=powers x_radices=15
+// config:  ahead=0 blocks=0 gaps=25 min_blocks=0 packing=pair signal=direct stores=plain threads=128 tiles=1 transforms=128 twiddles=powers x_radices=15
 //
 // Inverse transforms of 15 points, 128 in a tile of
 // shared memory: radices 15, each within a thread. Two real signals are one complex one.
@@ -100,17 +100,9 @@ __device__ __forceinline__ void merge(const float2* spectrum, int t, int x, floa
     mirrored = kScale * (conjugate(a) + turned_left(conjugate(b)));
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float2* __restrict__ source, float* __restrict__ target) {
-    extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
-    float2* const tile = shared;
-    const long long number = blockIdx.x;
-    const long long first = min(number * 256, kLast);
-    const int done = static_cast<int>(min(number * 256, 1001LL) - first);  // by the tile before
-    source += first * 8;
-    target += first * 15;
-
+// Transforms of one tile; source and target are those of its first one.
+__device__ __forceinline__ void transform(
+    const float2* __restrict__ source, float* __restrict__ target, float2* tile, int thread, int done) {
     // The spectra of real signals as that of a complex one.
 #pragma unroll
     for (int step = 0; step < 8; ++step) {
@@ -143,4 +135,15 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
             store_signal(target, t, j, v[j], done);
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float2* __restrict__ source, float* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const long long start = number * 256, first = min(start, kLast);
+    const int done = static_cast<int>(min(start, 1001LL) - first);  // by the tile before
+    transform(source + first * 8, target + first * 15, tile, thread, done);
 }

@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=256 batch=262144 kind=r2c
-// config:  min_blocks=0 packing=half signal=direct stores=plain threads=128 tiles=1 transforms=16 twiddles=powers x_radices=8x16
+// config:  ahead=0 blocks=0 gaps=25 min_blocks=0 packing=half signal=direct stores=plain threads=128 tiles=1 transforms=16 twiddles=powers x_radices=8x16
 //
 // Forward transforms of 256 points, 16 in a tile of
 // shared memory: radices 8x16, each within a thread. Two columns of a real signal are one complex number.
@@ -142,16 +142,9 @@ __device__ __forceinline__ int spectrum_place(int transform, int x) {
     return transform * 129 + x;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float* __restrict__ source, float2* __restrict__ target) {
-    extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
-    float2* const tile = shared;
-    const long long number = blockIdx.x;
-    const long long first = min(number * 16, kLast);
-    source += first * 256;
-    target += first * 129;
-
+// Transforms of one tile; source and target are those of its first one.
+__device__ __forceinline__ void transform(
+    const float* __restrict__ source, float2* __restrict__ target, float2* tile, int thread) {
     // Pass 1: 8 points along x.
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
@@ -221,4 +214,14 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         store(target + spectrum_place(t, x), even + odd);
         if (2 * x != 128) store(target + spectrum_place(t, 128 - x), conjugate(even - odd));
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float* __restrict__ source, float2* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const long long start = number * 16, first = min(start, kLast);
+    transform(source + first * 256, target + first * 129, tile, thread);
 }

@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=256x256 batch=1024 kind=r2c
-// config:  first=y min_blocks=0 packing=half shares=2 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=8x16 y_radices=8x16
+// config:  ahead=0 blocks=0 first=y gaps=25 min_blocks=0 packing=half shares=2 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=8x16 y_radices=8x16
 //
 // Forward transforms of 256x256 points, every other row of one in a tile of
 // shared memory: radices 8x16 by 8x16, each within a thread. Two columns of a real signal are one complex number.
@@ -192,18 +192,9 @@ __device__ __forceinline__ int spectrum_place(int transform, int y, int x) {
     return transform * 33024 + (2 * y) * 129 + x;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float* __restrict__ source, float2* __restrict__ target) {
-    extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
-    float2* const tile = shared;
-    const long long number = blockIdx.x;
-    const int share = static_cast<int>(number % 2);
-    const long long first = min(number / 2 * 1, kLast);
-    source += first * 65536;
-    target += first * 33024;
-    target += share * 129;
-
+// Transforms of one tile; source and target are those of its first one and of the share.
+__device__ __forceinline__ void transform(
+    const float* __restrict__ source, float2* __restrict__ target, float2* tile, int thread, int share) {
     // Pass 1: 8 points along y.
 #pragma unroll
     for (int step = 0; step < 8; ++step) {
@@ -211,7 +202,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int x = i % 128;
         const int later = i / 128;
         float2 v[8];
-        float2* const element = tile + x % 16 + x / 16 * 18 + later * 145;
+        float2* const element = tile + x % 16 + x / 16 * 18 + later * 144;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = load_signal(source, 0, later + j * 16, x, share);
@@ -233,7 +224,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         v[7] = times(v[7], w7);
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            element[j * 2320] = v[j];
+            element[j * 2305] = v[j];
         }
     }
     __syncthreads();
@@ -245,15 +236,15 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int x = i % 128;
         const int earlier = i / 128;
         float2 v[16];
-        float2* const element = tile + x % 16 + x / 16 * 18 + earlier * 2320;
+        float2* const element = tile + x % 16 + x / 16 * 18 + earlier * 2305;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
-            v[j] = element[j * 145];
+            v[j] = element[j * 144];
         }
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
-            element[j * 145] = v[j];
+            element[j * 144] = v[j];
         }
     }
     __syncthreads();
@@ -262,10 +253,10 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
 #pragma unroll
     for (int step = 0; step < 8; ++step) {
         const int i = thread + step * kThreads;
-        const int y = i % 128;
-        const int later = i / 128;
+        const int later = i % 16;
+        const int y = i / 16;
         float2 v[8];
-        float2* const element = tile + y * 145 + later;
+        float2* const element = tile + y % 16 * 144 + y / 16 * 2305 + later;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j * 18];
@@ -299,7 +290,7 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int earlier = i % 8;
         const int y = i / 8;
         float2 v[16];
-        float2* const element = tile + y * 145 + earlier * 18;
+        float2* const element = tile + y % 8 * 2305 + y / 8 * 144 + earlier * 18;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
             v[j] = element[j];
@@ -325,9 +316,20 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         const int mirrored_y = y + share == 0 ? 0 : 128 - share - y;
         const int mirrored_x = x == 0 ? 0 : 128 - x;
 
-        const float2 z = tile[y % 8 * 2320 + y / 8 * 145 + x % 8 * 18 + x / 8], m = conjugate(tile[mirrored_y % 8 * 2320 + mirrored_y / 8 * 145 + mirrored_x % 8 * 18 + mirrored_x / 8]);
+        const float2 z = tile[y % 8 * 2305 + y / 8 * 144 + x % 8 * 18 + x / 8], m = conjugate(tile[mirrored_y % 8 * 2305 + mirrored_y / 8 * 144 + mirrored_x % 8 * 18 + mirrored_x / 8]);
         const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
         store(target + spectrum_place(t, y, x), even + odd);
         if (2 * x != 128) store(target + spectrum_place(t, mirrored_y, 128 - x), conjugate(even - odd));
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float* __restrict__ source, float2* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const int share = static_cast<int>(number % 2);
+    const long long start = number / 2 * 1, first = min(start, kLast);
+    transform(source + first * 65536, target + first * 33024 + share * 129, tile, thread, share);
 }

@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=32x32 batch=65536 kind=r2c valid=27x27
-// config:  first=y min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=128 tiles=1 transforms=4 twiddles=powers x_radices=16 y_radices=4x8
+// config:  ahead=0 blocks=0 first=y gaps=25 min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=128 tiles=1 transforms=4 twiddles=powers x_radices=16 y_radices=4x8
 //
 // Forward transforms of 32x32 points, 4 in a tile of
 // shared memory: radices 4x8 by 16, each within a thread. Two columns of a real signal are one complex number.
@@ -120,16 +120,9 @@ __device__ __forceinline__ int spectrum_place(int transform, int y, int x) {
     return transform * 544 + y * 17 + x;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float* __restrict__ source, float2* __restrict__ target) {
-    extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
-    float2* const tile = shared;
-    const long long number = blockIdx.x;
-    const long long first = min(number * 4, kLast);
-    source += first * 729;
-    target += first * 544;
-
+// Transforms of one tile; source and target are those of its first one.
+__device__ __forceinline__ void transform(
+    const float* __restrict__ source, float2* __restrict__ target, float2* tile, int thread) {
     // Pass 1: 4 points along y.
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
@@ -212,4 +205,14 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
         store(target + spectrum_place(t, y, x), even + odd);
         if (2 * x != 16) store(target + spectrum_place(t, mirrored_y, 16 - x), conjugate(even - odd));
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float* __restrict__ source, float2* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const long long start = number * 4, first = min(start, kLast);
+    transform(source + first * 729, target + first * 544, tile, thread);
 }

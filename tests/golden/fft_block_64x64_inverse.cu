@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=64x64 batch=16384 kind=c2r valid=57x57 norm=ortho
-// config:  first=x min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=4x8 y_radices=8x8
+// config:  ahead=0 blocks=0 first=x gaps=25 min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=4x8 y_radices=8x8
 //
 // Inverse transforms of 64x64 points, 1 in a tile of
 // shared memory: radices 8x8 by 4x8, each within a thread. Two columns of a real signal are one complex number.
@@ -124,16 +124,9 @@ __device__ __forceinline__ void merge(const float2* spectrum, int t, int y, int 
     mirrored = conjugate(even - odd);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float2* __restrict__ source, float* __restrict__ target) {
-    extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
-    float2* const tile = shared;
-    const long long number = blockIdx.x;
-    const long long first = min(number * 1, kLast);
-    source += first * 2112;
-    target += first * 3249;
-
+// Transforms of one tile; source and target are those of its first one.
+__device__ __forceinline__ void transform(
+    const float2* __restrict__ source, float* __restrict__ target, float2* tile, int thread) {
     // Columns that are their own mirror image: asked for before the others, written behind them.
     {
         const int i = thread;
@@ -260,4 +253,14 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
             store_signal(target, 0, earlier + j * 8, x, v[j]);
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float2* __restrict__ source, float* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const long long start = number * 1, first = min(start, kLast);
+    transform(source + first * 2112, target + first * 3249, tile, thread);
 }
