@@ -33,6 +33,10 @@ class Family(abc.ABC):
     def default(self, problem: Problem, device: Device) -> Config:
         """A config of `space` that is good without any search; it is tried first."""
 
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:  # noqa: ARG002 - for those who know
+        """Configs of `space` that are worth trying before a search knows anything; the default aside."""
+        return ()
+
     @abc.abstractmethod
     def program(self, problem: Problem, config: Config) -> Program:
         """The CUDA source and launches of one config. Pure: the same arguments give the same bytes."""

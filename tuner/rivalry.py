@@ -114,7 +114,8 @@ class Search:
 
     def ask(self) -> tuple[str, Config] | None:
         """The next family, by name, and its config; None once every space is exhausted."""
-        name = next((name for name, family in self._families.items() if family.firsts_are_due), None)
+        due = [name for name, family in self._families.items() if family.firsts_are_due]
+        name = min(due, key=lambda name: self._families[name].tried, default=None)
         if name is None:
             self._dismiss_failing()
             while self._rung_is_told():

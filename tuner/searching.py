@@ -82,7 +82,7 @@ class Searching:
             searches[name] = FamilySearch(
                 f"{problem.key()} on {device.key()} by {name}",
                 family.space(problem, device),
-                (family.default(problem, device), *won),
+                (family.default(problem, device), *won, *family.starts(problem, device)),
                 seed,
                 [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
                 self._store.server_url,

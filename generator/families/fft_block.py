@@ -13,17 +13,8 @@ from __future__ import annotations
 from math import prod
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.families.fft_block_choice import Access, Stores, Twiddles
-from warpsmith.generator.families.fft_block_space import (
-    GAPS,
-    TRANSFORMS,
-    fits,
-    packings,
-    shares_of,
-    space_of,
-    tile_columns,
-    word,
-)
+from warpsmith.generator.families.fft_block_guesses import Guess, guesses
+from warpsmith.generator.families.fft_block_space import fits, packings, shares_of, space_of, tile_columns
 from warpsmith.generator.families.fft_block_text import FftBlockText
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
@@ -71,34 +62,22 @@ class FftBlock(Family):
         packing = packings(fft)[0]
         x, y = tile_columns(fft, packing), prod(fft.size[:-1])
         shares = 1 if fits(x * y, device) else max(shares_of(fft))
-        y //= shares
-        transforms = max(1, min(2048 // (x * y), 256, fft.batch // packing.transforms))
-        x_radices, y_radices = _usual(x), _usual(y)
-        items = transforms * x * y // max((*x_radices, *y_radices))
-        wanted = {
-            "packing": packing.value,
-            "x_radices": word(x_radices),
-            "y_radices": word(y_radices),
-            "shares": shares,
-            "first": "x" if fft.inverse else "y",
-            "transforms": max(each for each in TRANSFORMS if each <= transforms),
-            "threads": max(32, min(256, items // 32 * 32)),
-            "tiles": 1,
-            "signal": Access.DIRECT.value,
-            "spectrum": Access.STAGED.value,
-            "twiddles": Twiddles.POWERS.value,
-            "stores": Stores.PLAIN.value,
-            "min_blocks": 0,
-            "gaps": max(each for each in GAPS if fits(x * y, device, gaps=each)),
-            "blocks": 0,
-            "ahead": 0,
-        }
-        space = self.space(problem, device)
-        names = {parameter.name for parameter in space.parameters}
-        config = space.like({name: value for name, value in wanted.items() if name in names})
+        first = "x" if fft.inverse else "y"
+        config = self._config(fft, device, Guess(packing, _usual(x), _usual(y // shares), shares, first=first))
         if config is None:
             raise ValueError(f"the space of {fft.key()} is empty")
         return config
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        fft = require_fft(problem)
+        configs = (self._config(fft, device, guess) for guess in guesses(fft, device))
+        return tuple(dict.fromkeys(config for config in configs if config is not None))
+
+    def _config(self, fft: Fft, device: Device, guess: Guess) -> Config | None:
+        """The config of the space that is nearest to a guess."""
+        space = self.space(fft, device)
+        wanted = guess.values(fft.batch)
+        return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
 
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)

@@ -15,6 +15,7 @@ import pytest
 
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.families.fft_block import FftBlock
+from warpsmith.generator.families.fft_block_guesses import MOST
 from warpsmith.generator.families.fft_block_text import FftBlockText
 from warpsmith.generator.families.fft_block_tile import Address, Tile
 from warpsmith.generator.fft import Fft
@@ -156,6 +157,27 @@ class TestSmallBatches:
         for problem in (fft(8, 1), fft(8, 2), fft(8, 3), fft((4, 4), 2, kind="c2r")):
             for text in texts(problem):
                 assert text.choice.transforms == 1 or text.walk.step <= problem.batch
+
+
+class TestStarts:
+    def test_are_few_different_points_of_the_space(self) -> None:
+        for problem in PROBLEMS:
+            space, starts = FAMILY.space(problem, H200), FAMILY.starts(problem, H200)
+            assert 1 <= len(starts) <= MOST
+            assert all(space.contains(config) for config in starts)
+            assert len(set(starts)) == len(starts)
+
+    def test_are_what_long_searches_found(self) -> None:
+        """But for what single changes find: twiddles, a few more transforms in a tile."""
+        alike = ("packing", "x_radices", "y_radices", "threads", "signal")
+        for problem, found in (
+            (fft(225, 1 << 18), ("pair", "15x15", None, 128, "direct")),
+            (fft(128, 1 << 19), ("half", "8x8", None, 256, "direct")),
+            (fft(15, 1 << 22), ("pair", "15", None, 128, "staged")),
+            (fft((64, 64), 1 << 14), ("half", "8x4", "8x8", 256, "direct")),
+        ):
+            values = [config.values() for config in FAMILY.starts(problem, H200)]
+            assert found in [tuple(each.get(name) for name in alike) for each in values], problem.key()
 
 
 class TestRefusals:

@@ -60,7 +60,7 @@ def test_what_is_to_come_first_comes_first() -> None:
     other = Config.of({"a": 1, "b": 1})
     families = {"a": family(), "b": FamilySearch("b", SPACE, [DEFAULT, other], 0), "c": family()}
     search = Search(families, 0, 100)
-    assert [search.ask() for _ in range(4)] == [("a", DEFAULT), ("b", DEFAULT), ("b", other), ("c", DEFAULT)]
+    assert [search.ask() for _ in range(4)] == [("a", DEFAULT), ("b", DEFAULT), ("c", DEFAULT), ("b", other)]
 
 
 def test_without_any_time_the_families_take_turns() -> None:

@@ -1,0 +1,107 @@
+"""Configs of `fft_block` that a search tries first.
+
+Of 70 real transforms of 8 to 256 points the winners of long searches were alike: the fewest passes, of radices near
+each other, over tiles of 1000 to 4000 numbers, with a thread for each transform of the largest radix.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from math import prod
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.families.fft_block_choice import Access, Packing, Stores, Twiddles
+from warpsmith.generator.families.fft_block_space import (
+    GAPS,
+    THREADS,
+    TRANSFORMS,
+    fits,
+    packings,
+    shares_of,
+    tile_columns,
+    word,
+)
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.space import Value
+from warpsmith.generator.transforms.factors import factorizations
+
+ELEMENTS = (2048, 1280, 4096)
+"""Of a tile that transforms of one dimension share."""
+LARGE = 8192
+"""Complex numbers of a transform that has a multiprocessor for itself: more threads, then."""
+LARGEST_RADIX = 28
+"""Of a guess: beyond, registers run out."""
+FLAT_PLANS, SQUARE_PLANS = 4, 3
+"""Factorizations of a row that are tried, and of each side of two dimensions."""
+MOST = 20
+"""Guesses: a third of a short search."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guess:
+    """What sets good configs apart; the rest of a config follows."""
+
+    packing: Packing
+    x_radices: tuple[int, ...]
+    y_radices: tuple[int, ...] = ()
+    shares: int = 1
+    elements: int = ELEMENTS[0]
+    """Of a tile, about."""
+    first: str = "x"
+
+    def values(self, batch: int) -> dict[str, Value]:
+        """Of all parameters, for so many transforms."""
+        points = prod((*self.x_radices, *self.y_radices))
+        most = max(1, min(self.elements // points, batch // self.packing.transforms))
+        transforms = max(each for each in TRANSFORMS if each <= most)
+        items = transforms * points // max((*self.x_radices, *self.y_radices))
+        threads = min(items, 512 if points > LARGE else 256)
+        passes = len(self.x_radices) + len(self.y_radices)
+        return {
+            "packing": self.packing.value,
+            "x_radices": word(self.x_radices),
+            "y_radices": word(self.y_radices),
+            "shares": self.shares,
+            "first": self.first,
+            "transforms": transforms,
+            "threads": next(each for each in THREADS if threads <= each),
+            "tiles": 1,
+            # A thread with all of a transform would read far from its neighbours.
+            "signal": (Access.DIRECT if passes > 1 else Access.STAGED).value,
+            "spectrum": Access.STAGED.value,
+            "twiddles": Twiddles.POWERS.value,
+            "stores": Stores.PLAIN.value,
+            "min_blocks": 0,
+            "gaps": GAPS[-1],
+            "blocks": 0,
+            "ahead": 0,
+        }
+
+
+def guesses(problem: Fft, device: Device) -> tuple[Guess, ...]:
+    """A few good ones, the best first."""
+    return tuple(itertools.islice(_guesses(problem, device), MOST))
+
+
+def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
+    if len(problem.size) == 1:
+        for elements, packing in itertools.product(ELEMENTS, packings(problem)):
+            for x_radices in _plans(tile_columns(problem, packing), FLAT_PLANS):
+                yield Guess(packing, x_radices, elements=elements)
+        return
+    rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
+    for elements, first, packing in itertools.product(ELEMENTS, sides, packings(problem)):
+        columns = tile_columns(problem, packing)
+        shares = 1 if fits(rows * columns, device) else max(shares_of(problem))
+        if packing is Packing.PAIR and rows * columns > elements:
+            continue  # half the tile does, in twice as many blocks
+        for radices in itertools.product(_plans(columns, SQUARE_PLANS), _plans(rows // shares, SQUARE_PLANS)):
+            yield Guess(packing, *radices, shares, elements, first)
+
+
+def _plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:
+    found = factorizations(points)
+    small = [radices for radices in found if max(radices, default=1) <= LARGEST_RADIX]
+    return tuple(small or found)[:most]
