@@ -76,7 +76,7 @@ class FftBlock(Family):
     def _config(self, fft: Fft, device: Device, guess: Guess) -> Config | None:
         """The config of the space that is nearest to a guess."""
         space = self.space(fft, device)
-        wanted = guess.values(fft.batch)
+        wanted = guess.values(fft.batch, device)
         return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
 
     def program(self, problem: Problem, config: Config) -> Program:

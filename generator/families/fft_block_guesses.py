@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from math import prod
+from math import ceil, prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block_choice import Access, Packing, Stores, Twiddles
@@ -27,14 +27,17 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.space import Value
 from warpsmith.generator.transforms.factors import factorizations
 
-ELEMENTS = (2048, 1280, 4096)
-"""Of a tile that transforms of one dimension share."""
+ELEMENTS = (2048, 4096, 1280)
+"""Of a tile, about."""
 LARGE = 8192
 """Complex numbers of a transform that has a multiprocessor for itself: more threads, then."""
 LARGEST_RADIX = 28
 """Of a guess: beyond, registers run out."""
-FLAT_PLANS, SQUARE_PLANS = 4, 3
-"""Factorizations of a row that are tried, and of each side of two dimensions."""
+FLAT_PLANS, WARP_PLANS, SQUARE_PLANS = 4, 2, 3
+"""Factorizations of a row that are tried, those of them also by a warp for itself, and of each side of two dimensions.
+"""
+WARPS = 4
+"""Of a block whose warps have a tile each."""
 MOST = 20
 """Guesses: a third of a short search."""
 
@@ -48,16 +51,19 @@ class Guess:
     y_radices: tuple[int, ...] = ()
     shares: int = 1
     elements: int = ELEMENTS[0]
-    """Of a tile, about."""
+    """Of a tile, about; 0 for one that keeps a single warp busy, without barriers."""
     first: str = "x"
 
-    def values(self, batch: int) -> dict[str, Value]:
+    def values(self, batch: int, device: Device) -> dict[str, Value]:
         """Of all parameters, for so many transforms."""
-        points = prod((*self.x_radices, *self.y_radices))
-        most = max(1, min(self.elements // points, batch // self.packing.transforms))
-        transforms = max(each for each in TRANSFORMS if each <= most)
-        items = transforms * points // max((*self.x_radices, *self.y_radices))
-        threads = min(items, 512 if points > LARGE else 256)
+        points, largest = prod((*self.x_radices, *self.y_radices)), max((*self.x_radices, *self.y_radices))
+        number = ceil(batch / self.packing.transforms)
+        # A small batch is spread over all multiprocessors, and each tile over many threads.
+        is_small = number * self.shares <= device.multiprocessors
+        most = min((self.elements or 32 * largest) // points, ceil(number / device.multiprocessors))
+        transforms = max(each for each in TRANSFORMS if each <= max(1, most))
+        items = transforms * points // largest if self.elements else 32
+        threads = min(items, 512 if points > LARGE or is_small else 256)
         passes = len(self.x_radices) + len(self.y_radices)
         return {
             "packing": self.packing.value,
@@ -67,7 +73,7 @@ class Guess:
             "first": self.first,
             "transforms": transforms,
             "threads": next(each for each in THREADS if threads <= each),
-            "tiles": 1,
+            "tiles": 1 if self.elements else WARPS,
             # A thread with all of a transform would read far from its neighbours.
             "signal": (Access.DIRECT if passes > 1 else Access.STAGED).value,
             "spectrum": Access.STAGED.value,
@@ -86,17 +92,23 @@ def guesses(problem: Fft, device: Device) -> tuple[Guess, ...]:
 
 
 def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
-    if len(problem.size) == 1:
-        for elements, packing in itertools.product(ELEMENTS, packings(problem)):
-            for x_radices in _plans(tile_columns(problem, packing), FLAT_PLANS):
-                yield Guess(packing, x_radices, elements=elements)
+    if len(problem.size) == 2:
+        yield from _square_guesses(problem, device)
         return
+    for elements in (ELEMENTS[0], 0, *ELEMENTS[1:]):
+        for packing in packings(problem):
+            for x_radices in _plans(tile_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS):
+                yield Guess(packing, x_radices, elements=elements)
+
+
+def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
     for elements, first, packing in itertools.product(ELEMENTS, sides, packings(problem)):
         columns = tile_columns(problem, packing)
-        shares = 1 if fits(rows * columns, device) else max(shares_of(problem))
         if packing is Packing.PAIR and rows * columns > elements:
             continue  # half the tile does, in twice as many blocks
+        is_shared = problem.batch <= device.multiprocessors or not fits(rows * columns, device)
+        shares = max(shares_of(problem)) if is_shared else 1
         for radices in itertools.product(_plans(columns, SQUARE_PLANS), _plans(rows // shares, SQUARE_PLANS)):
             yield Guess(packing, *radices, shares, elements, first)
 
