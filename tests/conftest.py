@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -328,3 +329,20 @@ def database(postgresql: PostgresServer) -> Iterator[str]:
     postgresql.start()
     # Hundreds of them would fill the disk's cache, and whoever syncs next would wait for it.
     postgresql.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _index(text: str, names: dict[str, int]) -> int:
+    functions: dict[str, Callable[[int, int], int]] = {
+        "quotient": lambda divisor, number: number * (0xFFFFFFFF // divisor + 1) >> 32,
+        "modulo": lambda divisor, number: number - (number * (0xFFFFFFFF // divisor + 1) >> 32) * divisor,
+    }
+    text = re.sub(r"(quotient|modulo)<(\d+)>\(", r"\1(\2, ", text)
+    # CUDA divides integers as Python's // does, where none is negative.
+    text = re.sub(r"(?<=\d)u\b", "", text).replace("/", "//")
+    return int(eval(text, functions, names))
+
+
+@pytest.fixture(scope="session")
+def index() -> Callable[[str, dict[str, int]], int]:
+    """What an index in a generated text comes to, given its variables; division as `shared/fft.cu.jinja` has it."""
+    return _index

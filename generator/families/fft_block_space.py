@@ -16,8 +16,8 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
 TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
-GAPS = (2, 6, 25)
-"""Percent of a tile: one element a row of 64, one in sixteen, or whatever helps."""
+GAPS = (2, 8, 25)
+"""Percent of a tile: one element a row of 64, one in sixteen and a row's, or whatever helps."""
 LASTING = (4, 8, 16)
 """Blocks of a multiprocessor that go on from tile to tile."""
 AHEAD = (1, 2, 4)

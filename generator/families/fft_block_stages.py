@@ -202,7 +202,7 @@ class Stages:
             index=coordinates("later", step.later),
             frequency=coordinates("earlier", step.earlier),
             radix=step.radix,
-            element=step.element_place.text("j"),
+            element=step.element_place.text("j", is_constant=True),
             later=step.later,
             table=table_name(step.radix, step.later),
             powers=() if step.is_last else powers_of(step.radix, step.later, self.choice.twiddles, sign),

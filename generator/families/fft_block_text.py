@@ -37,6 +37,13 @@ class FftBlockText:
         return Stages(self.problem, self.choice, self.tile).all()
 
     @property
+    def divides(self) -> bool:
+        """Whether some index is divided by what is no power of two."""
+        every = [each for stage in self.stages for each in (stage, *stage.within)]
+        texts = [text for each in every for text in (each.address, each.mirrored_address, *each.variables)]
+        return any("quotient<" in text or "modulo<" in text for text in texts)
+
+    @property
     def summary(self) -> tuple[str, ...]:
         return _summary(self.problem, self.choice)
 

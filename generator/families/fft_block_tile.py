@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warpsmith.generator.transforms.axes import Axis, Digit, Pass, Place
+from warpsmith.generator.transforms.axes import Axis, Digit, Pass, Place, modulo, quotient
 
 BANKS = 16
 """Of shared memory, for elements of 8 bytes: half a warp reads or writes at once."""
@@ -45,9 +45,9 @@ class Pool:
         """The same as definitions in CUDA."""
         lines, weight = [], 1
         for name, extent in self.variables:
-            value = item if weight == 1 else f"{item} / {weight}"
+            value = quotient(item, weight)
             weight *= extent
-            lines.append(f"const int {name} = {value if weight == self.items else f'{value} % {extent}'};")
+            lines.append(f"const int {name} = {value if weight == self.items else modulo(value, extent)};")
         return tuple(lines)
 
 

@@ -15,6 +15,25 @@ import math
 from warpsmith.generator.transforms.factors import root
 
 
+def quotient(number: str, divisor: int, *, is_constant: bool = False) -> str:
+    """`number / divisor` in CUDA, for a number that is not negative, nor its product with the divisor above 2^32.
+
+    A compiler that does not know as much takes several instructions for what are one shift or one multiplication.
+    """
+    if divisor == 1:
+        return number
+    if is_constant:
+        return f"{number} / {divisor}"
+    return f"quotient<{divisor}>({number})" if divisor & (divisor - 1) else f"{number} / {divisor}u"
+
+
+def modulo(number: str, divisor: int, *, is_constant: bool = False) -> str:
+    """`number % divisor` in the same way."""
+    if is_constant:
+        return f"{number} % {divisor}"
+    return f"modulo<{divisor}>({number})" if divisor & (divisor - 1) else f"{number} % {divisor}u"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Digit:
     """One digit of a number: (number / weight) % extent, `stride` elements of memory apart."""
@@ -55,12 +74,18 @@ class Place:
         """The place of `number`."""
         return sum(number // digit.weight % digit.extent * digit.stride for digit in self.digits)
 
-    def text(self, number: str) -> str:
-        """The same in CUDA, of a variable that is no larger than its digits allow; "0" where there are none."""
+    def text(self, number: str, *, is_constant: bool = False) -> str:
+        """The same in CUDA, of a variable that is no larger than its digits allow; "0" where there are none.
+
+        Args:
+            number: the variable.
+            is_constant: whether the compiler knows its value, and needs no help.
+        """
         terms = []
-        for digit, is_last in zip(self.digits, [False] * (len(self.digits) - 1) + [True], strict=False):
-            term = number if digit.weight == 1 else f"{number} / {digit.weight}"
-            term = term if is_last else f"{term} % {digit.extent}"
+        for digit in self.digits:
+            term = quotient(number, digit.weight, is_constant=is_constant)
+            if digit is not self.digits[-1]:
+                term = modulo(term, digit.extent, is_constant=is_constant)
             terms.append(term if digit.stride == 1 else f"{term} * {digit.stride}")
         return " + ".join(terms) or "0"
 

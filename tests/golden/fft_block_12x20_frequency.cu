@@ -76,6 +76,15 @@ __device__ __forceinline__ void dft12(float2& x0, float2& x1, float2& x2, float2
     x10 = y7;
 }
 
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
 // exp(-2 pi i j later / 20) for j = 1, 2, later = 0 to 4.
 __device__ const float2 kTwiddles4x5[10] = {
 { 1.0f, -0.0f }, { 0.951056516f, -0.309016994f }, { 0.809016994f, -0.587785252f }, { 0.587785252f, -0.809016994f },
@@ -100,12 +109,12 @@ __device__ __forceinline__ long long spectrum_place(int transform, int y, int x)
 
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
-    const float2* __restrict__ source, float2* __restrict__ target, float2* tile, int thread) {
+    const float2* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
     // Pass 1: 12 points along y.
     {
-        const int i = thread;
-        const int x = i % 20;
-        const int t = i / 20;
+        const unsigned i = thread;
+        const int x = modulo<20>(i);
+        const int t = quotient<20>(i);
         float2 v[12];
         float2* const element = tile + t * 242 + x;
 #pragma unroll
@@ -123,10 +132,10 @@ __device__ __forceinline__ void transform(
     // Pass 2: 4 points along x.
 #pragma unroll
     for (int step = 0; step < 3; ++step) {
-        const int i = thread + step * kThreads;
-        const int t = i % 8;
-        const int later = i / 8 % 5;
-        const int y = i / 40;
+        const unsigned i = thread + step * kThreads;
+        const int t = i % 8u;
+        const int later = modulo<5>(i / 8u);
+        const int y = quotient<40>(i);
         float2 v[4];
         float2* const element = tile + t * 242 + y * 20 + later;
 #pragma unroll
@@ -150,13 +159,13 @@ __device__ __forceinline__ void transform(
     // Pass 3: 5 points along x.
 #pragma unroll
     for (int step = 0; step < 3; ++step) {
-        const int i = thread + step * kThreads;
+        const unsigned i = thread + step * kThreads;
         if (step == 2 && i >= 384) {
             break;
         }
-        const int earlier = i % 4;
-        const int y = i / 4 % 12;
-        const int t = i / 48;
+        const int earlier = i % 4u;
+        const int y = modulo<12>(i / 4u);
+        const int t = quotient<48>(i);
         float2 v[5];
         float2* const element = tile + t * 242 + y * 20 + earlier * 5;
 #pragma unroll
@@ -174,18 +183,18 @@ __device__ __forceinline__ void transform(
     // The spectrum from the tile.
 #pragma unroll
     for (int step = 0; step < 12; ++step) {
-        const int i = thread + step * kThreads;
-        const int t = i % 8;
-        const int x = i / 8 % 20;
-        const int y = i / 160;
-        store(target + spectrum_place(t, y, x), tile[t * 242 + y * 20 + x % 4 * 5 + x / 4]);
+        const unsigned i = thread + step * kThreads;
+        const int t = i % 8u;
+        const int x = modulo<20>(i / 8u);
+        const int y = quotient<160>(i);
+        store(target + spectrum_place(t, y, x), tile[t * 242 + y * 20 + x % 4u * 5 + x / 4u]);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
+    const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 8, first = min(start, kLast);

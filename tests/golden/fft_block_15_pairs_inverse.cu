@@ -1,12 +1,12 @@
 // warpsmith fft_block
 // problem: fft size=15 batch=1001 kind=c2r
-// config:  ahead=0 blocks=0 gaps=25 min_blocks=0 packing=pair signal=direct stores=plain threads=128 tiles=1 transforms=128 twiddles=powers x_radices=15
+// config:  ahead=0 blocks=0 gaps=25 min_blocks=0 packing=pair signal=staged stores=plain threads=32 tiles=1 transforms=4 twiddles=powers x_radices=15
 //
-// Inverse transforms of 15 points, 128 in a tile of
+// Inverse transforms of 15 points, 4 in a tile of
 // shared memory: radices 15, each within a thread. Two real signals are one complex one.
 
-constexpr int kThreads = 128;  // of a tile
-constexpr long long kLast = 745;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 32;  // of a tile
+constexpr long long kLast = 993;  // where the last tile starts: it may do some of another's again
 constexpr float kScale = 0.0666666667f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
@@ -74,6 +74,15 @@ __device__ __forceinline__ void dft15(float2& x0, float2& x1, float2& x2, float2
     x13 = y9;
 }
 
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
@@ -102,13 +111,12 @@ __device__ __forceinline__ void merge(const float2* spectrum, int t, int x, floa
 
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
-    const float2* __restrict__ source, float* __restrict__ target, float2* tile, int thread, int done) {
+    const float2* __restrict__ source, float* __restrict__ target, float2* tile, unsigned thread, int done) {
     // The spectra of real signals as that of a complex one.
-#pragma unroll
-    for (int step = 0; step < 8; ++step) {
-        const int i = thread + step * kThreads;
-        const int x = i % 8;
-        const int t = i / 8;
+    {
+        const unsigned i = thread;
+        const int x = i % 8u;
+        const int t = i / 8u;
         float2 z, mirrored;
         merge(source, t, x, z, mirrored);
         tile[t * 15 + x] = z;
@@ -117,11 +125,10 @@ __device__ __forceinline__ void transform(
             tile[t * 15 + mirrored_x] = mirrored;
         }
     }
-    __syncthreads();
+    __syncwarp();
 
     // Pass 1: 15 points along x.
-    {
-        const int i = thread;
+    if (const unsigned i = thread; i < 4) {
         const int t = i;
         float2 v[15];
         float2* const element = tile + t * 15;
@@ -132,18 +139,31 @@ __device__ __forceinline__ void transform(
         dft15(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14]);
 #pragma unroll
         for (int j = 0; j < 15; ++j) {
-            store_signal(target, t, j, v[j], done);
+            element[j] = v[j];
         }
+    }
+    __syncwarp();
+
+    // The signal from the tile.
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 1 && i >= 60) {
+            break;
+        }
+        const int x = modulo<15>(i);
+        const int t = quotient<15>(i);
+        store_signal(target, t, x, tile[t * 15 + x], done);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 fft_block(const float2* __restrict__ source, float* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
+    const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
-    const long long start = number * 256, first = min(start, kLast);
+    const long long start = number * 8, first = min(start, kLast);
     const int done = static_cast<int>(min(start, 1001LL) - first);  // by the tile before
     transform(source + first * 8, target + first * 15, tile, thread, done);
 }

@@ -85,6 +85,15 @@ __device__ __forceinline__ void dft16(float2& x0, float2& x1, float2& x2, float2
     x14 = y11;
 }
 
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
 // exp(-2 pi i j later / 128) for j = 1, 2, 4, later = 0 to 15.
 __device__ const float2 kTwiddles8x16[48] = {
 { 1.0f, -0.0f }, { 0.998795456f, -0.0490676743f }, { 0.995184727f, -0.0980171403f }, { 0.98917651f, -0.146730474f },
@@ -144,13 +153,13 @@ __device__ __forceinline__ int spectrum_place(int transform, int x) {
 
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
-    const float* __restrict__ source, float2* __restrict__ target, float2* tile, int thread) {
+    const float* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
     // Pass 1: 8 points along x.
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-        const int i = thread + step * kThreads;
-        const int later = i % 16;
-        const int t = i / 16;
+        const unsigned i = thread + step * kThreads;
+        const int later = i % 16u;
+        const int t = i / 16u;
         float2 v[8];
         float2* const element = tile + t * 145 + later;
 #pragma unroll
@@ -181,9 +190,9 @@ __device__ __forceinline__ void transform(
 
     // Pass 2: 16 points along x.
     {
-        const int i = thread;
-        const int earlier = i % 8;
-        const int t = i / 8;
+        const unsigned i = thread;
+        const int earlier = i % 8u;
+        const int t = i / 8u;
         float2 v[16];
         float2* const element = tile + t * 145 + earlier * 18;
 #pragma unroll
@@ -201,15 +210,15 @@ __device__ __forceinline__ void transform(
     // The spectrum of the complex signal as those of the real ones.
 #pragma unroll
     for (int step = 0; step < 9; ++step) {
-        const int i = thread + step * kThreads;
+        const unsigned i = thread + step * kThreads;
         if (step == 8 && i >= 1040) {
             break;
         }
-        const int x = i % 65;
-        const int t = i / 65;
+        const int x = modulo<65>(i);
+        const int t = quotient<65>(i);
         const int mirrored_x = x == 0 ? 0 : 128 - x;
 
-        const float2 z = tile[t * 145 + x % 8 * 18 + x / 8], m = conjugate(tile[t * 145 + mirrored_x % 8 * 18 + mirrored_x / 8]);
+        const float2 z = tile[t * 145 + x % 8u * 18 + x / 8u], m = conjugate(tile[t * 145 + mirrored_x % 8u * 18 + mirrored_x / 8u]);
         const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
         store(target + spectrum_place(t, x), even + odd);
         if (2 * x != 128) store(target + spectrum_place(t, 128 - x), conjugate(even - odd));
@@ -219,7 +228,7 @@ __device__ __forceinline__ void transform(
 extern "C" __global__ void __launch_bounds__(kThreads)
 fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
+    const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 16, first = min(start, kLast);

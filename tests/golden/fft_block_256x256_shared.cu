@@ -1,11 +1,11 @@
 // warpsmith fft_block
 // problem: fft size=256x256 batch=1024 kind=r2c
-// config:  ahead=0 blocks=0 first=y gaps=25 min_blocks=0 packing=half shares=2 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=8x16 y_radices=8x16
+// config:  ahead=0 blocks=0 first=y gaps=25 min_blocks=0 packing=half shares=2 signal=direct stores=plain threads=512 tiles=1 transforms=1 twiddles=powers x_radices=8x16 y_radices=8x16
 //
 // Forward transforms of 256x256 points, every other row of one in a tile of
 // shared memory: radices 8x16 by 8x16, each within a thread. Two columns of a real signal are one complex number.
 
-constexpr int kThreads = 256;  // of a tile
+constexpr int kThreads = 512;  // of a tile
 constexpr long long kLast = 1023;  // where the last tile starts: it may do some of another's again
 constexpr float kHalfScale = 0.5f;
 
@@ -83,6 +83,15 @@ __device__ __forceinline__ void dft16(float2& x0, float2& x1, float2& x2, float2
     x12 = y3;
     x13 = y7;
     x14 = y11;
+}
+
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
 }
 
 // exp(-2 pi i j later / 128) for j = 1, 2, 4, later = 0 to 15.
@@ -194,15 +203,15 @@ __device__ __forceinline__ int spectrum_place(int transform, int y, int x) {
 
 // Transforms of one tile; source and target are those of its first one and of the share.
 __device__ __forceinline__ void transform(
-    const float* __restrict__ source, float2* __restrict__ target, float2* tile, int thread, int share) {
+    const float* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread, int share) {
     // Pass 1: 8 points along y.
 #pragma unroll
-    for (int step = 0; step < 8; ++step) {
-        const int i = thread + step * kThreads;
-        const int x = i % 128;
-        const int later = i / 128;
+    for (int step = 0; step < 4; ++step) {
+        const unsigned i = thread + step * kThreads;
+        const int x = i % 128u;
+        const int later = i / 128u;
         float2 v[8];
-        float2* const element = tile + x % 16 + x / 16 * 18 + later * 144;
+        float2* const element = tile + x % 16u + x / 16u * 18 + later * 144;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = load_signal(source, 0, later + j * 16, x, share);
@@ -231,12 +240,12 @@ __device__ __forceinline__ void transform(
 
     // Pass 2: 16 points along y.
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-        const int i = thread + step * kThreads;
-        const int x = i % 128;
-        const int earlier = i / 128;
+    for (int step = 0; step < 2; ++step) {
+        const unsigned i = thread + step * kThreads;
+        const int x = i % 128u;
+        const int earlier = i / 128u;
         float2 v[16];
-        float2* const element = tile + x % 16 + x / 16 * 18 + earlier * 2305;
+        float2* const element = tile + x % 16u + x / 16u * 18 + earlier * 2305;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
             v[j] = element[j * 144];
@@ -251,12 +260,12 @@ __device__ __forceinline__ void transform(
 
     // Pass 3: 8 points along x.
 #pragma unroll
-    for (int step = 0; step < 8; ++step) {
-        const int i = thread + step * kThreads;
-        const int later = i % 16;
-        const int y = i / 16;
+    for (int step = 0; step < 4; ++step) {
+        const unsigned i = thread + step * kThreads;
+        const int later = i % 16u;
+        const int y = i / 16u;
         float2 v[8];
-        float2* const element = tile + y % 16 * 144 + y / 16 * 2305 + later;
+        float2* const element = tile + y % 16u * 144 + y / 16u * 2305 + later;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j * 18];
@@ -285,12 +294,12 @@ __device__ __forceinline__ void transform(
 
     // Pass 4: 16 points along x.
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-        const int i = thread + step * kThreads;
-        const int earlier = i % 8;
-        const int y = i / 8;
+    for (int step = 0; step < 2; ++step) {
+        const unsigned i = thread + step * kThreads;
+        const int earlier = i % 8u;
+        const int y = i / 8u;
         float2 v[16];
-        float2* const element = tile + y % 8 * 2305 + y / 8 * 144 + earlier * 18;
+        float2* const element = tile + y % 8u * 2305 + y / 8u * 144 + earlier * 18;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
             v[j] = element[j];
@@ -305,18 +314,18 @@ __device__ __forceinline__ void transform(
 
     // The spectrum of the complex signal as those of the real ones.
 #pragma unroll
-    for (int step = 0; step < 33; ++step) {
-        const int i = thread + step * kThreads;
-        if (step == 32 && i >= 8320) {
+    for (int step = 0; step < 17; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 16 && i >= 8320) {
             break;
         }
         constexpr int t = 0;
-        const int x = i % 65;
-        const int y = i / 65;
+        const int x = modulo<65>(i);
+        const int y = quotient<65>(i);
         const int mirrored_y = y + share == 0 ? 0 : 128 - share - y;
         const int mirrored_x = x == 0 ? 0 : 128 - x;
 
-        const float2 z = tile[y % 8 * 2305 + y / 8 * 144 + x % 8 * 18 + x / 8], m = conjugate(tile[mirrored_y % 8 * 2305 + mirrored_y / 8 * 144 + mirrored_x % 8 * 18 + mirrored_x / 8]);
+        const float2 z = tile[y % 8u * 2305 + y / 8u * 144 + x % 8u * 18 + x / 8u], m = conjugate(tile[mirrored_y % 8u * 2305 + mirrored_y / 8u * 144 + mirrored_x % 8u * 18 + mirrored_x / 8u]);
         const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
         store(target + spectrum_place(t, y, x), even + odd);
         if (2 * x != 128) store(target + spectrum_place(t, mirrored_y, 128 - x), conjugate(even - odd));
@@ -326,7 +335,7 @@ __device__ __forceinline__ void transform(
 extern "C" __global__ void __launch_bounds__(kThreads)
 fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
+    const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const int share = static_cast<int>(number % 2);

@@ -85,6 +85,15 @@ __device__ __forceinline__ void dft16(float2& x0, float2& x1, float2& x2, float2
     x14 = y11;
 }
 
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
 // exp(-2 pi i j later / 32) for j = 1, 2, later = 0 to 7.
 __device__ const float2 kTwiddles4x8[16] = {
 { 1.0f, -0.0f }, { 0.98078528f, -0.195090322f }, { 0.923879533f, -0.382683432f }, { 0.831469612f, -0.555570233f },
@@ -122,14 +131,14 @@ __device__ __forceinline__ int spectrum_place(int transform, int y, int x) {
 
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
-    const float* __restrict__ source, float2* __restrict__ target, float2* tile, int thread) {
+    const float* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
     // Pass 1: 4 points along y.
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-        const int i = thread + step * kThreads;
-        const int x = i % 16;
-        const int later = i / 16 % 8;
-        const int t = i / 128;
+        const unsigned i = thread + step * kThreads;
+        const int x = i % 16u;
+        const int later = i / 16u % 8u;
+        const int t = i / 128u;
         float2 v[4];
         float2* const element = tile + t * 548 + x + later * 17;
 #pragma unroll
@@ -153,10 +162,10 @@ __device__ __forceinline__ void transform(
     // Pass 2: 8 points along y.
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-        const int i = thread + step * kThreads;
-        const int x = i % 16;
-        const int earlier = i / 16 % 4;
-        const int t = i / 64;
+        const unsigned i = thread + step * kThreads;
+        const int x = i % 16u;
+        const int earlier = i / 16u % 4u;
+        const int t = i / 64u;
         float2 v[8];
         float2* const element = tile + t * 548 + x + earlier * 137;
 #pragma unroll
@@ -173,11 +182,11 @@ __device__ __forceinline__ void transform(
 
     // Pass 3: 16 points along x.
     {
-        const int i = thread;
-        const int t = i % 4;
-        const int y = i / 4;
+        const unsigned i = thread;
+        const int t = i % 4u;
+        const int y = i / 4u;
         float2 v[16];
-        float2* const element = tile + t * 548 + y % 8 * 17 + y / 8 * 137;
+        float2* const element = tile + t * 548 + y % 8u * 17 + y / 8u * 137;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
             v[j] = element[j];
@@ -193,14 +202,14 @@ __device__ __forceinline__ void transform(
     // The spectrum of the complex signal as those of the real ones.
 #pragma unroll
     for (int step = 0; step < 9; ++step) {
-        const int i = thread + step * kThreads;
-        const int x = i % 9;
-        const int y = i / 9 % 32;
-        const int t = i / 288;
+        const unsigned i = thread + step * kThreads;
+        const int x = modulo<9>(i);
+        const int y = quotient<9>(i) % 32u;
+        const int t = quotient<288>(i);
         const int mirrored_y = y == 0 ? 0 : 32 - y;
         const int mirrored_x = x == 0 ? 0 : 16 - x;
 
-        const float2 z = tile[t * 548 + y % 4 * 137 + y / 4 * 17 + x], m = conjugate(tile[t * 548 + mirrored_y % 4 * 137 + mirrored_y / 4 * 17 + mirrored_x]);
+        const float2 z = tile[t * 548 + y % 4u * 137 + y / 4u * 17 + x], m = conjugate(tile[t * 548 + mirrored_y % 4u * 137 + mirrored_y / 4u * 17 + mirrored_x]);
         const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
         store(target + spectrum_place(t, y, x), even + odd);
         if (2 * x != 16) store(target + spectrum_place(t, mirrored_y, 16 - x), conjugate(even - odd));
@@ -210,7 +219,7 @@ __device__ __forceinline__ void transform(
 extern "C" __global__ void __launch_bounds__(kThreads)
 fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
+    const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 4, first = min(start, kLast);

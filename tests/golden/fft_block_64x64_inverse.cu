@@ -126,10 +126,10 @@ __device__ __forceinline__ void merge(const float2* spectrum, int t, int y, int 
 
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
-    const float2* __restrict__ source, float* __restrict__ target, float2* tile, int thread) {
+    const float2* __restrict__ source, float* __restrict__ target, float2* tile, unsigned thread) {
     // Columns that are their own mirror image: asked for before the others, written behind them.
     {
-        const int i = thread;
+        const unsigned i = thread;
         constexpr int t = 0;
         const int y = i;
         constexpr int x = 0;
@@ -139,33 +139,33 @@ __device__ __forceinline__ void transform(
         // The spectra of real signals as that of a complex one.
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
-            const int i = thread + step * kThreads;
+            const unsigned i = thread + step * kThreads;
             constexpr int t = 0;
-            const int column = i % 16;
-            const int y = i / 16;
+            const int column = i % 16u;
+            const int y = i / 16u;
             const int x = column + 1;
             float2 z, mirrored;
             merge(source, t, y, x, z, mirrored);
-            tile[y % 8 * 34 + y / 8 * 273 + x] = z;
+            tile[y % 8u * 34 + y / 8u * 273 + x] = z;
             if (2 * x != 32) {
                 const int mirrored_y = y == 0 ? 0 : 64 - y;
                 const int mirrored_x = 32 - x;
-                tile[mirrored_y % 8 * 34 + mirrored_y / 8 * 273 + mirrored_x] = mirrored;
+                tile[mirrored_y % 8u * 34 + mirrored_y / 8u * 273 + mirrored_x] = mirrored;
             }
         }
 
-        if (i < 64) tile[y % 8 * 34 + y / 8 * 273 + x] = z;
+        if (i < 64) tile[y % 8u * 34 + y / 8u * 273 + x] = z;
     }
     __syncthreads();
 
     // Pass 1: 4 points along x.
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-        const int i = thread + step * kThreads;
-        const int y = i % 64;
-        const int later = i / 64;
+        const unsigned i = thread + step * kThreads;
+        const int y = i % 64u;
+        const int later = i / 64u;
         float2 v[4];
-        float2* const element = tile + y % 8 * 34 + y / 8 * 273 + later;
+        float2* const element = tile + y % 8u * 34 + y / 8u * 273 + later;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             v[j] = element[j * 8];
@@ -186,11 +186,11 @@ __device__ __forceinline__ void transform(
 
     // Pass 2: 8 points along x.
     {
-        const int i = thread;
-        const int y = i % 64;
-        const int earlier = i / 64;
+        const unsigned i = thread;
+        const int y = i % 64u;
+        const int earlier = i / 64u;
         float2 v[8];
-        float2* const element = tile + y % 8 * 34 + y / 8 * 273 + earlier * 8;
+        float2* const element = tile + y % 8u * 34 + y / 8u * 273 + earlier * 8;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j];
@@ -205,9 +205,9 @@ __device__ __forceinline__ void transform(
 
     // Pass 3: 8 points along y.
     {
-        const int i = thread;
-        const int x = i % 32;
-        const int later = i / 32;
+        const unsigned i = thread;
+        const int x = i % 32u;
+        const int later = i / 32u;
         float2 v[8];
         float2* const element = tile + x + later * 34;
 #pragma unroll
@@ -238,11 +238,11 @@ __device__ __forceinline__ void transform(
 
     // Pass 4: 8 points along y.
     {
-        const int i = thread;
-        const int x = i % 32;
-        const int earlier = i / 32;
+        const unsigned i = thread;
+        const int x = i % 32u;
+        const int earlier = i / 32u;
         float2 v[8];
-        float2* const element = tile + x % 4 * 8 + x / 4 + earlier * 273;
+        float2* const element = tile + x % 4u * 8 + x / 4u + earlier * 273;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j * 34];
@@ -258,7 +258,7 @@ __device__ __forceinline__ void transform(
 extern "C" __global__ void __launch_bounds__(kThreads)
 fft_block(const float2* __restrict__ source, float* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
-    const int thread = threadIdx.x;
+    const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 1, first = min(start, kLast);

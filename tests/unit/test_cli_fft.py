@@ -199,7 +199,8 @@ def test_what_makes_no_problem_is_refused_with_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("size", "why"), [("37", "fft_block: has no radix for a prime above 31"), ("512x512", "fft_block: half of one transform")]
+    ("size", "why"),
+    [("37", "fft_block: has no radix for a prime above 31"), ("512x512", "fft_block: half of one transform")],
 )
 @pytest.mark.parametrize("command", ["tune", "query", "verify", "explain"])
 def test_what_no_family_solves_is_told_with_their_reasons(refused: Refused, command: str, size: str, why: str) -> None:

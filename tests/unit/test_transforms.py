@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.transforms.axes import Axis, Digit, Place
+from warpsmith.generator.transforms.axes import Axis, Digit, Place, modulo, quotient
 from warpsmith.generator.transforms.codelets import Codelet, call, codelets, twiddled
 from warpsmith.generator.transforms.factors import (
     LARGEST_PRIME,
@@ -24,6 +24,8 @@ from warpsmith.generator.transforms.factors import (
     root,
 )
 
+Index = Callable[[str, dict[str, int]], int]
+"""What an expression of CUDA comes to."""
 LARGEST = 600
 """Of the sizes that are looked at one by one."""
 
@@ -102,22 +104,31 @@ class TestRoot:
             assert abs(root(exponent, n) - cmath.exp(2j * cmath.pi * exponent / n)) < 1e-13
 
 
+def test_quotients_are_exact_below_their_limit(index: Index) -> None:
+    """Of 2^32 for the product of number and divisor."""
+    for divisor in (*range(3, 200), 997, 32767):
+        limit = 2**32 // divisor
+        numbers = {0, divisor - 1, divisor, limit - 1, limit // divisor * divisor - 1, *range(0, limit, limit // 50)}
+        for number in numbers:
+            assert index(quotient("n", divisor), {"n": number}) == number // divisor
+            assert index(modulo("n", divisor), {"n": number}) == number % divisor
+
+
 class TestPlace:
-    def test_text_is_the_place(self) -> None:
-        """CUDA divides integers as Python's // does, where none is negative."""
+    def test_text_is_the_place(self, index: Index) -> None:
         for radices in ((8,), (2, 4), (3, 5), (4, 4, 4), (2, 3, 5), (5, 1, 2)):
             for strides in itertools.product((1, 7, 20), repeat=len(radices)):
                 axis = Axis.of(radices, strides)
                 for place in (axis.index_place, axis.frequency_place):
-                    text = place.text("number").replace("/", "//")
-                    for number in range(axis.points):
-                        assert eval(text, {"number": number}) == place.at(number), (text, radices, strides)
+                    texts = [place.text("number", is_constant=known) for known in (False, True)]
+                    for number, text in itertools.product(range(axis.points), texts):
+                        assert index(text, {"number": number}) == place.at(number), (text, radices)
 
     def test_digits_that_continue_each_other_are_one(self) -> None:
         dense = Axis.of((2, 3, 4), (12, 4, 1))
         assert dense.index_place == Place((Digit(1, 24, 1),))
         assert dense.index_place.text("i") == "i"
-        assert Axis.of((2, 3, 4), (13, 4, 1)).index_place.text("i") == "i % 12 + i / 12 * 13"
+        assert Axis.of((2, 3, 4), (13, 4, 1)).index_place.text("i") == "modulo<12>(i) + quotient<12>(i) * 13"
 
     def test_stored_numbers_the_same_elements_as_they_lie_in_memory(self) -> None:
         for radices, strides in (((2, 3, 4), (13, 4, 1)), ((2, 3, 4), (1, 2, 6)), ((3, 5), (1, 4)), ((4, 4), (20, 4))):
@@ -129,7 +140,7 @@ class TestPlace:
 
     def test_of_a_digit_split_by_a_gap_has_two_strides(self) -> None:
         split = Axis((2, 8), (Place.of([Digit(1, 2, 20)]), Place.of([Digit(1, 4, 1), Digit(4, 2, 5)])))
-        assert split.index_place.text("i") == "i % 4 + i / 4 % 2 * 5 + i / 8 * 20"
+        assert split.index_place.text("i") == "i % 4u + i / 4u % 2u * 5 + i / 8u * 20"
         assert [split.passes[1].element_place.at(j) for j in range(8)] == [0, 1, 2, 3, 5, 6, 7, 8]
 
     def test_of_no_digits_is_zero(self) -> None:
