@@ -6,7 +6,7 @@
 Real transforms of n = 8 to 256 points (figure 7) and n x n = 8x8 to 128x128 (figure 8), batches of 4 to 65536. Each
 problem of up to 2^26 points is tuned with launches in graphs, larger ones run the nearest winner; then a graph of many
 calls of its plan and one of as many calls of cuFFT's plan, made once, are replayed in turns. Data of small batches
-stays in the L2 cache, for both. Writes FOLDER/figure7.json and figure8.json; `--plot` draws them, as SVG.
+stays in the L2 cache, for both. Writes FOLDER/figure7.json and figure8.json; `--plot` draws those that are there.
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ def plot(folder: Path) -> None:
     from matplotlib import pyplot
 
     for figure in SIZES:
-        rows = json.loads((folder / f"figure{figure}.json").read_text())
+        measured = folder / f"figure{figure}.json"
+        if not measured.exists():
+            continue
+        rows = json.loads(measured.read_text())
         canvas, axes = pyplot.subplots(figsize=(8, 5))
         for size in SIZES[figure]:
             line = [(row["batch"], row["cufft_ns"] / row["ours_ns"]) for row in rows if tuple(row["size"]) == size]
