@@ -16,6 +16,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block_guesses import Guess, guesses
 from warpsmith.generator.families.fft_block_space import fits, packings, shares_of, space_of, tile_columns
 from warpsmith.generator.families.fft_block_text import FftBlockText
+from warpsmith.generator.families.fft_words import require_fft
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import Problem
@@ -26,13 +27,6 @@ from warpsmith.generator.transforms.factors import LARGEST_PRIME, factorizations
 
 USUAL_RADIX = 16
 """Largest one of a config that nobody has searched for: 32 points take 80 registers."""
-
-
-def require_fft(problem: Problem) -> Fft:
-    """`problem` as what it is. Raises TypeError for another operation."""
-    if not isinstance(problem, Fft):
-        raise TypeError(f"no fft: {problem.operation}")
-    return problem
 
 
 class FftBlock(Family):

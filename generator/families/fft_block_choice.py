@@ -8,24 +8,9 @@ from collections.abc import Iterator
 
 from warpsmith.generator.families.fft_block_gaps import fitted_tile
 from warpsmith.generator.families.fft_block_tile import Pool, Tile, TileShape, Touch
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.space import Config
-
-
-class Packing(enum.StrEnum):
-    """How real signals become complex ones."""
-
-    COMPLEX = "complex"
-    """They are."""
-    HALF = "half"
-    """Two columns that follow each other are one complex number: half as many columns."""
-    PAIR = "pair"
-    """Two transforms that follow each other are one."""
-
-    @property
-    def transforms(self) -> int:
-        """Of the problem, that are one here."""
-        return 2 if self is Packing.PAIR else 1
 
 
 class Access(enum.StrEnum):
@@ -35,26 +20,6 @@ class Access(enum.StrEnum):
     """The first pass reads it, or the last one writes it."""
     STAGED = "staged"
     """Through the tile."""
-
-
-class Stores(enum.StrEnum):
-    """How results are written to memory."""
-
-    PLAIN = "plain"
-    STREAMING = "streaming"
-    """As data that nobody reads soon."""
-
-
-class Twiddles(enum.StrEnum):
-    """Where twiddle factors come from. Those within a radix are literals in any case."""
-
-    TABLE = "table"
-    """One for each, in memory."""
-    POWERS = "powers"
-    """Powers 1, 2, 4, 8, 16 of the first from memory, the others as products. Of the first alone, rounded, the 16th
-    power is eight units in the last place away."""
-    COMPUTED = "computed"
-    """Powers 1, 4 and 16 by `sincospif`, the others as products."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

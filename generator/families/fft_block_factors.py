@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.families.fft_block_choice import Choice, Packing, Twiddles
+from warpsmith.generator.families.fft_block_choice import Choice
 from warpsmith.generator.families.fft_block_tile import Tile
+from warpsmith.generator.families.fft_words import Packing, Table, Twiddles
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.transforms.factors import root
@@ -21,19 +22,6 @@ class Power:
     row: int = -1
     angle: str = ""
     factors: tuple[int, int] = (0, 0)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Table:
-    """Complex numbers as literals."""
-
-    name: str
-    values: tuple[tuple[str, str], ...]
-    meaning: str
-
-    @classmethod
-    def of(cls, name: str, values: list[complex], meaning: str) -> Table:
-        return cls(name, tuple((float_literal(each.real), float_literal(each.imag)) for each in values), meaning)
 
 
 def tables_of(problem: Fft, choice: Choice, tile: Tile) -> tuple[Table, ...]:

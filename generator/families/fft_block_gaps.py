@@ -59,7 +59,8 @@ def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> Tile:
     rng = random.Random(0)
     guesses = [dense]
     for _ in range(_GUESSES):
-        drawn = dict.fromkeys(slots, 0) | {slot: rng.choice(_GUESSED) for slot in slots}
+        # Of all of its methods random() alone gives the same with every version of Python.
+        drawn = {slot: _GUESSED[int(rng.random() * len(_GUESSED))] for slot in slots}
         guesses.append(tuple((drawn.get((digit, 0), 0), drawn[digit, 1]) for digit in range(len(digits))))
     best = conflicts.best_of(guesses)
     for digit, part in slots * _ROUNDS:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import ceil, prod
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.families.fft_block_choice import Access, Packing, Stores, Twiddles
+from warpsmith.generator.families.fft_block_choice import Access
 from warpsmith.generator.families.fft_block_space import (
     GAPS,
     THREADS,
@@ -23,6 +23,7 @@ from warpsmith.generator.families.fft_block_space import (
     tile_columns,
     word,
 )
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.space import Value
 from warpsmith.generator.transforms.factors import factorizations

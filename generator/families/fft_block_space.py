@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from math import prod
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.families.fft_block_choice import Access, Packing, Stores, Twiddles, radices_of
+from warpsmith.generator.families.fft_block_choice import Access, radices_of
 from warpsmith.generator.families.fft_block_tile import room
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.space import Constraint, Parameter, Space
 from warpsmith.generator.transforms.factors import factorizations

@@ -11,7 +11,6 @@ from typing import Any
 from warpsmith.generator.families.fft_block_choice import (
     Access,
     Choice,
-    Packing,
     columns_pool,
     mirrored_columns,
     signal_pool,
@@ -19,6 +18,7 @@ from warpsmith.generator.families.fft_block_choice import (
 )
 from warpsmith.generator.families.fft_block_factors import Power, powers_of, table_name
 from warpsmith.generator.families.fft_block_tile import Address, PassWork, Pool, Tile
+from warpsmith.generator.families.fft_words import Packing
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.transforms.axes import Place
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from math import ceil
 
-from warpsmith.generator.families.fft_block_choice import Choice, Packing
+from warpsmith.generator.families.fft_block_choice import Choice
+from warpsmith.generator.families.fft_words import Packing
 from warpsmith.generator.fft import Fft
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from warpsmith.generator.families.fft_block_choice import Packing, Stores, Twiddles
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.space import Config
 from warpsmith.generator.transforms.factors import reversed_bits

@@ -6,9 +6,9 @@ import dataclasses
 from functools import cached_property
 from math import ceil, gcd, prod
 
-from warpsmith.generator.families.fft_block_choice import Packing
 from warpsmith.generator.families.fft_warp_lanes import Choice, First, Spread, complex_columns, spreads
 from warpsmith.generator.families.fft_warp_twiddles import Factors
+from warpsmith.generator.families.fft_words import Packing
 from warpsmith.generator.fft import Fft, Kind, Order, dimensions
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.space import Config

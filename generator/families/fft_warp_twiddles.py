@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.families.fft_block_choice import Packing, Twiddles
-from warpsmith.generator.families.fft_block_factors import Table
 from warpsmith.generator.families.fft_warp_lanes import (
     Choice,
     First,
@@ -15,6 +13,7 @@ from warpsmith.generator.families.fft_warp_lanes import (
     spreads,
     twiddle_exponent,
 )
+from warpsmith.generator.families.fft_words import Packing, Table, Twiddles
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.transforms.factors import root

@@ -146,15 +146,15 @@ __device__ __forceinline__ void transform(
             const int x = column + 1;
             float2 z, mirrored;
             merge(source, t, y, x, z, mirrored);
-            tile[y % 8u * 34 + y / 8u * 273 + x] = z;
+            tile[y * 33 + x] = z;
             if (2 * x != 32) {
                 const int mirrored_y = y == 0 ? 0 : 64 - y;
                 const int mirrored_x = 32 - x;
-                tile[mirrored_y % 8u * 34 + mirrored_y / 8u * 273 + mirrored_x] = mirrored;
+                tile[mirrored_y * 33 + mirrored_x] = mirrored;
             }
         }
 
-        if (i < 64) tile[y % 8u * 34 + y / 8u * 273 + x] = z;
+        if (i < 64) tile[y * 33 + x] = z;
     }
     __syncthreads();
 
@@ -165,7 +165,7 @@ __device__ __forceinline__ void transform(
         const int y = i % 64u;
         const int later = i / 64u;
         float2 v[4];
-        float2* const element = tile + y % 8u * 34 + y / 8u * 273 + later;
+        float2* const element = tile + y * 33 + later;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             v[j] = element[j * 8];
@@ -190,7 +190,7 @@ __device__ __forceinline__ void transform(
         const int y = i % 64u;
         const int earlier = i / 64u;
         float2 v[8];
-        float2* const element = tile + y % 8u * 34 + y / 8u * 273 + earlier * 8;
+        float2* const element = tile + y * 33 + earlier * 8;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             v[j] = element[j];
@@ -209,10 +209,10 @@ __device__ __forceinline__ void transform(
         const int x = i % 32u;
         const int later = i / 32u;
         float2 v[8];
-        float2* const element = tile + x + later * 34;
+        float2* const element = tile + x + later * 33;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            v[j] = element[j * 273];
+            v[j] = element[j * 264];
         }
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
         const float2 w1 = kTwiddles8x8[later];
@@ -231,7 +231,7 @@ __device__ __forceinline__ void transform(
         v[7] = times(v[7], w7);
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            element[j * 273] = v[j];
+            element[j * 264] = v[j];
         }
     }
     __syncthreads();
@@ -242,10 +242,10 @@ __device__ __forceinline__ void transform(
         const int x = i % 32u;
         const int earlier = i / 32u;
         float2 v[8];
-        float2* const element = tile + x % 4u * 8 + x / 4u + earlier * 273;
+        float2* const element = tile + x % 4u * 8 + x / 4u + earlier * 264;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            v[j] = element[j * 34];
+            v[j] = element[j * 33];
         }
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 #pragma unroll

@@ -16,10 +16,10 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import H200, HOST
-from warpsmith.generator.families.fft_block_choice import Packing, Twiddles
 from warpsmith.generator.families.fft_warp import MOST_KEPT, FftWarp
 from warpsmith.generator.families.fft_warp_lanes import First, Spread, lane_steps, twiddle_exponent
 from warpsmith.generator.families.fft_warp_text import FftWarpText
+from warpsmith.generator.families.fft_words import Packing, Twiddles
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Pointer
