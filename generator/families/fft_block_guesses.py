@@ -34,9 +34,10 @@ LARGE = 8192
 """Complex numbers of a transform that has a multiprocessor for itself: more threads, then."""
 LARGEST_RADIX = 28
 """Of a guess: beyond, registers run out."""
+SMALL = 1024
+"""Complex numbers of a transform of two dimensions that shares a tile with others."""
 FLAT_PLANS, WARP_PLANS, SQUARE_PLANS = 4, 2, 3
-"""Factorizations of a row that are tried, those of them also by a warp for itself, and of each side of two dimensions.
-"""
+"""Factorizations that are tried: of a row, of a warp's own transform or of small sides, and of large sides."""
 WARPS = 4
 """Of a block whose warps have a tile each."""
 MOST = 20
@@ -104,17 +105,22 @@ def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
 
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
-    for elements, first, packing in itertools.product(ELEMENTS, sides, packings(problem)):
+    is_small = rows * tile_columns(problem, packings(problem)[0]) <= SMALL
+    # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
+    tiles = (ELEMENTS[0], 0, ELEMENTS[-1]) if is_small else ELEMENTS[:1]
+    most = WARP_PLANS if is_small else SQUARE_PLANS
+    for elements, packing, first in itertools.product(tiles, packings(problem), sides[:1] if is_small else sides):
         columns = tile_columns(problem, packing)
-        if packing is Packing.PAIR and rows * columns > elements:
+        if packing is Packing.PAIR and rows * columns > (elements or SMALL):
             continue  # half the tile does, in twice as many blocks
         is_shared = problem.batch <= device.multiprocessors or not fits(rows * columns, device)
         shares = max(shares_of(problem)) if is_shared else 1
-        for radices in itertools.product(_plans(columns, SQUARE_PLANS), _plans(rows // shares, SQUARE_PLANS)):
+        for radices in itertools.product(_plans(columns, most), _plans(rows // shares, most)):
             yield Guess(packing, *radices, shares, elements, first)
 
 
 def _plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """A few factorizations with the fewest passes, the most even ones first."""
     found = factorizations(points)
-    small = [radices for radices in found if max(radices, default=1) <= LARGEST_RADIX]
-    return tuple(small or found)[:most]
+    found = tuple(radices for radices in found if max(radices, default=1) <= LARGEST_RADIX) or found
+    return tuple(radices for radices in found if len(radices) == len(found[0]))[:most]
