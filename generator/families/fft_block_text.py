@@ -7,11 +7,11 @@ from functools import cached_property
 from math import ceil, prod
 
 from warpsmith.generator.families.fft_block_choice import Choice, tile_of
-from warpsmith.generator.families.fft_block_factors import Table, tables_of
+from warpsmith.generator.families.fft_block_factors import tables_of
 from warpsmith.generator.families.fft_block_stages import Stage, Stages
 from warpsmith.generator.families.fft_block_tile import Tile
 from warpsmith.generator.families.fft_block_walk import Walk
-from warpsmith.generator.families.fft_words import Packing
+from warpsmith.generator.families.fft_words import Packing, Table
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, dimensions
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.space import Config

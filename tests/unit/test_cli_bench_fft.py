@@ -153,8 +153,14 @@ class TestProblems:
     @pytest.mark.parametrize("kind", list(Kind))
     def test_the_default_norm_scales_no_real_transform(self, problems: Problems, kind: Kind) -> None:
         (problem,) = problems("--kind", kind, "--size", "8", "--device", "host")
-        assert problem.norm == default_norm(kind) == (Norm.FORWARD if kind is Kind.C2R else Norm.BACKWARD)
+        assert (
+            problem.norm == default_norm(kind, inverse=False) == (Norm.FORWARD if kind is Kind.C2R else Norm.BACKWARD)
+        )
         assert problem.scale == 1
+
+    def test_nor_does_it_scale_an_inverse_one(self, problems: Problems) -> None:
+        (problem,) = problems("--kind", "c2c", "--inverse", "--size", "8", "--device", "host")
+        assert (problem.norm, problem.scale) == (Norm.FORWARD, 1.0)
 
     def test_another_norm_is_taken(self, problems: Problems) -> None:
         (problem,) = problems("--kind", "c2r", "--norm", "backward", "--size", "8", "--device", "host")
@@ -200,7 +206,7 @@ class TestTable:
         timed({})
         asked = ("bench", "fft", "--size", "16", "--device", "host", "--kind")
         _, what, *_, row = printed(*asked, "c2c", "--inverse").splitlines()
-        assert what.startswith("inverse c2c transforms, norm backward, layout batch;")
+        assert what.startswith("inverse c2c transforms, norm forward, layout batch;")
         assert row.startswith("| 16 | 32768 | default |")
         assert printed(*asked, "c2r").splitlines()[1].startswith("c2r transforms, norm forward,")
 

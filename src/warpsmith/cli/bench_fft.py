@@ -57,7 +57,7 @@ NormOption = Annotated[
     str | None,
     typer.Option(
         "--norm",
-        help=f"What is scaled: {', '.join(Norm)}; default backward, and forward for c2r, "
+        help=f"What is scaled: {', '.join(Norm)}; default the other direction, "
         "since cuFFT would scale in a pass of its own.",
         show_default=False,
     ),
@@ -81,7 +81,7 @@ def bench_fft(
 ) -> int:
     """Fourier transforms beside cuFFT on a GPU, SciPy on the host; the default is fbfft's sizes."""
     ref = DeviceRef.parse(device)
-    scaled = default_norm(kind) if norm is None else norm
+    scaled = default_norm(kind, inverse=inverse) if norm is None else norm
     some = [fft(size, 1, kind, inverse, valid, scaled, layout) for size in sizes or FBFFT_SIZES]
     problems = [filled(one, ref.kind) if batch is None else dataclasses.replace(one, batch=batch) for one in some]
     output = Output(save, plot, json)
@@ -90,9 +90,9 @@ def bench_fft(
     return 0
 
 
-def default_norm(kind: str) -> str:
-    """The one by which a real transform, in either direction, is not scaled."""
-    return str(Norm.FORWARD if kind == Kind.C2R else Norm.BACKWARD)
+def default_norm(kind: str, *, inverse: bool) -> str:
+    """The one by which the transform is not scaled."""
+    return str(Norm.FORWARD if kind == Kind.C2R or inverse else Norm.BACKWARD)
 
 
 def filled(problem: Fft, device: DeviceKind) -> Fft:
