@@ -143,10 +143,11 @@ class Fft(Problem):
         Raises:
             BadArgument: axes that are not the last ones, an `s` that would crop the array.
         """
-        chosen, kind = _last_axes(shape, s, axes), member(Kind, kind, "kind")
+        points = None if s is None else sizes(s, "s")
+        chosen, kind = _last_axes(shape, points, axes), member(Kind, kind, "kind")
         batch, given = math.prod(shape[:-chosen]), tuple(shape[-chosen:])
         size = (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given
-        made = cls(size if s is None else sizes(s, "s"), batch, kind, inverse, norm=member(Norm, norm, "norm"))
+        made = cls(points or size, batch, kind, inverse, norm=member(Norm, norm, "norm"))
         if made.inverse:
             if made.spectrum_size != given:
                 told = f"{dimensions(made.spectrum_size)} frequencies; the array has {dimensions(given)}"
@@ -256,9 +257,8 @@ class Fft(Problem):
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
 
 
-def _last_axes(shape: Sequence[int], s: Sequence[int] | int | None, axes: Sequence[int] | int | None) -> int:
+def _last_axes(shape: Sequence[int], points: tuple[int, ...] | None, axes: Sequence[int] | int | None) -> int:
     """How many of the last axes are transformed. Raises BadArgument where others are."""
-    points = None if s is None else sizes(s, "s")
     if axes is None:
         axes = range(-len(points or (1,)), 0)
     wanted = (axes,) if isinstance(axes, int) else tuple(axes)

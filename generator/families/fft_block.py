@@ -10,19 +10,20 @@ loads and stores, transposed results); Cooley and Tukey 1965 for the passes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block_guesses import Guess, guesses
-from warpsmith.generator.families.fft_block_space import fits, packings, shares_of, space_of, tile_columns
+from warpsmith.generator.families.fft_block_space import fits, packings, shares_of, space_of
 from warpsmith.generator.families.fft_block_text import FftBlockText
-from warpsmith.generator.families.fft_words import require_fft
+from warpsmith.generator.families.fft_words import complex_columns, require_fft
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Space
+from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.transforms.factors import LARGEST_PRIME, factorizations
 
 USUAL_RADIX = 16
@@ -40,7 +41,7 @@ class FftBlock(Family):
         if not all(factorizations(points) for points in problem.size):
             return f"has no radix for a prime above {LARGEST_PRIME}"
         rows = prod(problem.size[:-1]) // max(shares_of(problem))
-        elements = min(rows * tile_columns(problem, packing) for packing in packings(problem))
+        elements = min(rows * complex_columns(problem, packing) for packing in packings(problem))
         if not fits(elements, device):
             nbytes, memory = 8 * elements, device.shared_per_block_bytes
             part = "one transform" if max(shares_of(problem)) == 1 else "half of one transform"
@@ -54,24 +55,20 @@ class FftBlock(Family):
     def default(self, problem: Problem, device: Device) -> Config:
         fft = require_fft(problem)
         packing = packings(fft)[0]
-        x, y = tile_columns(fft, packing), prod(fft.size[:-1])
+        x, y = complex_columns(fft, packing), prod(fft.size[:-1])
         shares = 1 if fits(x * y, device) else max(shares_of(fft))
         first = "x" if fft.inverse else "y"
-        config = self._config(fft, device, Guess(packing, _usual(x), _usual(y // shares), shares, first=first))
+        guess = Guess(packing, _usual(x), _usual(y // shares), shares, first=first)
+        config = _nearest(self.space(fft, device), guess.values(fft.batch, device))
         if config is None:
             raise ValueError(f"the space of {fft.key()} is empty")
         return config
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
         fft = require_fft(problem)
-        configs = (self._config(fft, device, guess) for guess in guesses(fft, device))
-        return tuple(dict.fromkeys(config for config in configs if config is not None))
-
-    def _config(self, fft: Fft, device: Device, guess: Guess) -> Config | None:
-        """The config of the space that is nearest to a guess."""
         space = self.space(fft, device)
-        wanted = guess.values(fft.batch, device)
-        return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
+        configs = (_nearest(space, guess.values(fft.batch, device)) for guess in guesses(fft, device))
+        return tuple(dict.fromkeys(config for config in configs if config is not None))
 
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)
@@ -86,6 +83,11 @@ class FftBlock(Family):
             shared_bytes=text.shared_bytes,
         )
         return Program(self.name, config, source, (launch,))
+
+
+def _nearest(space: Space, wanted: Mapping[str, Value]) -> Config | None:
+    """The config of the space that is nearest to these values, of which some are of no parameter of it."""
+    return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
 
 
 def _usual(points: int) -> tuple[int, ...]:

@@ -100,6 +100,10 @@ class _Conflicts:
     """Of all accesses."""
     starts: tuple[int, ...]
     """The first half of a warp of each access."""
+    groups: tuple[int, ...]
+    """The first access of each stage."""
+    weights: Numbers
+    """Of each access."""
 
     @classmethod
     def of(cls, shape: TileShape, touches: tuple[Touch, ...]) -> _Conflicts:
@@ -108,7 +112,10 @@ class _Conflicts:
         starts = [sum(counts[:i]) for i in range(len(counts))]
         parts = np.concatenate([access.parts for access in accesses]).astype(np.float32)
         halves = np.concatenate([access.halves + start for access, start in zip(accesses, starts, strict=True)])
-        return cls(shape, accesses, parts, halves, tuple(starts))
+        stages = [access.group for access in accesses]
+        groups = tuple(stages.index(stage) for stage in dict.fromkeys(stages))
+        weights = np.array([access.weight for access in accesses])
+        return cls(shape, accesses, parts, halves, tuple(starts), groups, weights)
 
     def best_of(self, candidates: list[Gaps]) -> Gaps:
         """The gaps with the lowest cost; of equals the first."""
@@ -116,9 +123,7 @@ class _Conflicts:
         fitting = [i for i, each in enumerate(strides) if each[-1] * self.shape.transforms <= self.shape.room]
         chosen = np.array([strides[i] for i in fitting], np.float32).T
         counts = self._counts(chosen)
-        total = np.zeros(len(fitting))
-        for group in range(self.accesses[-1].group + 1):
-            total += counts[[access.group == group for access in self.accesses]].min(0)
+        total = np.minimum.reduceat(counts, self.groups).sum(0)
         sizes = chosen[-1] / (self.shape.x * self.shape.y)
         return candidates[fitting[int(np.argmin(total * (1 - _MEMORY + _MEMORY * sizes)))]]
 
@@ -138,8 +143,7 @@ class _Conflicts:
         keys = (np.arange(columns) * halves + self.halves[:, None]) * BANKS + banks
         taken = np.bincount(keys.ravel(), minlength=columns * halves * BANKS)
         worst = taken.reshape(columns, halves, BANKS).max(2)
-        weights = np.array([access.weight for access in self.accesses])
-        return weights[:, None] * np.add.reduceat(worst, self.starts, axis=1).T
+        return self.weights[:, None] * np.add.reduceat(worst, self.starts, axis=1).T
 
 
 def _accesses(shape: TileShape, touches: tuple[Touch, ...]) -> Iterator[_Access]:

@@ -20,10 +20,9 @@ from warpsmith.generator.families.fft_block_space import (
     fits,
     packings,
     shares_of,
-    tile_columns,
     word,
 )
-from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.space import Value
 from warpsmith.generator.transforms.factors import factorizations
@@ -99,18 +98,18 @@ def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
         return
     for elements in (ELEMENTS[0], 0, *ELEMENTS[1:]):
         for packing in packings(problem):
-            for x_radices in _plans(tile_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS):
+            for x_radices in _plans(complex_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS):
                 yield Guess(packing, x_radices, elements=elements)
 
 
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
-    is_small = rows * tile_columns(problem, packings(problem)[0]) <= SMALL
+    is_small = rows * complex_columns(problem, packings(problem)[0]) <= SMALL
     # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
     tiles = (ELEMENTS[0], 0, ELEMENTS[-1]) if is_small else ELEMENTS[:1]
     most = WARP_PLANS if is_small else SQUARE_PLANS
     for elements, packing, first in itertools.product(tiles, packings(problem), sides[:1] if is_small else sides):
-        columns = tile_columns(problem, packing)
+        columns = complex_columns(problem, packing)
         if packing is Packing.PAIR and rows * columns > (elements or SMALL):
             continue  # half the tile does, in twice as many blocks
         is_shared = problem.batch <= device.multiprocessors or not fits(rows * columns, device)

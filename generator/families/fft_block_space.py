@@ -8,7 +8,7 @@ from math import prod
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block_choice import Access, radices_of
 from warpsmith.generator.families.fft_block_tile import room
-from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.space import Constraint, Parameter, Space
 from warpsmith.generator.transforms.factors import factorizations
@@ -42,11 +42,6 @@ def packings(problem: Fft) -> tuple[Packing, ...]:
     return (Packing.HALF, Packing.PAIR) if columns % 2 == 0 and columns >= 4 else (Packing.PAIR,)
 
 
-def tile_columns(problem: Fft, packing: Packing) -> int:
-    """Complex numbers of a row in the tile."""
-    return problem.size[-1] // 2 if packing is Packing.HALF else problem.size[-1]
-
-
 def word(radices: tuple[int, ...]) -> str:
     """Radices as a config has them, such as 8x16."""
     return "x".join(map(str, radices))
@@ -54,7 +49,7 @@ def word(radices: tuple[int, ...]) -> str:
 
 def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
     packed = packings(problem)
-    columns = {tile_columns(problem, packing) for packing in packed}
+    columns = {complex_columns(problem, packing) for packing in packed}
     x_radices = tuple(dict.fromkeys(word(each) for points in sorted(columns) for each in factorizations(points)))
     rows: tuple[Parameter, ...] = ()
     if len(problem.size) == 2:
@@ -93,7 +88,7 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
     rules = [
         Constraint(
             "radices are those of the columns that the packing leaves",
-            lambda packing, x_radices: prod(radices_of(x_radices)) == tile_columns(problem, Packing(packing)),
+            lambda packing, x_radices: prod(radices_of(x_radices)) == complex_columns(problem, Packing(packing)),
         ),
         Constraint(
             f"there are {problem.batch} transforms in all",
@@ -201,7 +196,7 @@ def shares_of(problem: Fft) -> tuple[int, ...]:
     if len(problem.size) == 1 or problem.size[0] % 2 or problem.size[0] < 4:
         return (1,)
     packed = packings(problem)
-    nbytes = 8 * problem.size[0] * tile_columns(problem, packed[0])
+    nbytes = 8 * problem.size[0] * complex_columns(problem, packed[0])
     return (1, 2) if packed[0] is not Packing.PAIR and nbytes >= SHARED_BYTES else (1,)
 
 

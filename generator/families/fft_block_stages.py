@@ -16,8 +16,9 @@ from warpsmith.generator.families.fft_block_choice import (
     signal_pool,
     spectrum_pool,
 )
-from warpsmith.generator.families.fft_block_factors import Power, powers_of, table_name
+from warpsmith.generator.families.fft_block_factors import table_name
 from warpsmith.generator.families.fft_block_tile import Address, PassWork, Pool, Tile
+from warpsmith.generator.families.fft_text import Power, powers_of
 from warpsmith.generator.families.fft_words import Packing
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.transforms.axes import Place
@@ -205,7 +206,7 @@ class Stages:
             element=step.element_place.text("j", is_constant=True),
             later=step.later,
             table=table_name(step.radix, step.later),
-            powers=() if step.is_last else powers_of(step.radix, step.later, self.choice.twiddles, sign),
+            powers=() if step.is_last else powers_of(step.radix, step.radix * step.later, self.choice.twiddles, sign),
         )
 
 

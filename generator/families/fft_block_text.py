@@ -11,8 +11,9 @@ from warpsmith.generator.families.fft_block_factors import tables_of
 from warpsmith.generator.families.fft_block_stages import Stage, Stages
 from warpsmith.generator.families.fft_block_tile import Tile
 from warpsmith.generator.families.fft_block_walk import Walk
+from warpsmith.generator.families.fft_text import PACKED, frequency_place, half_root, half_scale, scale
 from warpsmith.generator.families.fft_words import Packing, Table
-from warpsmith.generator.fft import Fft, Kind, Layout, Order, dimensions
+from warpsmith.generator.fft import Fft, Layout, Order, dimensions
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.space import Config
 from warpsmith.generator.transforms.codelets import Codelet, codelets
@@ -77,13 +78,11 @@ class FftBlockText:
 
     @property
     def scale(self) -> str:
-        """Of results; empty where that is 1, or `half_scale` has it."""
-        return float_literal(self.problem.scale) if self.problem.scale != 1 and not self.half_scale else ""
+        return scale(self.problem)
 
     @property
     def half_scale(self) -> str:
-        """Half of it, where a spectrum is split."""
-        return float_literal(self.problem.scale / 2) if self.problem.kind is Kind.R2C else ""
+        return half_scale(self.problem)
 
     @property
     def codelets(self) -> tuple[Codelet, ...]:
@@ -97,8 +96,7 @@ class FftBlockText:
     @property
     def half_root(self) -> str:
         """What `half_root(x)` is."""
-        sign = "" if self.problem.inverse else "-"
-        return f"{sign}i exp({sign}2 pi i x / {self.problem.size[-1]})"
+        return half_root(self.problem)
 
     @property
     def half_angle(self) -> str:
@@ -243,16 +241,11 @@ class FftBlockText:
 
 
 def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
-    packed = {
-        Packing.COMPLEX: "",
-        Packing.HALF: " Two columns of a real signal are one complex number.",
-        Packing.PAIR: " Two real signals are one complex one.",
-    }[choice.packing]
     radices = " by ".join("x".join(map(str, each)) for each in (choice.y_radices, choice.x_radices) if each)
     tile = f"{choice.transforms} in a tile" if choice.shares == 1 else "every other row of one in a tile"
     return (
         f"{'Inverse' if problem.inverse else 'Forward'} transforms of {dimensions(problem.size)} points, {tile} of",
-        f"shared memory: radices {radices}, each within a thread.{packed}",
+        f"shared memory: radices {radices}, each within a thread.{PACKED[choice.packing]}",
     )
 
 
@@ -276,11 +269,7 @@ def _inside(problem: Fft, choice: Choice, row: str) -> tuple[str, str]:
 
 def _spectrum_place(problem: Fft, y: str) -> str:
     columns = problem.spectrum_size[-1]
-    x = "x"
-    if problem.order is Order.REVERSED:
-        y = _reversed(y, problem.size[0])
-        half = problem.size[-1] // 2
-        x = f"(x == {half} ? x : {_reversed('x', half)})" if problem.is_real else _reversed("x", problem.size[-1])
+    y, x = frequency_place(problem, y)
     has_y = len(problem.size) == 2
     match problem.layout:
         case Layout.BATCH:
@@ -290,9 +279,3 @@ def _spectrum_place(problem: Fft, y: str) -> str:
         case Layout.FREQUENCY:
             inner = f"{y} * {columns} + {x}" if has_y else x
             return f"static_cast<long long>({inner}) * {problem.batch} + transform"
-
-
-def _reversed(name: str, points: int) -> str:
-    """A number below `points`, a power of two, with its bits turned round."""
-    bits = points.bit_length() - 1
-    return f"static_cast<int>(__brev({name}) >> {32 - bits})" if bits else "0"

@@ -18,9 +18,9 @@ the most that it needs across lanes; and bits are turned round, and 2-D transfor
 from __future__ import annotations
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.families.fft_warp_lanes import First, complex_columns
+from warpsmith.generator.families.fft_warp_lanes import First
 from warpsmith.generator.families.fft_warp_text import FftWarpText
-from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles, require_fft
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles, complex_columns, require_fft
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout, Order, dimensions
 from warpsmith.generator.problem import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
+from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.space import Config
 from warpsmith.generator.transforms.factors import reversed_bits
@@ -48,11 +48,6 @@ class Choice:
             stores=Stores(config.text("stores")),
             min_blocks=config.integer("min_blocks"),
         )
-
-
-def complex_columns(problem: Fft, packing: Packing) -> int:
-    """Complex numbers of a row: half as many as columns where two of these are one."""
-    return problem.size[-1] // 2 if packing is Packing.HALF else problem.size[-1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ import dataclasses
 from functools import cached_property
 from math import ceil, gcd, prod
 
-from warpsmith.generator.families.fft_warp_lanes import Choice, First, Spread, complex_columns, spreads
+from warpsmith.generator.families.fft_text import PACKED, frequency_place, half_scale, scale
+from warpsmith.generator.families.fft_warp_lanes import Choice, First, Spread, spreads
 from warpsmith.generator.families.fft_warp_twiddles import Factors
-from warpsmith.generator.families.fft_words import Packing
-from warpsmith.generator.fft import Fft, Kind, Order, dimensions
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.families.fft_words import Packing, complex_columns
+from warpsmith.generator.fft import Fft, dimensions
 from warpsmith.generator.space import Config
 from warpsmith.generator.transforms.codelets import Codelet, codelets
 
@@ -94,13 +94,11 @@ class FftWarpText:
 
     @property
     def scale(self) -> str:
-        """Of results; empty where that is 1, or `half_scale` has it."""
-        return float_literal(self.problem.scale) if self.problem.scale != 1 and not self.half_scale else ""
+        return scale(self.problem)
 
     @property
     def half_scale(self) -> str:
-        """Half of it, where a spectrum is split."""
-        return float_literal(self.problem.scale / 2) if self.problem.kind is Kind.R2C else ""
+        return half_scale(self.problem)
 
     @property
     def codelets(self) -> tuple[Codelet, ...]:
@@ -155,17 +153,12 @@ class FftWarpText:
 
 
 def _summary(g: FftWarpText) -> tuple[str, ...]:
-    packed = {
-        Packing.COMPLEX: "",
-        Packing.HALF: " Two columns of a real signal are one complex number.",
-        Packing.PAIR: " Two real signals are one complex one.",
-    }[g.choice.packing]
     size = dimensions((*g.problem.size[:-1], g.columns))
     direction = "Inverse" if g.problem.inverse else "Forward"
     order = "lanes first" if g.lanes_first else "registers first"
     return (
         f"{direction} transforms of {size} complex numbers, each in the registers of {g.lanes} lanes of a warp:",
-        f"{g.choice.points} points within a lane, {g.lanes} across by shuffles, {order}.{packed}",
+        f"{g.choice.points} points within a lane, {g.lanes} across by shuffles, {order}.{PACKED[g.choice.packing]}",
     )
 
 
@@ -187,17 +180,7 @@ def _inside(problem: Fft, packing: Packing, spread: Spread) -> tuple[str, str]:
 
 
 def _spectrum_place(problem: Fft) -> str:
-    x, y = "x", "y"
-    if problem.order is Order.REVERSED:
-        y = _reversed("y", problem.size[0])
-        half = problem.size[-1] // 2
-        x = f"(x == {half} ? x : {_reversed('x', half)})" if problem.is_real else _reversed("x", problem.size[-1])
+    y, x = frequency_place(problem)
     if len(problem.size) == 2:
         return f"{y} * {problem.spectrum_size[-1]} + {x}"
     return x if x != "x" or problem.is_real else ""
-
-
-def _reversed(name: str, points: int) -> str:
-    """A number below `points`, a power of two, with its bits turned round."""
-    bits = points.bit_length() - 1
-    return f"static_cast<int>(__brev({name}) >> {32 - bits})" if bits else "0"

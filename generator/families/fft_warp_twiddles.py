@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.families.fft_text import Power, half_root, powers_of
 from warpsmith.generator.families.fft_warp_lanes import (
     Choice,
     First,
     LaneStep,
-    complex_columns,
     lane_steps,
     spreads,
     twiddle_exponent,
 )
-from warpsmith.generator.families.fft_words import Packing, Table, Twiddles
+from warpsmith.generator.families.fft_words import Packing, Table, Twiddles, complex_columns
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.transforms.factors import root
@@ -39,18 +39,15 @@ class Factors:
     @property
     def twiddles(self) -> tuple[tuple[int, str], ...]:
         """Registers and their twiddles: in a table, a root, or a product of two earlier ones."""
-        found, rows = list[tuple[int, str]](), 0
-        for j in range(1, self.choice.points if self.are_twiddles else 1):
-            highest = 1 << (j.bit_length() - 1)
-            is_power = j == highest
-            if self._are_in_table(j):
-                found.append((j, f"kTwiddles[{f'{rows} * kLanes + ' if rows else ''}lane]"))
-                rows += 1
-            elif self.choice.twiddles is Twiddles.COMPUTED and is_power and j.bit_length() % 2 == 1:
-                found.append((j, f"root_of({float_literal(self._turn * j / self._columns)} * {self._root_lane})"))
+        found = list[tuple[int, str]]()
+        for power in self._powers:
+            if power.row >= 0:
+                factor = f"kTwiddles[{f'{power.row} * kLanes + ' if power.row else ''}lane]"
+            elif power.angle:
+                factor = f"root_of({power.angle} * {self._root_lane})"
             else:
-                factors = (j // 2, j // 2) if is_power else (highest, j - highest)
-                found.append((j, f"times(twiddle[{factors[0]}], twiddle[{factors[1]}])"))
+                factor = f"times(twiddle[{power.factors[0]}], twiddle[{power.factors[1]}])"
+            found.append((power.exponent, factor))
         return tuple(found)
 
     @property
@@ -74,8 +71,7 @@ class Factors:
     @property
     def half_meaning(self) -> str:
         """What they are for frequency x."""
-        sign = self._sign
-        return f"{sign}i exp({sign}2 pi i x / {self.problem.size[-1]})"
+        return half_root(self.problem)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -83,7 +79,7 @@ class Factors:
         if self.choice.twiddles is Twiddles.COMPUTED:
             return ()
         sign, tables = self._sign, []
-        powers = [j for j, _ in self.twiddles if self._are_in_table(j)]
+        powers = [power.exponent for power in self._powers if power.row >= 0]
         if powers:
             exponents = [twiddle_exponent(self.choice.first, self._lanes, lane) for lane in range(self._lanes)]
             values = [self._turned(root(j * exponent, self._columns)) for j in powers for exponent in exponents]
@@ -102,6 +98,11 @@ class Factors:
     def angle(self, order: int) -> str:
         """Of the root of that order, in units of pi."""
         return float_literal(self._turn / order)
+
+    @property
+    def _powers(self) -> tuple[Power, ...]:
+        count = self.choice.points if self.are_twiddles else 1
+        return powers_of(count, self._columns, self.choice.twiddles, self._turn)
 
     @property
     def _lanes(self) -> int:
@@ -124,10 +125,6 @@ class Factors:
     def _turn(self) -> int:
         """A whole one in units of pi."""
         return 2 if self.problem.inverse else -2
-
-    def _are_in_table(self, power: int) -> bool:
-        is_power_of_two = power & (power - 1) == 0
-        return self.choice.twiddles is Twiddles.TABLE or (self.choice.twiddles is Twiddles.POWERS and is_power_of_two)
 
     def _turned(self, value: complex) -> complex:
         return value if self.problem.inverse else value.conjugate()

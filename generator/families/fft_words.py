@@ -59,6 +59,11 @@ class Table:
         return cls(name, tuple((float_literal(each.real), float_literal(each.imag)) for each in values), meaning)
 
 
+def complex_columns(problem: Fft, packing: Packing) -> int:
+    """Complex numbers of a row: half as many as columns where two of these are one."""
+    return problem.size[-1] // 2 if packing is Packing.HALF else problem.size[-1]
+
+
 def require_fft(problem: Problem) -> Fft:
     """`problem` as what it is. Raises TypeError for another operation."""
     if not isinstance(problem, Fft):
