@@ -16,20 +16,19 @@ import time
 from collections.abc import Iterator
 
 import warpsmith as ws
+from warpsmith.cli.bench_fft import default_norm, filled
 from warpsmith.cli.options import sizes
 from warpsmith.cli.output import print_table
+from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import COPY, Measurement, Record
 
-ELEMENTS = 1 << 26
-"""Real numbers of the signal, or half as many complex ones: 256 MiB."""
 PADDED = ((32, 27), (16, 13), (64, 57), (128, 118))
 
 
 def problem_of(kind: str, size: tuple[int, ...], valid: tuple[int, ...] | None = None) -> ws.Fft:
-    """As many transforms as have ELEMENTS in all, with their zeros."""
-    elements = ELEMENTS // 2 if kind == ws.Kind.C2C else ELEMENTS
-    norm = ws.Norm.FORWARD if kind == ws.Kind.C2R else ws.Norm.BACKWARD
-    return ws.Fft(size, elements // math.prod(size), ws.Kind(kind), valid=valid, norm=norm)
+    """As many transforms as make 256 MiB, with their zeros, without a scale."""
+    norm = ws.Norm(default_norm(kind, inverse=False))
+    return filled(ws.Fft(size, kind=ws.Kind(kind), valid=valid, norm=norm), DeviceKind.CUDA)
 
 
 def problems(spec: str) -> Iterator[ws.Fft]:

@@ -1,4 +1,4 @@
-"""The stores that every test of what stores do runs on."""
+"""The stores that every test of what stores do runs on, and what a command prints."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from warpsmith.cli.app import run
 from warpsmith.store.store import Store
 
 
@@ -35,5 +36,18 @@ def execute() -> Callable[..., None]:
             for statement in statements:
                 connection.execute(statement)
             connection.commit()
+
+    return call
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command that ends well prints."""
+
+    def call(*arguments: str) -> str:
+        assert run(list(arguments)) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return shown.out
 
     return call

@@ -57,19 +57,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What a command that ends well prints."""
-
-    def call(*arguments: str) -> str:
-        assert run(list(arguments)) == 0
-        shown = capsys.readouterr()
-        assert shown.err == ""
-        return shown.out
-
-    return call
-
-
 class TestQuery:
     def test_exact(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
         answer = document("query", "filter2d", *ON_HOST, "--store", "one.db")

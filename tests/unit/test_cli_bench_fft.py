@@ -79,19 +79,6 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Beside], None]:
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What a command that ends well prints."""
-
-    def call(*arguments: str) -> str:
-        assert run(list(arguments)) == 0
-        shown = capsys.readouterr()
-        assert shown.err == ""
-        return shown.out
-
-    return call
-
-
-@pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Fft]]:
     """The transforms that a command would measure."""
 

@@ -40,19 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What a command that ends well prints."""
-
-    def call(*arguments: str) -> str:
-        assert run(list(arguments)) == 0
-        shown = capsys.readouterr()
-        assert shown.err == ""
-        return shown.out
-
-    return call
-
-
-@pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs a command without and with --json, which must both be refused alike; returns the line."""
 
