@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.families.fft_block_gaps import fitted_tile
 from warpsmith.generator.families.fft_block_tile import Pool, Tile, TileShape, Touch
-from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles
+from warpsmith.generator.families.fft_words import Loads, Packing, Stores, Twiddles
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.space import Config
 
@@ -20,6 +20,10 @@ class Access(enum.StrEnum):
     """The first pass reads it, or the last one writes it."""
     STAGED = "staged"
     """Through the tile."""
+    SEQUENTIAL = "sequential"
+    """Through the tile to a half spectrum, one element after the other: the tile is read twice for each. Where it is
+    staged otherwise, a thread writes a frequency and the one that mirrors it.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Choice:
     signal: Access
     spectrum: Access
     twiddles: Twiddles
+    loads: Loads
     stores: Stores
     min_blocks: int
     gaps: int
@@ -63,8 +68,9 @@ class Choice:
             threads=config.integer("threads"),
             tiles=config.integer("tiles"),
             signal=Access(config.text("signal")),
-            spectrum=Access.STAGED if problem.is_real else Access(config.text("spectrum")),
+            spectrum=Access(str(config.values().get("spectrum", Access.STAGED))),
             twiddles=Twiddles(config.text("twiddles")),
+            loads=Loads(config.text("loads")),
             stores=Stores(config.text("stores")),
             min_blocks=config.integer("min_blocks"),
             gaps=config.integer("gaps"),
@@ -101,7 +107,7 @@ def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
         yield Touch(signal_pool(shape), is_after=inverse)
     if choice.spectrum is Access.DIRECT:
         return
-    pool = spectrum_pool(problem, shape)
+    pool = spectrum_pool(problem, shape) if choice.spectrum is Access.STAGED else sequential_pool(problem, shape)
     if problem.is_real and inverse and len(problem.size) == 2:
         pool = columns_pool(problem, shape, mirrored_columns(choice.packing, shape.x))
     if pool.variables:
@@ -121,6 +127,17 @@ def spectrum_pool(problem: Fft, shape: TileShape) -> Pool:
     return Pool.of(**spectrum_order(problem, {"x": x, "y": shape.y, "t": shape.transforms}))
 
 
+def seconds_of(problem: Fft, packing: Packing) -> int:
+    """Real signals in each transform of a tile: alone, one is its own partner."""
+    return packing.transforms if problem.batch > 1 else 1
+
+
+def sequential_pool(problem: Fft, shape: TileShape, seconds: int = 1) -> Pool:
+    """Neighbours in memory first, of the half spectra of so many signals for each transform of the tile."""
+    extents = {"x": problem.spectrum_size[-1], "y": shape.y, "second": seconds, "t": shape.transforms}
+    return Pool.of(**spectrum_order(problem, extents))
+
+
 def mirrored_columns(packing: Packing, points: int) -> int:
     """Columns of a half spectrum that another one mirrors."""
     return (points - 1) // 2 if packing is Packing.PAIR else points // 2
@@ -133,6 +150,7 @@ def columns_pool(problem: Fft, shape: TileShape, columns: int) -> Pool:
 
 
 def spectrum_order(problem: Fft, extents: dict[str, int]) -> dict[str, int]:
-    """Those of x, y and t in the order in which they follow each other in memory, the nearest first."""
-    order = {Layout.BATCH: "xyt", Layout.TRANSPOSED: "yxt", Layout.FREQUENCY: "txy"}[problem.layout]
-    return {name: extents[name] for name in order}
+    """Those of x, y, t and what else there is, in the order in which they follow each other in memory."""
+    t = ("second", "t")
+    orders = {Layout.BATCH: ("x", "y", *t), Layout.TRANSPOSED: ("y", "x", *t), Layout.FREQUENCY: (*t, "x", "y")}
+    return {name: extents[name] for name in orders[problem.layout] if name in extents}

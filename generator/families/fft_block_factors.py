@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.families.fft_block_choice import Choice
+from warpsmith.generator.families.fft_block_choice import Access, Choice
 from warpsmith.generator.families.fft_block_tile import Tile
 from warpsmith.generator.families.fft_text import powers_of
 from warpsmith.generator.families.fft_words import Packing, Table, Twiddles
@@ -34,7 +34,8 @@ def tables_of(problem: Fft, choice: Choice, tile: Tile) -> tuple[Table, ...]:
         tables["share"] = Table.of("kShareRoots", roots, "What share_root(y) returns.")
     if choice.packing is Packing.HALF:
         points = problem.size[-1]
-        roots = [root(x, points) for x in range(tile.shape.x // 2 + 1)]
+        columns = tile.shape.x if choice.spectrum is Access.SEQUENTIAL else tile.shape.x // 2
+        roots = [root(x, points) for x in range(columns + 1)]
         turned = [each * 1j if problem.inverse else (each * 1j).conjugate() for each in roots]
         tables["half"] = Table.of("kHalfRoots", turned, "What half_root(x) returns.")
     return tuple(tables.values())

@@ -1,7 +1,8 @@
 """Configs of `fft_block` that a search tries first.
 
 Of 70 real transforms of 8 to 256 points the winners of long searches were alike: the fewest passes, of radices near
-each other, over tiles of 1000 to 4000 numbers, with a thread for each transform of the largest radix.
+each other, over tiles of 1000 to 4000 numbers, with a thread for each transform of the largest radix. Rows of an odd
+number of points, whose neighbours in memory are not in one sector, are copied in bulk.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 from math import ceil, prod
+from typing import NamedTuple
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block_choice import Access
@@ -22,25 +24,38 @@ from warpsmith.generator.families.fft_block_space import (
     shares_of,
     word,
 )
-from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles, complex_columns
+from warpsmith.generator.families.fft_words import Loads, Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.space import Value
 from warpsmith.generator.transforms.factors import factorizations
 
-ELEMENTS = (2048, 4096, 1280)
-"""Of a tile, about."""
+FEW, USUAL, MANY = 1280, 2048, 4096
+"""Complex numbers of a tile, about."""
 LARGE = 8192
 """Complex numbers of a transform that has a multiprocessor for itself: more threads, then."""
 LARGEST_RADIX = 28
 """Of a guess: beyond, registers run out."""
 SMALL = 1024
 """Complex numbers of a transform of two dimensions that shares a tile with others."""
-FLAT_PLANS, WARP_PLANS, SQUARE_PLANS = 4, 2, 3
+MOST_COPIED = 4096
+"""Complex numbers of one that leaves room for other tiles beside bulk copies of its own."""
+FLAT_PLANS, WARP_PLANS, SQUARE_PLANS = 3, 2, 3
 """Factorizations that are tried: of a row, of a warp's own transform or of small sides, and of large sides."""
 WARPS = 4
 """Of a block whose warps have a tile each."""
-MOST = 20
-"""Guesses: a third of a short search."""
+MOST = 28
+"""Guesses: less than half of a short search."""
+
+
+class Way(NamedTuple):
+    """How a tile reaches memory."""
+
+    spectrum: Access = Access.STAGED
+    loads: Loads = Loads.PLAIN
+    stores: Stores = Stores.PLAIN
+
+
+ONE_BY_ONE, AT_ONCE = Way(), Way(loads=Loads.BULK, stores=Stores.BULK)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,9 +66,10 @@ class Guess:
     x_radices: tuple[int, ...]
     y_radices: tuple[int, ...] = ()
     shares: int = 1
-    elements: int = ELEMENTS[0]
+    elements: int = USUAL
     """Of a tile, about; 0 for one that keeps a single warp busy, without barriers."""
     first: str = "x"
+    way: Way = ONE_BY_ONE
 
     def values(self, batch: int, device: Device) -> dict[str, Value]:
         """Of all parameters, for so many transforms."""
@@ -77,9 +93,10 @@ class Guess:
             "tiles": 1 if self.elements else WARPS,
             # A thread with all of a transform would read far from its neighbours.
             "signal": (Access.DIRECT if passes > 1 else Access.STAGED).value,
-            "spectrum": Access.STAGED.value,
+            "spectrum": self.way.spectrum.value,
             "twiddles": Twiddles.POWERS.value,
-            "stores": Stores.PLAIN.value,
+            "loads": self.way.loads.value,
+            "stores": self.way.stores.value,
             "min_blocks": 0,
             "gaps": GAPS[-1],
             "blocks": 0,
@@ -96,26 +113,42 @@ def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     if len(problem.size) == 2:
         yield from _square_guesses(problem, device)
         return
-    for elements in (ELEMENTS[0], 0, *ELEMENTS[1:]):
+    for elements in (FEW, 0, USUAL, MANY):
         for packing in packings(problem):
-            for x_radices in _plans(complex_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS):
-                yield Guess(packing, x_radices, elements=elements)
+            plans = _plans(complex_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS)
+            for x_radices, way in itertools.product(plans, _ways(problem, packing)):
+                yield Guess(packing, x_radices, elements=elements, way=way)
+
+
+def _ways(problem: Fft, packing: Packing) -> tuple[Way, ...]:
+    """The likeliest ones of one dimension, the best first."""
+    match packing, problem.inverse:
+        case Packing.PAIR, True:
+            return (AT_ONCE._replace(spectrum=Access.DIRECT), AT_ONCE, ONE_BY_ONE)
+        case Packing.PAIR, False:
+            return (AT_ONCE, ONE_BY_ONE)
+        case Packing.HALF, False:
+            return (ONE_BY_ONE._replace(spectrum=Access.SEQUENTIAL), AT_ONCE)
+    return (ONE_BY_ONE, AT_ONCE)
 
 
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
-    is_small = rows * complex_columns(problem, packings(problem)[0]) <= SMALL
+    first_elements = rows * complex_columns(problem, packings(problem)[0])
+    is_small = first_elements <= SMALL
     # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
-    tiles = (ELEMENTS[0], 0, ELEMENTS[-1]) if is_small else ELEMENTS[:1]
+    tiles = (USUAL, 0, FEW) if is_small else (USUAL,)
     most = WARP_PLANS if is_small else SQUARE_PLANS
+    ways = (ONE_BY_ONE, AT_ONCE) if first_elements <= MOST_COPIED else (ONE_BY_ONE,)
     for elements, packing, first in itertools.product(tiles, packings(problem), sides[:1] if is_small else sides):
         columns = complex_columns(problem, packing)
         if packing is Packing.PAIR and rows * columns > (elements or SMALL):
             continue  # half the tile does, in twice as many blocks
         is_shared = problem.batch <= device.multiprocessors or not fits(rows * columns, device)
         shares = max(shares_of(problem)) if is_shared else 1
-        for radices in itertools.product(_plans(columns, most), _plans(rows // shares, most)):
-            yield Guess(packing, *radices, shares, elements, first)
+        plans = itertools.product(_plans(columns, most), _plans(rows // shares, most), ways)
+        for x_radices, y_radices, way in plans:
+            yield Guess(packing, x_radices, y_radices, shares, elements, first, way)
 
 
 def _plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:

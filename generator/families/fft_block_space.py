@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.families.fft_block_choice import Access, radices_of
+from warpsmith.generator.families.fft_block_memory import copied_bytes
 from warpsmith.generator.families.fft_block_tile import room
-from warpsmith.generator.families.fft_words import Packing, Stores, Twiddles, complex_columns
+from warpsmith.generator.families.fft_words import Loads, Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.space import Constraint, Parameter, Space
 from warpsmith.generator.transforms.factors import factorizations
@@ -60,11 +61,13 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
             Parameter("y_radices", words, "points of a column that a thread transforms, pass by pass"),
             Parameter("first", ("y", "x"), "whether columns (y) or rows (x) are transformed first"),
         )
+    whole = _is_whole(problem, device)
     lasting, later = _walks(problem, device, LASTING), _walks(problem, device, AHEAD)
     told = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
     ahead = (Parameter("ahead", (0, *later), told),) if _may_fetch_ahead(problem) else ()
-    accesses = tuple(each.value for each in Access)
-    spectrum = () if problem.is_real else (Parameter("spectrum", accesses, "the same of the spectrum"),)
+    accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
+    reached = tuple(each.value for each in spectrum_accesses(problem))
+    spectrum = (Parameter("spectrum", reached, "the same of the spectrum"),) if len(reached) > 1 else ()
     return (
         Parameter("packing", tuple(each.value for each in packed), "how real signals become complex ones"),
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
@@ -75,12 +78,25 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
         *spectrum,
         Parameter("twiddles", tuple(each.value for each in Twiddles), "where twiddle factors come from"),
-        Parameter("stores", tuple(each.value for each in Stores), "whether results are marked as not read soon"),
+        Parameter("loads", _known(Loads, whole[0]), "one by one, or a tile's in bulk"),
+        Parameter("stores", _known(Stores, whole[1]), "the same, or one by one and marked as not read soon"),
         Parameter("min_blocks", (0, 2, 3, 4, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
         Parameter("gaps", GAPS, "percent of a tile that may be left out against bank conflicts"),
         Parameter("blocks", (0, *lasting), "that go on from tile to tile; 0: one of each tile"),
         *ahead,
     )
+
+
+def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
+    """Whether what a tile reads, and what it writes, lies together and can be copied at once."""
+    has_bulk = device.kind is DeviceKind.HOST or device.compute_capability >= (9, 0)
+    has_whole_spectra = problem.layout is not Layout.FREQUENCY
+    source, target = (has_whole_spectra, True) if problem.inverse else (True, has_whole_spectra)
+    return has_bulk and source, has_bulk and target
+
+
+def _known(words: type[Loads] | type[Stores], has_bulk: bool) -> tuple[str, ...]:
+    return tuple(word.value for word in words if word.value != "bulk" or has_bulk)
 
 
 def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
@@ -102,7 +118,7 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
         Constraint(
             f"in every pass {LEAST_BUSY:.0%} of the threads have work", _is_busy, ("transforms", "threads", *radices)
         ),
-        *_memory_constraints(device, radices),
+        *_memory_constraints(problem, device, radices),
         Constraint(
             "only the threads of one warp do without barriers, and so have several tiles in a block",
             lambda threads, tiles: tiles == 1 or threads == 32,
@@ -112,17 +128,23 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
             lambda threads, tiles, min_blocks: min_blocks * threads * tiles <= device.threads_per_multiprocessor,
         ),
     ]
+    if problem.is_real and Access.DIRECT in spectrum_accesses(problem):
+        rules.append(_HALVES_AT_HAND)
+    rules.append(
+        Constraint(
+            "blocks that go on from tile to tile read one by one",
+            lambda loads, blocks: blocks == 0 or loads != Loads.BULK,
+        )
+    )
     if len(problem.size) == 2:
         rules += _row_constraints(problem.size[0])
     rules.append(_walk_constraint(problem, "blocks", "blocks that go on have two tiles each"))
     if _may_fetch_ahead(problem):
         rules.append(_walk_constraint(problem, "ahead", "there is something to fetch ahead"))
-    if problem.layout is not Layout.BATCH and not problem.is_real:
-        rules.append(_staged_spectrum(problem))
     return tuple(rules)
 
 
-def _memory_constraints(device: Device, radices: tuple[str, ...]) -> tuple[Constraint, ...]:
+def _memory_constraints(problem: Fft, device: Device, radices: tuple[str, ...]) -> tuple[Constraint, ...]:
     """The same limit for parts of a config too, so that a walk through the space turns back early."""
     memory = device.shared_per_block_bytes
     return (
@@ -141,11 +163,26 @@ def _memory_constraints(device: Device, radices: tuple[str, ...]) -> tuple[Const
             lambda transforms, tiles, gaps, *words: fits(_elements(transforms, words), device, tiles, gaps),
             ("transforms", "tiles", "gaps", *radices),
         ),
+        Constraint(
+            f"a block has {memory} bytes of shared memory: what is read or written at once lies there too",
+            lambda packing, transforms, tiles, gaps, loads, stores, *words: fits(
+                _elements(transforms, words),
+                device,
+                tiles,
+                gaps,
+                copied_bytes(problem, transforms * Packing(packing).transforms, loads, stores),
+            ),
+            ("packing", "transforms", "tiles", "gaps", "loads", "stores", *radices),
+        ),
     )
 
 
 def _row_constraints(rows: int) -> tuple[Constraint, ...]:
     return (
+        Constraint(
+            "a share has every other row of a result, which is not written at once",
+            lambda shares, stores: shares == 1 or stores != Stores.BULK,
+        ),
         Constraint(
             f"radices are those of {rows} rows, or of the half that a share has",
             lambda shares, y_radices: shares * prod(radices_of(y_radices)) == rows,
@@ -200,16 +237,26 @@ def shares_of(problem: Fft) -> tuple[int, ...]:
     return (1, 2) if packed[0] is not Packing.PAIR and nbytes >= SHARED_BYTES else (1,)
 
 
-def fits(elements: int, device: Device, tiles: int = 1, gaps: int = GAPS[0]) -> bool:
-    """Whether tiles of so many complex numbers, with gaps, lie in the shared memory of a block."""
-    return 8 * tiles * room(elements, gaps) <= device.shared_per_block_bytes
+def fits(elements: int, device: Device, tiles: int = 1, gaps: int = GAPS[0], copied: int = 0) -> bool:
+    """Whether tiles of so many complex numbers, with gaps and so many bytes beside each, lie in a block's memory."""
+    return tiles * (8 * room(elements, gaps) + copied) <= device.shared_per_block_bytes
 
 
-def _staged_spectrum(problem: Fft) -> Constraint:
-    return Constraint(
-        f"neighbours in a spectrum in {problem.layout} layout are not a thread's: it goes through the tile",
-        lambda spectrum: spectrum == Access.STAGED,
-    )
+def spectrum_accesses(problem: Fft) -> tuple[Access, ...]:
+    """The ways to reach the spectrum."""
+    if problem.is_real and not problem.inverse:
+        return (Access.STAGED, Access.SEQUENTIAL)
+    if problem.layout is not Layout.BATCH:
+        return (Access.STAGED,)  # neighbours in it are not those of a pass
+    is_flat = len(problem.size) == 1
+    return (Access.DIRECT, Access.STAGED) if is_flat or not problem.is_real else (Access.STAGED,)
+
+
+_HALVES_AT_HAND = Constraint(
+    "a pass reads the halves of two signals' spectra, each element twice, where they lie in shared memory",
+    # From global memory it took 3 to 30% longer.
+    lambda packing, spectrum, loads: spectrum == Access.STAGED or (packing == Packing.PAIR and loads == Loads.BULK),
+)
 
 
 def _may_fetch_ahead(problem: Fft) -> bool:

@@ -13,6 +13,8 @@ from warpsmith.generator.families.fft_block_choice import (
     Choice,
     columns_pool,
     mirrored_columns,
+    seconds_of,
+    sequential_pool,
     signal_pool,
     spectrum_pool,
 )
@@ -125,6 +127,8 @@ class Stages:
         """From the tile to memory."""
         if side == "signal" or not self.problem.is_real:
             return self._copy(side, is_first=False)
+        if self.choice.spectrum is Access.SEQUENTIAL:
+            return self._sequence()
         pool = spectrum_pool(self.problem, self.tile.shape)
         summary = "The spectrum of the complex signal as those of the real ones."
         return self._mirrored("split", summary, pool, Mirror.SOME)
@@ -138,7 +142,7 @@ class Stages:
         return ("t", "y", "x") if self._has_y else ("t", "x")
 
     def _is_staged(self, side: str) -> bool:
-        return (self.choice.signal if side == "signal" else self.choice.spectrum) is Access.STAGED
+        return (self.choice.signal if side == "signal" else self.choice.spectrum) is not Access.DIRECT
 
     def _stage(self, kind: str, summary: str, pool: Pool) -> dict[str, Any]:
         """What all stages have."""
@@ -183,7 +187,38 @@ class Stages:
             mirror=mirror,
         )
         constants = tuple(f"constexpr int {name} = 0;" for name in missing)
+        if kind == "split":
+            lines = tuple(self._mirror_lines("x"))
         return dataclasses.replace(stage, variables=(*constants, *stage.variables, *lines))
+
+    def _mirror_lines(self, column: str) -> Iterator[str]:
+        """Which frequency mirrors (y, x), or (y, 0) where `column` is 0."""
+        if self.choice.shares == 2:
+            yield f"const int mirrored_y = y + share == 0 ? 0 : {self.tile.shape.y} - share - y;"
+        elif self._has_y:
+            yield f"const int mirrored_y = y == 0 ? 0 : {self.tile.shape.y} - y;"
+        yield f"const int mirrored_x = {column} == 0 ? 0 : {self.tile.shape.x} - x;"
+
+    def _sequence(self) -> Stage:
+        """The half spectra of real signals, each element from a frequency of the complex one and its mirror image."""
+        shape, packing = self.tile.shape, self.choice.packing
+        pool = sequential_pool(self.problem, shape, seconds_of(self.problem, packing))
+        # The last column of two signals' halves is the first one again.
+        wraps = packing is Packing.HALF
+        column = "wrapped_x" if wraps else "x"
+        lines = (f"const int wrapped_x = x == {shape.x} ? 0 : x;",) if wraps else ()
+        names = (*self._names, "second") if packing is Packing.PAIR else self._names
+        constants = [f"constexpr int {name} = 0;" for name in names if name not in dict(pool.variables)]
+        known = Pool.of(t=shape.transforms, y=shape.y, mirrored_y=shape.y, mirrored_x=shape.x, **{column: shape.x})
+        here = tuple((column if name == "x" else name, place) for name, place in self.tile.after)
+        there = tuple((f"mirrored_{name}" if name in "xy" else name, place) for name, place in self.tile.after)
+        stage = self._stage("sequence", "The spectra of the real signals, one element after the other.", pool)
+        return Stage(
+            **stage | {"variables": (*constants, *stage["variables"], *lines, *self._mirror_lines(column))},
+            address=Address(here).text(known),
+            mirrored_address=Address(there).text(known),
+            writes="spectrum",
+        )
 
     def _pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
         step, pool = work.step, work.pool

@@ -8,6 +8,7 @@ from math import ceil, prod
 
 from warpsmith.generator.families.fft_block_choice import Choice, tile_of
 from warpsmith.generator.families.fft_block_factors import tables_of
+from warpsmith.generator.families.fft_block_memory import Memory
 from warpsmith.generator.families.fft_block_stages import Stage, Stages
 from warpsmith.generator.families.fft_block_tile import Tile
 from warpsmith.generator.families.fft_block_walk import Walk
@@ -68,9 +69,13 @@ class FftBlockText:
         return self.tile.elements if uses else 0
 
     @property
+    def memory(self) -> Memory:
+        return Memory(self.problem, self.choice, self.tile_elements)
+
+    @property
     def shared_bytes(self) -> int:
         """Of a block."""
-        return 8 * self.choice.tiles * self.tile_elements
+        return 8 * self.choice.tiles * self.memory.pitch
 
     @property
     def walk(self) -> Walk:
@@ -177,6 +182,10 @@ class FftBlockText:
         return "2 * t + 1" if self.problem.batch > 1 else "0"
 
     @property
+    def either_of_pair(self) -> str:
+        return "2 * t + second" if self.problem.batch > 1 else "0"
+
+    @property
     def inside(self) -> str:
         """Whether an element is to be read or written; empty where it always is."""
         return self._conditions("2 * t >= done", _inside(self.problem, self.choice, self._row)[0])
@@ -236,7 +245,7 @@ class FftBlockText:
 
     def _conditions(self, not_done: str, inside: str) -> str:
         """Results that another tile has are left out too."""
-        leaves_out = self.walk.overlaps and self.problem.inverse
+        leaves_out = self.walk.is_guarded and self.problem.inverse
         return " && ".join(each for each in (not_done if leaves_out else "", inside) if each)
 
 

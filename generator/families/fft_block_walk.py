@@ -6,7 +6,7 @@ import dataclasses
 from math import ceil
 
 from warpsmith.generator.families.fft_block_choice import Choice
-from warpsmith.generator.families.fft_words import Packing
+from warpsmith.generator.families.fft_words import Packing, Stores
 from warpsmith.generator.fft import Fft
 
 
@@ -56,3 +56,8 @@ class Walk:
     def overlaps(self) -> bool:
         """Whether the last tile does again what another does with other partners, and so must leave it out."""
         return self.choice.packing is Packing.PAIR and self.problem.batch > 1 and self.problem.batch % 2 == 1
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether threads ask, before they write a result, if it is another tile's."""
+        return self.overlaps and self.choice.stores is not Stores.BULK

@@ -34,6 +34,7 @@ MOST_KEPT = 16
 """Points to a lane whose twiddles can stay in registers: those of 32 take 62 beside 64, and ptxas spills a few."""
 LEAST_OTHERS = 16
 """Registers of a thread for all else: ptxas takes 32, 48 and 80 at the least for 8, 16 and 32 points (sm_90)."""
+_STORES = tuple(each.value for each in (Stores.PLAIN, Stores.STREAMING))
 
 
 class FftWarp(Family):
@@ -122,7 +123,7 @@ def _parameters(problem: Fft) -> tuple[Parameter, ...]:
         Parameter("twiddles", tuple(each.value for each in Twiddles), "where twiddle factors come from"),
         Parameter("warps", (1, 2, 4, 8), "of a block"),
         Parameter("repeats", (1, 2, 4), "transforms that the same lanes do one after the other"),
-        Parameter("stores", tuple(each.value for each in Stores), "whether results are marked as not read soon"),
+        Parameter("stores", _STORES, "whether results are marked as not read soon"),
         Parameter("min_blocks", (0, 2, 3, 4, 6, 8, 12, 16), "blocks a multiprocessor must hold; 0 leaves it open"),
     )
 

@@ -26,12 +26,22 @@ class Packing(enum.StrEnum):
         return 2 if self is Packing.PAIR else 1
 
 
+class Loads(enum.StrEnum):
+    """How what is transformed is read from memory."""
+
+    PLAIN = "plain"
+    BULK = "bulk"
+    """All of a tile's at once, to shared memory."""
+
+
 class Stores(enum.StrEnum):
     """How results are written to memory."""
 
     PLAIN = "plain"
     STREAMING = "streaming"
     """As data that nobody reads soon."""
+    BULK = "bulk"
+    """Collected in shared memory, from where all of a tile's are copied at once."""
 
 
 class Twiddles(enum.StrEnum):

@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=256 batch=262144 kind=r2c
-// config:  ahead=0 blocks=0 gaps=25 min_blocks=0 packing=half signal=direct stores=plain threads=128 tiles=1 transforms=16 twiddles=powers x_radices=8x16
+// config:  ahead=0 blocks=0 gaps=25 loads=plain min_blocks=0 packing=half signal=direct spectrum=staged stores=plain threads=128 tiles=1 transforms=16 twiddles=powers x_radices=8x16
 //
 // Forward transforms of 256 points, 16 in a tile of
 // shared memory: radices 8x16, each within a thread. Two columns of a real signal are one complex number.

@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=256x256 batch=1024 kind=r2c
-// config:  ahead=0 blocks=0 first=y gaps=25 min_blocks=0 packing=half shares=2 signal=direct stores=plain threads=512 tiles=1 transforms=1 twiddles=powers x_radices=8x16 y_radices=8x16
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=half shares=2 signal=direct spectrum=staged stores=plain threads=512 tiles=1 transforms=1 twiddles=powers x_radices=8x16 y_radices=8x16
 //
 // Forward transforms of 256x256 points, every other row of one in a tile of
 // shared memory: radices 8x16 by 8x16, each within a thread. Two columns of a real signal are one complex number.

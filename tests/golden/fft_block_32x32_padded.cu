@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=32x32 batch=65536 kind=r2c valid=27x27
-// config:  ahead=0 blocks=0 first=y gaps=25 min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=128 tiles=1 transforms=4 twiddles=powers x_radices=16 y_radices=4x8
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct spectrum=staged stores=plain threads=128 tiles=1 transforms=4 twiddles=powers x_radices=16 y_radices=4x8
 //
 // Forward transforms of 32x32 points, 4 in a tile of
 // shared memory: radices 4x8 by 16, each within a thread. Two columns of a real signal are one complex number.

@@ -118,6 +118,14 @@ def warpgroup(rows: int, prefetch: int, block: tuple[int, int], weights: str, mi
     )
 
 
+def block(problem: Fft, **wanted: Value) -> Case:
+    """A case of `fft_block` with the default config but for what is wanted."""
+    family = family_named("fft_block")
+    assert family is not None
+    values = family.default(problem, H200).values() | wanted
+    return Case("fft_block", problem, Config.of(values))
+
+
 CASES = {
     "window_3x3_valid": Case("filter2d_window", Filter2d(image=(9216, 9216), filter=(3, 3))),
     "window_5x5_reflect": Case("filter2d_window", Filter2d(image=(512, 512), filter=(5, 5), border=Border.REFLECT)),
@@ -216,6 +224,15 @@ CASES = {
     "fft_block_32x32_padded": Case("fft_block", Fft((32, 32), 65536, valid=(27, 27))),
     "fft_block_64x64_inverse": Case("fft_block", Fft((64, 64), 16384, kind="c2r", valid=(57, 57), norm="ortho")),
     "fft_block_15_pairs_inverse": Case("fft_block", Fft(15, 1001, kind="c2r")),
+    "fft_block_245_pairs_bulk": block(
+        Fft(245, 273913, kind="c2r"),
+        spectrum="direct",
+        loads="bulk",
+        stores="bulk",
+        transforms=5,
+        threads=192,
+    ),
+    "fft_block_20_sequential": block(Fft(20, 3355443), spectrum="sequential"),
     "fft_block_12x20_frequency": Case("fft_block", Fft((12, 20), 4096, kind="c2c", layout="frequency")),
     "fft_block_256x256_shared": Case("fft_block", Fft((256, 256), 1024)),
     "fft_warp_64": Case("fft_warp", Fft(64, 1048576)),

@@ -48,5 +48,26 @@ template <int kBytes> void copy_async(void *shared, const void *global) {
 template <int kBytes> void copy_async_if(bool wanted, void *shared, const void *global) {
     if (wanted) copy_async<kBytes>(shared, global);
 }
+// cp.async.bulk and the fence before it: at once as well. A barrier on its way is 1.
+inline void copy_bulk(void *target, const void *source, unsigned bytes) {
+    if ((reinterpret_cast<uintptr_t>(target) | reinterpret_cast<uintptr_t>(source) | bytes) % 16 != 0) {
+        ::warpsmith_host::stop("a bulk copy has a multiple of 16 bytes, between multiples of 16");
+    }
+    memcpy(target, source, bytes);
+}
+inline void begin_copy(void *shared, const void *global, unsigned bytes, void *barrier) {
+    copy_bulk(shared, global, bytes);
+    *static_cast<uint64_t *>(barrier) = 1;
+}
+inline void wait_for_copy(const void *barrier) {
+    if (*static_cast<const volatile uint64_t *>(barrier) != 1) {
+        ::warpsmith_host::stop("wait_for_copy: no copy has begun, or no barrier of the threads lies between");
+    }
+}
+inline void copy_back(void *global, const void *shared, unsigned bytes) {
+    if (bytes == 0) ::warpsmith_host::stop("copy_back copies some bytes");
+    copy_bulk(global, shared, bytes);
+}
+inline void show_to_copies() {}
 inline void copy_async_commit() {}
 template <int kPending> void copy_async_wait() {}
