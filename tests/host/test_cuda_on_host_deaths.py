@@ -81,6 +81,10 @@ def test_deadlock_at_a_warp_operation_is_reported(run_apart):
         ("__shfl_sync(1u, 1, 0, 33);", "a shuffle's width must be 1, 2, 4, 8, 16 or 32"),
         ("__pipeline_memcpy_async(x, x + 1, 8);", "an address is not aligned to the size of the copy"),
         ("copy_async<8>(x, x + 1);", "copy_async: an address is not aligned to the size of the copy"),
+        ("begin_copy(x, x + 4, 20, x + 32);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
+        ("copy_back(x, x + 2, 16);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
+        ("copy_back(x, x + 4, 0);", "copy_back copies some bytes"),
+        ("wait_for_copy(x);", "wait_for_copy: no copy has begun"),
         ("copy_async<16>(x + 2, x);", "copy_async: an address is not aligned to the size of the copy"),
     ],
 )

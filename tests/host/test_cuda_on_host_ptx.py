@@ -152,3 +152,23 @@ def test_only_threads_that_want_a_copy_make_one(run_kernel, size):
     run_kernel(source, x, out, block=(64, 1, 1))
     wanted = np.repeat(np.arange(64) % 3 == 1, size // 4)
     np.testing.assert_array_equal(out, np.where(wanted, x, np.float32(-1)))
+
+
+def test_bulk_copies_to_shared_memory_and_back(run_kernel):
+    x = RANDOM.random(64, np.float32)
+    out = np.zeros_like(x)
+    source = """
+        extern "C" __global__ void kernel(const float* x, float* out) {
+            __shared__ __align__(16) float tile[4 + 64];
+            if (threadIdx.x == 0) begin_copy(tile + 4, x, 256, tile);
+            __syncthreads();
+            wait_for_copy(tile);
+            tile[4 + threadIdx.x] *= 2.0f;
+            show_to_copies();
+            __syncthreads();
+            if (threadIdx.x == 0) copy_back(out + 4, tile + 8, 240);
+        }
+    """
+    run_kernel(source, x, out, block=(64, 1, 1))
+    np.testing.assert_array_equal(out[4:], 2 * x[4:])
+    assert not out[:4].any()
