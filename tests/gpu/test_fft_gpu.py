@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import pickle
+import functools
 import random
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +13,24 @@ import pytest
 from numpy.typing import NDArray
 
 import warpsmith as ws
-from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout
-from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
-from warpsmith.store.record import Measurement
-from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.oracle import random_operands, reference
 from warpsmith.tuner.peers import peers
-from warpsmith.tuner.timing import TimingPolicy
 from warpsmith.tuner.verify import verify
-from warpsmith.tuner.workshop import Workshop
 
 pytestmark = pytest.mark.gpu
 
 CUDA = DeviceRef(DeviceKind.CUDA)
-ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
-"""Where results matter and not times."""
 ACCURACY = 5e-7
 """Relative L2 error."""
-SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
 
 DIRECTIONS: dict[str, dict[str, Any]] = {
     "r2c": {"kind": "r2c"},
@@ -82,58 +68,43 @@ SPREAD = (
 
 
 def some_configs(family: Family, problem: Fft, device: Device, count: int) -> list[Config]:
-    """The default config and up to `count` random ones, the same in every run."""
+    """The default config, up to `count` random ones, the same in every run, and one with bulk copies."""
     space, rng = family.space(problem, device), random.Random(problem.key())
     default = family.default(problem, device)
-    return list(dict.fromkeys([default, *(space.drawn(rng) or default for _ in range(count))]))
+    in_bulk = {each.name: ["bulk"] for each in space.parameters if "bulk" in each.values}
+    spaces = [space] * count + [space.narrowed(in_bulk)] * bool(in_bulk)
+    return list(dict.fromkeys([default, *(each.drawn(rng) or default for each in spaces)]))
 
 
-def check_some_configs(problem: Fft, count: int) -> None:
-    """Some configs of every family that solves `problem`, verified by the tuner's own bench."""
-    opened = Workshop.open(
-        problem, CUDA, FAMILIES, CompilerChoice.NVRTC, 0, Deadlines(), sanitize=False, policy=ONE_RUN
-    )
-    with opened as workshop:
-        programs = [
-            workshop.program(name, config)
-            for name, family in workshop.families.items()
-            for config in some_configs(family, problem, workshop.device, count)
-        ]
-        # All are given to the compilers at once.
-        for program, compiling in [(program, workshop.compile(program)) for program in programs]:
-            compiled = compiling.result()
-            told = f"{problem.key()} {program.family} {program.config}"
-            assert isinstance(compiled, Compiled), f"{told}: {compiled}"
-            outcome = workshop.bench.evaluate(program, compiled).outcome
-            assert isinstance(outcome, Measurement), f"{told}: {outcome}"
+CheckConfigs = Callable[[Iterable[Fft], Callable[[Family, Fft, Device], Iterable[Config]]], None]
 
 
-def check_all(problems: Iterable[Fft], count: int) -> None:
-    with ThreadPoolExecutor(3) as pool:  # starting a worker takes longer than running a kernel
-        list(pool.map(lambda problem: check_some_configs(problem, count), problems))
+def some(count: int) -> Callable[[Family, Fft, Device], list[Config]]:
+    return functools.partial(some_configs, count=count)
 
 
 class TestConfigs:
     @every_direction
-    def test_of_every_power_of_two(self, direction: str) -> None:
-        check_all([fft(n, (1 << 16) // n + 1, **DIRECTIONS[direction]) for n in POWERS], 3)
+    def test_of_every_power_of_two(self, check_configs: CheckConfigs, direction: str) -> None:
+        check_configs([fft(n, (1 << 16) // n + 1, **DIRECTIONS[direction]) for n in POWERS], some(3))
 
     @every_direction
-    def test_of_every_square(self, direction: str) -> None:
-        check_all([fft(size, (1 << 17) // size[0] ** 2 + 1, **DIRECTIONS[direction]) for size in SQUARES], 3)
+    def test_of_every_square(self, check_configs: CheckConfigs, direction: str) -> None:
+        check_configs([fft(size, (1 << 17) // size[0] ** 2 + 1, **DIRECTIONS[direction]) for size in SQUARES], some(3))
 
-    def test_of_every_part_layout_order_and_norm(self) -> None:
-        check_all(SPREAD, 6)
+    def test_of_every_part_layout_order_and_norm(self, check_configs: CheckConfigs) -> None:
+        check_configs(SPREAD, some(6))
 
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
-    def test_of_every_batch(self, batch: int) -> None:
-        check_all([fft(size, batch, kind=kind) for size in (8, 15, 64, (8, 8), (9, 5)) for kind in ("r2c", "c2r")], 1)
+    def test_of_every_batch(self, check_configs: CheckConfigs, batch: int) -> None:
+        sizes = (8, 15, 64, (8, 8), (9, 5))
+        check_configs([fft(size, batch, kind=kind) for size in sizes for kind in ("r2c", "c2r")], some(1))
 
     @pytest.mark.parametrize(
         "problem", [fft(256, 1025), fft((32, 32), 515, kind="c2r", valid=(27, 27)), fft((32, 16), 130, kind="c2c")]
     )
-    def test_random_ones(self, problem: Fft) -> None:
-        check_some_configs(problem, 25)
+    def test_random_ones(self, check_configs: CheckConfigs, problem: Fft) -> None:
+        check_configs([problem], some(25))
 
 
 def plans(problem: Fft) -> list[Plan]:
@@ -284,9 +255,8 @@ class TestCufft:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(not Path(SANITIZER).exists(), reason="compute-sanitizer is not installed")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_every_family_under_compute_sanitizer(tmp_path: Path, tool: str) -> None:
+def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
     device = cuda_device(0)
     small = [fft(n, 9, **direction) for n in (8, 27, 64, 256) for direction in DIRECTIONS.values()]
     small += [fft(size, 5, **direction) for size in ((8, 8), (32, 32), (12, 13)) for direction in DIRECTIONS.values()]
@@ -296,17 +266,4 @@ def test_every_family_under_compute_sanitizer(tmp_path: Path, tool: str) -> None
         for family in families_for(problem, device)
         for config in some_configs(family, problem, device, 1)
     ]
-    compiler = NvrtcCompiler(device.arch)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        binaries = list(pool.map(lambda case: compiler.compile(case[1]), cases))
-    compiled = tmp_path / "programs"
-    compiled.write_bytes(pickle.dumps([(*case, binary) for case, binary in zip(cases, binaries, strict=True)]))
-    watched = (sys.executable, str(Path(__file__).with_name("memory_checked.py")), str(compiled))
-    ran = subprocess.run(
-        [SANITIZER, "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "9", *watched],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
-    assert f"{len(cases)} programs ran" in ran.stdout
+    check_under_sanitizer(tool, device, cases)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,14 @@ from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space
 from warpsmith.store.record import COPY, Failure, FailureKind, Measurement
 from warpsmith.store.store import Store
-from warpsmith.tuner.compiling import Compiled
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.session import tune
 from warpsmith.tuner.timing import Launching
-from warpsmith.tuner.workshop import Workshop
 
 pytestmark = pytest.mark.gpu
 
@@ -101,39 +99,29 @@ def some_configs(family: Family, problem: Filter2d, device: Device, count: int) 
     return list(dict.fromkeys(chosen))
 
 
-def check_some_configs(problem: Filter2d, compiler: CompilerChoice, count: int) -> None:
-    """Some configs of every family that solves `problem`, verified by the tuner's own bench."""
-    with Workshop.open(problem, CUDA, FAMILIES, compiler, 0, Deadlines(), sanitize=False) as workshop:
-        programs = [
-            workshop.program(name, config)
-            for name, family in workshop.families.items()
-            for config in some_configs(family, problem, workshop.device, count)
-        ]
-        # All are given to the compilers at once.
-        for program, compiling in [(program, workshop.compile(program)) for program in programs]:
-            compiled = compiling.result()
-            told = f"{problem.key()} {program.family} {program.config}"
-            assert isinstance(compiled, Compiled), f"{told}: {compiled}"
-            outcome = workshop.bench.evaluate(program, compiled).outcome
-            assert isinstance(outcome, Measurement), f"{told}: {outcome}"
+CheckConfigs = Callable[..., None]
+
+
+def some(count: int) -> Callable[[Family, Filter2d, Device], list[Config]]:
+    return functools.partial(some_configs, count=count)
 
 
 @pytest.mark.parametrize("border", Border)
-def test_every_family_on_whatever_a_problem_can_be(border: Border, spread: tuple[Filter2d, ...]) -> None:
-    with ThreadPoolExecutor(3) as pool:  # laying out a problem takes longer than running it
-        problems = (each for each in spread if each.border is border)
-        list(pool.map(lambda problem: check_some_configs(problem, CompilerChoice.NVRTC, count=1), problems))
+def test_every_family_on_whatever_a_problem_can_be(
+    border: Border, spread: tuple[Filter2d, ...], check_configs: CheckConfigs
+) -> None:
+    check_configs([each for each in spread if each.border is border], some(1))
 
 
 @pytest.mark.parametrize("problem", LARGER, ids=lambda problem: problem.key().replace(" ", ","))
-def test_random_configs_of_every_family(problem: Filter2d) -> None:
-    check_some_configs(problem, CompilerChoice.NVRTC, count=20)
+def test_random_configs_of_every_family(problem: Filter2d, check_configs: CheckConfigs) -> None:
+    check_configs([problem], some(20))
 
 
-def test_nvcc_compiles_the_same_text() -> None:
-    check_some_configs(Filter2d(image=(333, 416), filter=(3, 3), border=Border.WRAP), CompilerChoice.NVCC, count=3)
+def test_nvcc_compiles_the_same_text(check_configs: CheckConfigs) -> None:
+    plain = Filter2d(image=(333, 416), filter=(3, 3), border=Border.WRAP)
     half = Filter2d(image=(333, 416), filter=(3, 3), dtype=DType.FLOAT16, result_dtype=DType.UINT8, channels=4)
-    check_some_configs(half, CompilerChoice.NVCC, count=3)
+    check_configs([plain, half], some(3), CompilerChoice.NVCC)
 
 
 def test_known_weights_as_literals() -> None:

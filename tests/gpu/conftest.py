@@ -1,0 +1,90 @@
+"""What tests of several operations do on a GPU: verify some configs, and run programs under compute-sanitizer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from warpsmith.devices.cuda.compiler import NvrtcCompiler
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Measurement
+from warpsmith.tuner.compiling import Compiled
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.workshop import Workshop
+
+CUDA = DeviceRef(DeviceKind.CUDA)
+ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
+"""Where results matter and not times."""
+SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+
+ConfigsOf = Callable[[Family, Problem, Device], Iterable[Config]]
+
+
+@pytest.fixture(scope="session")
+def check_configs() -> Callable[..., None]:
+    """Verifies configs of every family that solves a problem, by the tuner's own bench; of several problems at once."""
+
+    def check(
+        problems: Iterable[Problem], configs_of: ConfigsOf, compiler: CompilerChoice = CompilerChoice.NVRTC
+    ) -> None:
+        with ThreadPoolExecutor(3) as pool:  # laying out a problem takes longer than running it
+            list(pool.map(lambda problem: _check_configs(problem, configs_of, compiler), problems))
+
+    return check
+
+
+def _check_configs(problem: Problem, configs_of: ConfigsOf, compiler: CompilerChoice) -> None:
+    opened = Workshop.open(problem, CUDA, FAMILIES, compiler, 0, Deadlines(), sanitize=False, policy=ONE_RUN)
+    with opened as workshop:
+        programs = [
+            workshop.program(name, config)
+            for name, family in workshop.families.items()
+            for config in configs_of(family, problem, workshop.device)
+        ]
+        # All are given to the compilers at once.
+        for program, compiling in [(program, workshop.compile(program)) for program in programs]:
+            compiled = compiling.result()
+            told = f"{problem.key()} {program.family} {program.config}"
+            assert isinstance(compiled, Compiled), f"{told}: {compiled}"
+            outcome = workshop.bench.evaluate(program, compiled).outcome
+            assert isinstance(outcome, Measurement), f"{told}: {outcome}"
+
+
+@pytest.fixture
+def check_under_sanitizer(tmp_path: Path) -> Callable[[str, Device, Sequence[tuple[Problem, Program]]], None]:
+    """Runs programs in a process that a tool of compute-sanitizer watches."""
+    if not Path(SANITIZER).exists():
+        pytest.skip("compute-sanitizer is not installed")
+
+    def check(tool: str, device: Device, cases: Sequence[tuple[Problem, Program]]) -> None:
+        compiler = NvrtcCompiler(device.arch)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            binaries = list(pool.map(lambda case: compiler.compile(case[1]), cases))
+        compiled = tmp_path / "programs"
+        compiled.write_bytes(pickle.dumps([(*case, binary) for case, binary in zip(cases, binaries, strict=True)]))
+        watched = (sys.executable, str(Path(__file__).with_name("memory_checked.py")), str(compiled))
+        ran = subprocess.run(
+            [SANITIZER, "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "9", *watched],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
+        assert f"{len(cases)} programs ran" in ran.stdout
+
+    return check
