@@ -203,7 +203,7 @@ class Stages:
         """The half spectra of real signals, each element from a frequency of the complex one and its mirror image."""
         shape, packing = self.tile.shape, self.choice.packing
         pool = sequential_pool(self.problem, shape, seconds_of(self.problem, packing))
-        # The last column of two signals' halves is the first one again.
+        # Where two columns are one, the last frequency comes from the first one again.
         wraps = packing is Packing.HALF
         column = "wrapped_x" if wraps else "x"
         lines = (f"const int wrapped_x = x == {shape.x} ? 0 : x;",) if wraps else ()
