@@ -129,17 +129,18 @@ class Flow:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Gives up what is on its way. What runs may end, but not where somebody pressed Ctrl-C."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._ready.get_nowait()
-        self._ready.put(None)
-        for future in self._compiling.values():
-            future.cancel()
-        if self._compiling:
-            self._workshop.pool.interrupt()
         try:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._ready.get_nowait()
+            self._ready.put(None)
+            for future in self._compiling.values():
+                future.cancel()
+            if self._compiling:
+                self._workshop.pool.interrupt()
             self._ended.wait(None if kind is None else 0.0)
-        finally:  # also where Ctrl-C is pressed while what runs may end: nobody else may use a bench in use
+        finally:  # also where Ctrl-C is pressed meanwhile: nobody else may use a bench in use
+            self._ready.put(None)  # once more where it struck before
             while not self._ended.is_set():
                 self._workshop.bench.interrupt()  # again where it struck before the candidate was sent
                 self._ended.wait(0.1)

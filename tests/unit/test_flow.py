@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -540,11 +541,15 @@ class TestLeaving:
         """And nobody finds a bench that another thread still uses."""
         shop, before = Shop(), threading.active_count()
         shop.bench.run = shop.bench.until_interrupted
-        timer = threading.Timer(SOON_S, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+
+        def press() -> None:
+            await_that(lambda: {"__exit__", "wait"} <= set(names_of_calls(threading.main_thread())))
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
         opened = flow(shop, Asked()).__enter__()
         list(opened.trials(lambda: time.monotonic() + SOON_S))
         assert shop.bench.evaluated == [0]
-        timer.start()
+        threading.Thread(target=press).start()
         with pytest.raises(KeyboardInterrupt):
             opened.__exit__(None, None, None)
         assert shop.bench.interrupted.is_set()
@@ -616,3 +621,12 @@ def await_that(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.01)
+
+
+def names_of_calls(thread: threading.Thread) -> Iterator[str]:
+    """Of the functions that it is in, the innermost first."""
+    assert thread.ident is not None
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
