@@ -167,6 +167,8 @@ def test_is_below_every_time_that_is_shipped() -> None:
                 work = family.work(problem, trial.config)
                 if trial.median_ns is not None and work is not None:
                     assert work.least_ns(device) < trial.median_ns
+            if not isinstance(problem, Filter2d):
+                continue
             # Which config a baseline had is not kept, but all have the same multiply-adds.
             work = PLAIN.work(problem, PLAIN.default(problem, device))
             for baseline in record.baselines:
