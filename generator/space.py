@@ -125,11 +125,7 @@ class Space:
 
     def due(self) -> list[list[Constraint]]:
         """For each parameter in order, the rules of which it is the last that they read, and so can be checked."""
-        names = [parameter.name for parameter in self.parameters]
-        due: list[list[Constraint]] = [[] for _ in names]
-        for constraint in self.constraints:
-            due[max((names.index(name) for name in constraint.parameters), default=0)].append(constraint)
-        return due
+        return self._due_in([parameter.name for parameter in self.parameters])
 
     def configs(self) -> Iterator[Config]:
         """Every legal config, in a fixed order; a partial choice that breaks a rule is dropped at once."""
@@ -189,15 +185,30 @@ class Space:
         return {name: [rule for rule in self.constraints if name in rule.parameters] for name in names}
 
     @cached_property
+    def _chosen_in(self) -> list[int]:
+        """The places of the parameters in the order in which a walk chooses: those without a choice first, so that it
+        turns back from what they rule out at once. Legal configs come in the same order as without that.
+        """
+        return sorted(range(len(self.parameters)), key=lambda place: len(self.parameters[place].values) > 1)
+
+    def _due_in(self, names: list[str]) -> list[list[Constraint]]:
+        """`due` of parameters in another order."""
+        due: list[list[Constraint]] = [[] for _ in names]
+        for constraint in self.constraints:
+            due[max((names.index(name) for name in constraint.parameters), default=0)].append(constraint)
+        return due
+
+    @cached_property
     def _due(self) -> list[list[Constraint]]:
-        return self.due()
+        return self._due_in([self.parameters[place].name for place in self._chosen_in])
 
     def _walk(self, orders: Sequence[Sequence[Value]]) -> Iterator[Config]:
         """Every legal config, depth first, with the values of each parameter in the given order."""
-        names, chosen = [parameter.name for parameter in self.parameters], dict[str, Value]()
+        names, chosen = [self.parameters[place].name for place in self._chosen_in], dict[str, Value]()
         if not names:
             yield Config(())
             return
+        orders = [orders[place] for place in self._chosen_in]
         untried = [iter(orders[0])]
         while untried:
             depth = len(untried) - 1

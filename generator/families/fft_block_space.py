@@ -164,6 +164,24 @@ def _memory_constraints(problem: Fft, device: Device, radices: tuple[str, ...]) 
             ("transforms", "tiles", "gaps", *radices),
         ),
         Constraint(
+            f"a block has {memory} bytes of shared memory: one transform must fit beside what is read at once",
+            lambda packing, loads, *words: fits(
+                _elements(1, words),
+                device,
+                copied=copied_bytes(problem, Packing(packing).transforms, loads, Stores.PLAIN),
+            ),
+            ("packing", "loads", *radices),
+        ),
+        Constraint(
+            f"a block has {memory} bytes of shared memory: one transform must fit beside what is written at once",
+            lambda packing, stores, *words: fits(
+                _elements(1, words),
+                device,
+                copied=copied_bytes(problem, Packing(packing).transforms, Loads.PLAIN, stores),
+            ),
+            ("packing", "stores", *radices),
+        ),
+        Constraint(
             f"a block has {memory} bytes of shared memory: what is read or written at once lies there too",
             lambda packing, transforms, tiles, gaps, loads, stores, *words: fits(
                 _elements(transforms, words),
