@@ -96,7 +96,7 @@ def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
 
 
 def _known(words: type[Loads] | type[Stores], has_bulk: bool) -> tuple[str, ...]:
-    return tuple(word.value for word in words if word.value != "bulk" or has_bulk)
+    return tuple(word.value for word in words if has_bulk or word is not words.BULK)
 
 
 def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:

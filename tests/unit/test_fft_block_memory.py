@@ -25,10 +25,8 @@ BARRIER = 8
 
 def drawn(problem: Fft, wanted: Mapping[str, Any], count: int = 4) -> Iterator[Config]:
     """Random configs with these values, the same in each run."""
-    space, rng = (
-        FAMILY.space(problem, H200).narrowed({name: [value] for name, value in wanted.items()}),
-        random.Random(0),
-    )
+    space = FAMILY.space(problem, H200).narrowed({name: [value] for name, value in wanted.items()})
+    rng = random.Random(0)
     configs = (space.drawn(rng) for _ in range(count))
     yield from dict.fromkeys(config for config in configs if config is not None)
 
