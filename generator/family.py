@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config, Space
+from warpsmith.generator.space import Config, Parameter, Space, Value
 from warpsmith.generator.work import Work
+
+
+class Subject(NamedTuple):
+    """What a config was found for."""
+
+    problem: Problem
+    device: Device
 
 
 class Family(abc.ABC):
@@ -48,8 +56,34 @@ class Family(abc.ABC):
         """
         return None
 
+    def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:
+        """The config for `problem` on `device` that is most like `config`, which was found for `home`.
+
+        It is `config` itself where that is legal here. Values that mean nothing here, such as the radices of another
+        number of points, are the default's. None where this family cannot solve the problem, or has none of the
+        config's parameters.
+        """
+        if self.why_not(problem, device) is not None:
+            return None
+        space = self.space(problem, device)
+        if config.values().keys().isdisjoint(each.name for each in space.parameters):
+            return None
+        if space.contains(config):
+            return config
+        wanted, usual = self.scaled(config, home, problem, device).values(), self.default(problem, device).values()
+        return space.like({each.name: _kept(each, wanted, usual) for each in space.parameters})
+
+    def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:  # noqa: ARG002
+        """`config` with what follows from the sizes of `home` as it follows from those here, legal or not."""
+        return config
+
     def legal_program(self, problem: Problem, device: Device, config: Config) -> Program | None:
         """The program of a config from elsewhere, such as a store; None where it is not legal for `problem` here."""
         if self.why_not(problem, device) is not None or not self.space(problem, device).contains(config):
             return None
         return self.program(problem, config)
+
+
+def _kept(parameter: Parameter, wanted: Mapping[str, Value], usual: Mapping[str, Value]) -> Value:
+    value = wanted.get(parameter.name, usual[parameter.name])
+    return value if value in parameter.values or isinstance(value, int) else usual[parameter.name]

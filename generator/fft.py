@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, sizes
+from warpsmith.generator.distances import between_transforms
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
 
@@ -224,10 +225,8 @@ class Fft(Problem):
         return round((2.5 if self.is_real else 5) * self.batch * self.points * math.log2(self.points))
 
     def distance(self, other: Problem) -> float | None:
-        """Another batch is near, measured in octaves; any other difference is a miss."""
-        if not isinstance(other, Fft) or dataclasses.replace(other, batch=self.batch) != self:
-            return None
-        return abs(math.log2(self.batch / other.batch))
+        """In octaves of the batch; other differences count as so many, up to a limit."""
+        return between_transforms(self, other) if isinstance(other, Fft) else None
 
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import math
 import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
+from warpsmith.generator.distances import between_filters
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, Operand, Problem, Role, member
 
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
@@ -237,25 +237,8 @@ class Filter2d(Problem):
         return 2 * r * s * self.operands[-1].size
 
     def distance(self, other: Problem) -> float | None:
-        """Images of another size, plane count or gap between rows are near, measured in octaves; any other difference
-        is a miss.
-        """
-        if not isinstance(other, Filter2d):
-            return None
-        may_differ = {"image", "planes", "pitch", "result_pitch"}
-        alike = (field.name for field in dataclasses.fields(self) if field.name not in may_differ)
-        if any(getattr(self, name) != getattr(other, name) for name in alike):
-            return None
-        gaps, other_gaps = (
-            [operand.span_bytes / operand.nbytes for operand in problem.operands] for problem in (self, other)
-        )
-        ratios = (
-            self.image[0] / other.image[0],
-            self.image[1] / other.image[1],
-            self.planes / other.planes,
-            *(gap / other_gap for gap, other_gap in zip(gaps, other_gaps, strict=True)),
-        )
-        return sum(abs(math.log2(ratio)) for ratio in ratios)
+        """In octaves of image size, planes and gaps between rows; other differences count as so many, up to a limit."""
+        return between_filters(self, other) if isinstance(other, Filter2d) else None
 
     def spec(self) -> dict[str, Any]:
         names = ("dtype", "border", "result_dtype", "accuracy")

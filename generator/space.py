@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import itertools
 import json
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -145,7 +146,8 @@ class Space:
     def like(self, values: Mapping[str, Value]) -> Config | None:
         """A legal config that keeps what it can of `values`, earlier parameters first; None where the space is empty.
 
-        Where a value cannot stay, the nearest in the order of its parameter takes its place.
+        Where a value cannot stay, the nearest in the order of its parameter takes its place; for a number that is none
+        of its values, the nearest by ratio.
         """
         return next(self._walk([_nearest_first(each.values, values[each.name]) for each in self.parameters]), None)
 
@@ -239,7 +241,14 @@ def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:
 
 
 def _nearest_first(values: Sequence[Value], wanted: Value) -> Sequence[Value]:
-    if wanted not in values:
-        return values
-    here = values.index(wanted)
-    return sorted(values, key=lambda value: abs(values.index(value) - here))
+    if wanted in values:
+        here = values.index(wanted)
+        return sorted(values, key=lambda value: abs(values.index(value) - here))
+    if isinstance(wanted, int):
+        return sorted(values, key=lambda value: _octaves(value, wanted))
+    return values
+
+
+def _octaves(value: Value, wanted: int) -> float:
+    """How far a number is from another; words come last."""
+    return abs(math.log2((abs(value) + 1) / (abs(wanted) + 1))) if isinstance(value, int) else math.inf

@@ -35,7 +35,7 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
 from warpsmith.generator.families.filter2d_window_walks import wave
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Program
@@ -158,6 +158,15 @@ class Filter2dWarpgroup(Family):
                 "store": StoreHint.PLAIN.value,
             }
         )
+
+    def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
+        """Strips of a single wave stay such."""
+        rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
+        if rows in STRIPS:
+            return config
+        fitting = (each for each in RESIDENT if _wave(there, home.device, each) == rows)
+        resident = next(fitting, AHEAD_RESIDENT)
+        return Config.of(config.values() | {"rows": _wave(here, device, resident)})
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)

@@ -25,8 +25,8 @@ from warpsmith.generator.families.filter2d_text import (
 )
 from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
-from warpsmith.generator.families.filter2d_window_walks import likely_method, likely_walks, methods, walks
-from warpsmith.generator.family import Family
+from warpsmith.generator.families.filter2d_window_walks import carried_walk, likely_method, likely_walks, methods, walks
+from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Problem
@@ -116,6 +116,13 @@ class Filter2dWindow(Family):
                 if space.contains(config):
                     return config
         raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+
+    def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
+        """Walks of a single wave stay such."""
+        columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
+        there, here = require_filter2d(home.problem), require_filter2d(problem)
+        same = carried_walk(rows, columns, unroll, (there, home.device), (here, device))
+        return Config.of(config.values() | {"rows": same})
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)

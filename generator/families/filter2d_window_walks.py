@@ -21,6 +21,8 @@ MEMORY_BOUND = 7
 """Rows of the largest filter whose multiply-adds take less time than its bytes."""
 LONG_WALK = 64
 """Rows from which on a few more or less decide how full the last wave of blocks is."""
+WAVE_WARPS = (8, 12, 16, 20, 24, 28, 32)
+"""Warps of a multiprocessor, for walks that make a single wave."""
 
 
 def methods(problem: Filter2d) -> list[Method]:
@@ -41,9 +43,22 @@ def walks(problem: Filter2d, device: Device) -> tuple[int, ...]:
     """
     if problem.filter[0] <= MEMORY_BOUND:
         return WALKS
-    choices = product((2, 4, 8), (8, 12, 16, 20, 24, 28, 32), (1, 2, 3, 4))
+    choices = product((2, 4, 8), WAVE_WARPS, (1, 2, 3, 4))
     waves = {_wave(problem, device, *choice) for choice in choices}
     return tuple(sorted({*WALKS, *(walk for walk in waves if LONG_WALK <= walk < problem.output_shape[0])}))
+
+
+def carried_walk(
+    rows: int, columns: int, unroll: int, home: tuple[Filter2d, Device], here: tuple[Filter2d, Device]
+) -> int:
+    """The rows of a walk here that make as many warps a multiprocessor as `rows` do at `home`; `rows` if they are none
+    of a single wave there.
+    """
+    if rows in WALKS:
+        return rows
+    fitting = (warps for warps in WAVE_WARPS if _wave(*home, columns, warps, unroll) == rows)
+    warps = next(fitting, None)
+    return rows if warps is None else _wave(*here, columns, warps, unroll)
 
 
 def likely_method(problem: Filter2d) -> Method:

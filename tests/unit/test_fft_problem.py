@@ -227,10 +227,22 @@ class TestDistance:
             assert base.distance(other) == other.distance(base) == octaves
 
     @pytest.mark.parametrize("field", CHANGES)
-    def test_is_none_where_anything_but_the_batch_differs(self, field: str) -> None:
+    def test_of_any_other_field_is_more_than_nothing_and_the_same_both_ways(self, field: str) -> None:
         other = changed(field)
-        for distance in (EVERY_FIELD.distance(other), other.distance(EVERY_FIELD)):
-            assert (distance is not None) is (field == "batch")
+        there, back = EVERY_FIELD.distance(other), other.distance(EVERY_FIELD)
+        assert there == pytest.approx(back)
+        assert there is None or there > 0
+
+    def test_of_what_moves_the_best_config_more_is_longer(self) -> None:
+        base = fft(250, 100)
+        others = (fft(250, 100, norm=Norm.ORTHO), fft(256, 100), fft(240, 100), fft(250, 100, kind=Kind.C2R))
+        distances = [base.distance(other) for other in (*others, fft(250, 100, kind=Kind.C2C))]
+        assert None not in distances
+        assert distances == sorted(distances, key=lambda each: each or 0)
+
+    def test_is_none_where_the_best_config_is_another(self) -> None:
+        assert fft(250, 100).distance(fft(1000, 100)) is None
+        assert fft(256, 100).distance(fft((16, 16), 100)) is None
 
     def test_to_another_operation_is_none(self) -> None:
         assert EVERY_FIELD.distance(Filter2d(image=(8, 8), filter=(3, 3))) is None

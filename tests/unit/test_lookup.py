@@ -16,7 +16,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config, Value
-from warpsmith.plans.lookup import find
+from warpsmith.plans.lookup import find, known_configs
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Checked, Verdict, marked
 from warpsmith.store.location import StoreChain, open_for_reading, write_location
@@ -116,16 +116,28 @@ class TestExact:
         assert match.program == PLAIN.program(PROBLEM, record.trial.config)
 
     @pytest.mark.parametrize(
-        "changes",
+        ("config", "becomes"),
         [
-            {"config": Config.of({"block_columns": 7, "block_rows": 8, "weights": "argument"})},
-            {"config": Config.of({"block_columns": 256, "block_rows": 16, "weights": "argument"})},
-            {"config": Config.of({"block_columns": 32, "block_rows": 8, "weights": "literal"})},
-            {"config": Config.of({"block": 32})},
-            {"family": "filter2d_forgotten"},
+            ({"block_columns": 7}, "block_columns 7 to 16"),
+            ({"block_columns": 256, "block_rows": 16}, "block_rows 16 to 2"),
+            ({"weights": "literal"}, "weights literal to argument"),
         ],
     )
-    def test_is_passed_over_where_its_config_is_illegal_now(self, store: Store, changes: dict[str, object]) -> None:
+    def test_is_changed_to_the_most_like_where_its_config_is_illegal_now(
+        self, store: Store, config: dict[str, Value], becomes: str
+    ) -> None:
+        usual = stored().trial.config.values()
+        match = found(store, altered(stored(), config=Config.of(usual | config)))
+        assert match.kind is MatchKind.NEAR
+        assert match.reasons == (
+            "exact: the stored config of filter2d_plain is not legal in this version",
+            f"near: the stored config is not legal here; changed: {becomes}",
+        )
+
+    @pytest.mark.parametrize("changes", [{"config": Config.of({"block": 32})}, {"family": "filter2d_forgotten"}])
+    def test_is_passed_over_where_nothing_of_it_means_anything_now(
+        self, store: Store, changes: dict[str, object]
+    ) -> None:
         record = altered(stored(), **changes)
         match = found(store, record)
         assert match.kind is MatchKind.DEFAULT
@@ -171,23 +183,35 @@ class TestNear:
         assert {match.kind for match in matches} == {MatchKind.NEAR}
         assert len({match.record.problem.key() for match in matches if match.record}) == 1
 
-    def test_passes_over_a_config_that_is_illegal_here(self, store: Store) -> None:
+    def test_that_is_legal_as_it_is_comes_before_one_that_is_not(self, store: Store) -> None:
         """Loads of four pixels are aligned in rows of 640 and not in rows of 642."""
         nearest = stored(sized(480, 640), of=WINDOW, columns=4, load_vector=4, store_vector=2)
         farther = stored(sized(480, 1280), of=WINDOW, columns=4, load_vector=2, store_vector=2)
         match = found(store, nearest, farther, problem=sized(480, 642))
         assert (match.kind, match.record) == (MatchKind.NEAR, farther)
 
-    def test_says_so_where_all_are_illegal_here(self, store: Store) -> None:
-        vector = stored(of=WINDOW, columns=4, load_vector=4, store_vector=2)
-        match = found(store, vector, problem=sized(480, 641))
-        assert match.kind is MatchKind.DEFAULT
-        assert match.reasons[1] == "near: 1 stored, none with a config that is legal here"
+    def test_is_the_config_most_like_one_that_is_illegal_here(self, store: Store) -> None:
+        vector = stored(of=WINDOW, columns=4, load_vector=4, store_vector=2, unroll=4, rows=4)
+        match = found(store, vector, problem=dataclasses.replace(PROBLEM, image=(481, 641), planes=3))
+        assert (match.kind, match.record) == (MatchKind.NEAR, vector)
+        values = match.program.config.values()
+        assert (values["load_vector"], values["columns"], values["unroll"]) == (1, 4, 4)
+        assert match.reasons[-1].startswith("near: the stored config is not legal here; changed: load_vector 4 to 1")
 
-    def test_is_on_this_device_only(self, store: Store) -> None:
-        match = found(store, stored(sized(480, 320), SIBLING))
-        assert match.kind is MatchKind.DEFAULT
-        assert match.reasons[1:] == ("near: none is stored", "device: none is stored")
+    def test_tuned_elsewhere_is_another_devices(self, store: Store) -> None:
+        elsewhere = stored(sized(480, 320), SIBLING)
+        match = found(store, elsewhere)
+        assert (match.kind, match.record) == (MatchKind.DEVICE, elsewhere)
+        assert match.reasons[1:] == (
+            "near: none is stored",
+            f"device: this is the winner of {sized(480, 320).key()} on Sibling GPU",
+        )
+
+    def test_a_very_distant_one_comes_after_another_devices(self, store: Store) -> None:
+        distant, elsewhere = stored(sized(30, 40)), stored(device=SIBLING)
+        match = found(store, distant, elsewhere)
+        assert (match.kind, match.record) == (MatchKind.DEVICE, elsewhere)
+        assert match.reasons[1] == "near: 1 stored, the nearest of them farther off than another device's winner"
 
     def test_comes_before_another_device(self, store: Store) -> None:
         near = stored(sized(120, 160))
@@ -196,9 +220,12 @@ class TestNear:
     @pytest.mark.parametrize(
         "change", [{"filter": (2, 3)}, {"border": Border.WRAP}, {"weights": (1.0,) * 9}], ids=lambda each: str(each)
     )
-    def test_is_never_of_another_filter_or_border(self, store: Store, change: dict[str, object]) -> None:
-        other = dataclasses.replace(PROBLEM, image=(480, 320), **change)  # type: ignore[arg-type]
-        assert found(store, stored(other)).kind is MatchKind.DEFAULT
+    def test_of_another_filter_or_border_comes_after_another_size(
+        self, store: Store, change: dict[str, object]
+    ) -> None:
+        other = stored(dataclasses.replace(PROBLEM, **change))  # type: ignore[arg-type]
+        assert found(store, other).record == other
+        assert found(store, stored(sized(480, 600))).record == stored(sized(480, 600))
 
     def test_a_stored_filter_larger_than_the_image_asked_for_is_no_obstacle(self, store: Store) -> None:
         large_filter = Filter2d(image=(480, 640), filter=(15, 15))
@@ -233,10 +260,54 @@ class TestOtherDevice:
         one_output: dict[str, Any] = {"columns": 1, "load_vector": 1, "store_vector": 1, "unroll": 1}
         full: dict[str, Any] = {"block_columns": 128, "block_strips": 1, "min_blocks": 16}
         demanding = stored(device=SIBLING, of=WINDOW, **one_output, **full)
-        match = found(store, demanding, device=small)
-        assert match.kind is MatchKind.DEFAULT
-        assert match.reasons[2] == "device: 1 stored, none with a config that is legal here"
+        assert found(store, demanding, device=small).reasons[-1] == (
+            "device: the stored config is not legal here; changed: min_blocks 16 to 8"
+        )
         assert found(store, demanding, stored(device=OLDER), device=small).record == stored(device=OLDER)
+
+
+class TestKnown:
+    """What is known before a search."""
+
+    def known(
+        self, store: Store, *records: Record, count: int, problem: Filter2d = PROBLEM
+    ) -> list[tuple[str, Config]]:
+        for record in records:
+            store.put_winner(record)
+        return list(known_configs(problem, GPU, StoreChain((store,)), count))
+
+    def test_begins_with_the_answer_and_goes_on_with_the_nearest(self, store: Store) -> None:
+        exact = stored(block_rows=1, block_columns=64)
+        near = stored(sized(480, 320), block_rows=2, block_columns=64)
+        far = stored(sized(120, 160), of=WINDOW)
+        elsewhere = stored(device=SIBLING, block_rows=4, block_columns=64)
+        expected = [(each.trial.family, each.trial.config) for each in (exact, near, far, elsewhere)]
+        assert self.known(store, elsewhere, far, near, exact, count=9) == expected
+        assert self.known(store, count=2) == expected[:2]
+
+    def test_names_none_twice(self, store: Store) -> None:
+        alike = (stored(), stored(sized(480, 320)), stored(device=SIBLING))
+        assert self.known(store, *alike, count=9) == [(PLAIN.name, stored().trial.config)]
+
+    def test_is_the_default_where_nothing_is_stored(self, store: Store) -> None:
+        assert self.known(store, count=9) == [(WINDOW.name, WINDOW.default(PROBLEM, GPU))]
+
+    def test_is_legal_here(self, store: Store) -> None:
+        vector = stored(of=WINDOW, columns=4, load_vector=4, store_vector=2, unroll=4, rows=4)
+        odd = sized(481, 641)
+        known = self.known(store, vector, stored(sized(960, 640)), count=9, problem=odd)
+        assert len(known) == 2
+        assert all(family(name).space(odd, GPU).contains(config) for name, config in known)
+
+    def test_a_walk_of_one_wave_stays_one(self, store: Store) -> None:
+        """Of a large image it is longer than of a small one."""
+        warpgroup = family("filter2d_warpgroup")
+        large, small = (Filter2d(image=size, filter=(11, 11)) for size in ((9216, 9216), (2000, 3000)))
+        record = stored(large, of=warpgroup)
+        [(name, config)] = self.known(store, record, count=9, problem=small)
+        assert name == warpgroup.name
+        assert config.integer("rows") == warpgroup.default(small, GPU).integer("rows")
+        assert config.integer("rows") < record.trial.config.integer("rows")
 
 
 class TestDefault:

@@ -228,12 +228,33 @@ class TestDistance:
             assert there == pytest.approx(back)
 
     @pytest.mark.parametrize("field", CHANGES)
-    def test_is_none_where_anything_but_the_size_differs(self, field: str) -> None:
+    def test_of_any_other_field_is_more_than_nothing_and_the_same_both_ways(self, field: str) -> None:
         other = changed(EVERY_FIELD, field)
-        near = field in ("image", "planes", "pitch", "result_pitch")
-        for distance in (EVERY_FIELD.distance(other), other.distance(EVERY_FIELD)):
-            assert (distance is not None) is near
-            assert distance is None or distance > 0
+        there, back = EVERY_FIELD.distance(other), other.distance(EVERY_FIELD)
+        assert there == pytest.approx(back)
+        assert there is None or there > 0
+
+    def test_of_what_moves_the_best_config_more_is_longer(self) -> None:
+        base = Filter2d(image=(1000, 1000), filter=(9, 9), border=Border.REFLECT)
+        nearest_first: list[dict[str, Any]] = [
+            {"anchor": (0, 0)},
+            {"border": Border.WRAP},
+            {"border": Border.VALID},
+            {"filter": (10, 10)},
+            {"filter": (11, 11)},
+            {"dtype": DType.FLOAT16},
+        ]
+        distances = [base.distance(dataclasses.replace(base, **change)) for change in nearest_first]
+        assert None not in distances
+        assert distances == sorted(distances, key=lambda each: each or 0)
+
+    @pytest.mark.parametrize(
+        "change", [{"filter": (5, 5)}, {"dtype": DType.UINT8, "filter": (4, 4)}, {"filters": 16}], ids=str
+    )
+    def test_is_none_where_the_best_config_is_another(self, change: dict[str, Any]) -> None:
+        base = Filter2d(image=(1000, 1000), filter=(3, 3))
+        other = dataclasses.replace(base, **change)
+        assert base.distance(other) is other.distance(base) is None
 
     def test_a_gap_between_rows_is_nearer_than_half_the_image(self) -> None:
         dense, padded, half = (

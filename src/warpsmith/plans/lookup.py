@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for, family_named
+from warpsmith.generator.space import Config
+from warpsmith.plans.candidates import Candidate, Ranked, candidates, ranked
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.location import StoreChain, open_for_reading
@@ -23,18 +23,29 @@ def look_up(problem: Problem, device: Device, store: str | None) -> Match:
 def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
     """The best answer for `problem` on `device`: exact, near shape, other device, default.
 
-    Raises BadArgument where no family solves the problem.
+    A winner of another shape, or from another device, answers by its own config where that is legal here, else by the
+    legal config most like it. Raises BadArgument where no family solves the problem.
     """
     reasons: list[str] = []
     if match := _exact(problem, device, stores, reasons):
         return match
-    records = tuple(record for record in stores.records(problem.operation) if not _was_wrong(record))
-    if match := _first_legal(problem, device, _near(problem, device, records), MatchKind.NEAR, reasons):
-        return match
-    if match := _first_legal(problem, device, _elsewhere(problem, device, records), MatchKind.DEVICE, reasons):
-        return match
-    family = families_for(problem, device)[0]
-    return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
+    return _best_guess(problem, device, _right_records(problem, stores), reasons)
+
+
+def known_configs(problem: Problem, device: Device, stores: StoreChain, count: int) -> tuple[tuple[str, Config], ...]:
+    """What is known before a search: names of families and configs that are legal here, distinct, at most `count`.
+
+    First what `find` answers, then what the winners of the nearest stored shapes and devices become here, nearest
+    first. Raises BadArgument where no family solves the problem.
+    """
+    records = _right_records(problem, stores)
+    answer = _exact(problem, device, stores, []) or _best_guess(problem, device, records, [])
+    found = {(answer.program.family, answer.program.config): None}
+    for candidate in candidates(problem, device, ranked(problem, device, records)):
+        if len(found) >= count:
+            break
+        found[candidate.family.name, candidate.config] = None
+    return tuple(found)[:count]
 
 
 def regenerate(record: Record) -> Program | None:
@@ -71,32 +82,45 @@ def _program(problem: Problem, device: Device, record: Record) -> Program | None
     return None if family is None else family.legal_program(problem, device, record.trial.config)
 
 
-def _near(problem: Problem, device: Device, records: Iterable[Record]) -> list[Record]:
-    """Winners of like problems on this device, nearest first."""
-    distances = [
-        (distance, record)
-        for record in records
-        if record.device.key() == device.key() and (distance := problem.distance(record.problem)) is not None
-    ]
-    return [record for _, record in sorted(distances, key=lambda pair: (pair[0], pair[1].problem.key()))]
+def _right_records(problem: Problem, stores: StoreChain) -> tuple[Record, ...]:
+    """The winners of the problem's operation, without those that were wrong when they were last looked at."""
+    return tuple(record for record in stores.records(problem.operation) if not _was_wrong(record))
 
 
-def _elsewhere(problem: Problem, device: Device, records: Iterable[Record]) -> list[Record]:
-    """Winners of this problem on other devices of the same kind, the same architecture first."""
-    others = [
-        record
-        for record in records
-        if record.problem == problem and record.device.kind is device.kind and record.device.key() != device.key()
-    ]
-    return sorted(others, key=lambda record: (record.device.arch != device.arch, record.device.key()))
+def _best_guess(problem: Problem, device: Device, records: tuple[Record, ...], reasons: list[str]) -> Match:
+    """The best answer that is not exact: of the nearest winner whose config can be carried over, or the default."""
+    nearest = ranked(problem, device, records)
+    here = [each for each in nearest if each.record.device.key() == device.key()]
+    best = next(candidates(problem, device, nearest), None)
+    if best is not None and best.record.device.key() == device.key():
+        return _guessed(problem, MatchKind.NEAR, best, reasons)
+    reasons.append(f"near: {_passed_over(here, best)}")
+    if best is not None:
+        return _guessed(problem, MatchKind.DEVICE, best, reasons)
+    reasons.append(f"device: {_passed_over(nearest[len(here) :], best)}")
+    family = families_for(problem, device)[0]
+    return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
 
 
-def _first_legal(
-    problem: Problem, device: Device, records: list[Record], kind: MatchKind, reasons: list[str]
-) -> Match | None:
-    for record in records:
-        if program := _program(problem, device, record):
-            return Match(kind, program, record, tuple(reasons))
-    told = f"{len(records)} stored, none with a config that is legal here" if records else "none is stored"
-    reasons.append(f"{kind}: {told}")
-    return None
+def _passed_over(nearest: list[Ranked], best: Candidate | None) -> str:
+    """Why the answer is none of these."""
+    if not nearest:
+        return "none is stored"
+    if best is None or nearest[0].octaves < best.octaves:
+        return f"{len(nearest)} stored, none with a config that is legal here"
+    return f"{len(nearest)} stored, the nearest of them farther off than another device's winner"
+
+
+def _guessed(problem: Problem, kind: MatchKind, best: Candidate, reasons: list[str]) -> Match:
+    """The answer that a candidate is, which says where it comes from unless its kind does."""
+    told = []
+    if kind is MatchKind.DEVICE and best.record.problem != problem:
+        told.append(f"{kind}: this is the winner of {best.record.problem.key()} on {best.record.device.name}")
+    if best.is_changed:
+        told.append(f"{kind}: the stored config is not legal here; changed: {_changes(best)}")
+    return Match(kind, best.family.program(problem, best.config), best.record, (*reasons, *told))
+
+
+def _changes(candidate: Candidate) -> str:
+    was, now = candidate.record.trial.config.values(), candidate.config.values()
+    return ", ".join(f"{name} {was.get(name, '-')} to {value}" for name, value in now.items() if was.get(name) != value)

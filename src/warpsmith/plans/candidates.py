@@ -1,0 +1,98 @@
+"""Stored winners of other problems and devices as answers to a question, the likeliest first."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterable, Iterator
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.distances import octaves
+from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import family_named
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Record
+
+OTHER_DEVICE = 5.0
+"""What a winner from another device counts as, in octaves of size (`Problem.distance`): one of an image 32 times as
+large, tuned on this device, is as near."""
+OTHER_ARCHITECTURE = 1.5
+"""And of another architecture, beside that."""
+CHANGED = 1.0
+"""And one whose config is not legal here, and is changed to the legal one most like it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A stored winner, and the config for the question that comes of it."""
+
+    record: Record
+    family: Family
+    config: Config
+    """Legal for the question."""
+    octaves: float
+    """How far it comes from: problem, device, and a change of its config together."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the stored config is not legal for the question."""
+        return self.config != self.record.trial.config
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ranked:
+    """A stored winner and how far it comes from, before its config is looked at."""
+
+    octaves: float
+    record: Record
+
+    def __lt__(self, other: Ranked) -> bool:
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[float, str, str]:
+        return self.octaves, self.record.problem.key(), self.record.device.key()
+
+
+def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[Ranked]:
+    """The winners that are near enough, nearest first; equally near ones in the order of their keys."""
+    found = []
+    for record in records:
+        there = problem.distance(record.problem)
+        if there is not None and record.device.kind is device.kind:
+            found.append(Ranked(there + between_devices(device, record.device), record))
+    return sorted(found)
+
+
+def between_devices(one: Device, other: Device) -> float:
+    """How little a winner on one says of the other, in octaves of size; 0 for the same device."""
+    if one.key() == other.key():
+        return 0.0
+    architecture = OTHER_ARCHITECTURE if one.arch != other.arch else 0.0
+    return OTHER_DEVICE + architecture + octaves(one.multiprocessors, other.multiprocessors)
+
+
+def candidates(problem: Problem, device: Device, nearest: Iterable[Ranked]) -> Iterator[Candidate]:
+    """Winners with a config for the question, the likeliest first; each is looked at when it is asked for."""
+    changed: list[tuple[Ranked, Candidate]] = []
+    for each in nearest:
+        while changed and changed[0][0] < each:
+            yield heapq.heappop(changed)[1]
+        if (candidate := _carried(problem, device, each)) is None:
+            continue
+        if candidate.is_changed:
+            later = dataclasses.replace(candidate, octaves=each.octaves + CHANGED)
+            heapq.heappush(changed, (Ranked(later.octaves, each.record), later))
+        else:
+            yield candidate
+    while changed:
+        yield heapq.heappop(changed)[1]
+
+
+def _carried(problem: Problem, device: Device, near: Ranked) -> Candidate | None:
+    record = near.record
+    if (family := family_named(record.trial.family)) is None:
+        return None
+    config = family.carried(record.trial.config, Subject(record.problem, record.device), problem, device)
+    return None if config is None else Candidate(record, family, config, near.octaves)
