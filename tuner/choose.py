@@ -8,9 +8,11 @@ import datetime
 import importlib.metadata
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from warpsmith.errors import WarpsmithError
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
 from warpsmith.store.record import (
     Baseline,
     Failure,
@@ -46,6 +48,9 @@ class Choice:
     record: Record
     finalists: tuple[Trial, ...]
     """With the times that they had in turns with each other, the winner first, then the fastest first."""
+    before: Trial | None = None
+    """The fastest of the answers that a look-up gave before, with its time in those turns; None where none is right.
+    The winner is never slower than it."""
 
 
 class TuningFailed(WarpsmithError):
@@ -64,46 +69,73 @@ def failures_by_kind(trials: Iterable[Trial]) -> dict[FailureKind, int]:
     return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
 
 
-def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callable[[Trial], None]) -> Choice:
+def choose(
+    workshop: Workshop,
+    finals: Bench,
+    trials: list[Trial],
+    keep: Callable[[Trial], None],
+    answers: Sequence[Program] = (),
+) -> Choice:
     """The winner of `trials`, with what was measured beside it.
 
     Those within NEAR of the fastest, and FINALISTS at the least, are verified on the fresh data of `finals`, then
-    timed in turns with each other and with the libraries installed there. Of those that tie with the fastest, the
-    first in a fixed order wins, so that two runs name the same one.
+    timed in turns with each other and with the libraries installed there. What a look-up answers without this search
+    is among them however fast it was, and stays where it ties with the fastest. Of others that tie, the first in a
+    fixed order wins, so that two runs name the same one. Nothing wins that is slower than an answer was in these turns.
 
     Args:
         workshop: compiles the finalists.
         finals: evaluates them, on data that the search has not seen.
         trials: what the search tried.
-        keep: told of every finalist that fails there, so that it is stored.
+        keep: told of every finalist that fails there, and of every answer that was not tried, so that it is stored.
+        answers: what a look-up gave before the search, and what it gives by now, where other tuners found more.
 
     Raises TuningFailed where no trial is right, or none stays right on fresh data.
     """
-    if not (ranked := fastest_first(trials)):
+    ranked, tried = fastest_first(trials), {(trial.family, trial.config) for trial in trials}
+    untried = [each for each in dict.fromkeys(answers) if (each.family, each.config) not in tried]
+    if not ranked and not untried:
         raise TuningFailed(_why_none(workshop, trials))
-    finalists = list(_finalists(workshop, finals, ranked, keep))
+    finalists = [
+        *_finalists(workshop, finals, ranked, keep, {(each.family, each.config) for each in answers}),
+        *_untried_finalists(workshop, finals, untried, keep),
+    ]
     if not finalists:
         raise TuningFailed(f"no candidate of {workshop.problem.key()} stayed right on fresh data")
-    beside = finals.side_by_side(tuple(finalist.contender for finalist in finalists))
-    if isinstance(beside, Failure):
-        warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=2)
-        beside = InTurns(tuple(finalist.contender.measurement.timing for finalist in finalists), ())
+    beside = _in_turns(finals, finalists)
     order = [(list(workshop.families).index(each.trial.family), each.trial.config.key()) for each in finalists]
-    winner = min(tied(beside.ours, CLOSE, 1.0), key=order.__getitem__)
+    answered = [place for place, each in enumerate(finalists) if each.is_answer]
+    winner = _winner(beside.ours, answered, order)
     ours = [_timed(each, timing) for each, timing in zip(finalists, beside.ours, strict=True)]
     trial = ours[winner]
-    record = Record(
-        problem=workshop.problem,
-        device=workshop.device,
-        trial=trial,
-        baselines=(*beside.baselines, *_plainest(workshop, ranked, trial)),
-        provenance=Provenance(
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            warpsmith=importlib.metadata.version("warpsmith"),
-            environment=finals.opened.environment,
-        ),
-    )
-    return Choice(record, (trial, *(each for each in fastest_first(ours) if each is not trial)))
+    baselines = (*beside.baselines, *_plainest(workshop, ranked, trial))
+    record = Record(workshop.problem, workshop.device, trial, baselines, _provenance(finals))
+    others = [each for each in fastest_first(ours) if each is not trial]
+    before = fastest_first(ours[place] for place in answered)
+    return Choice(record, (trial, *others), before[0] if before else None)
+
+
+def _provenance(finals: Bench) -> Provenance:
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return Provenance(created, importlib.metadata.version("warpsmith"), finals.opened.environment)
+
+
+def _in_turns(finals: Bench, finalists: Sequence[_Finalist]) -> InTurns:
+    """Their times and those of the other libraries, in turns; where that fails, their own ones, and it is said."""
+    beside = finals.side_by_side(tuple(finalist.contender for finalist in finalists))
+    if not isinstance(beside, Failure):
+        return beside
+    warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=3)
+    return InTurns(tuple(finalist.contender.measurement.timing for finalist in finalists), ())
+
+
+def _winner(timings: Sequence[Timing], answered: Sequence[int], order: Sequence[tuple[int, str]]) -> int:
+    """The place of the winner: of those that tie with the fastest and are no slower than any answer, an answer, else
+    the first in `order`.
+    """
+    slowest_ns = min((timings[place].median_ns for place in answered), default=math.inf)
+    equal = [place for place in tied(timings, CLOSE, 1.0) if timings[place].median_ns <= slowest_ns]
+    return min(equal, key=lambda place: (place not in answered, order[place]))
 
 
 def _timed(finalist: _Finalist, timing: Timing) -> Trial:
@@ -140,22 +172,32 @@ class _Finalist:
     trial: Trial
     contender: Contender
     """On fresh data."""
+    is_answer: bool
+    """Whether a look-up gives it without this search."""
 
 
 def _finalists(
-    workshop: Workshop, finals: Bench, ranked: list[Trial], keep: Callable[[Trial], None]
+    workshop: Workshop,
+    finals: Bench,
+    ranked: list[Trial],
+    keep: Callable[[Trial], None],
+    answers: Collection[tuple[str, Config]],
 ) -> Iterator[_Finalist]:
-    """Those that may win and are right on fresh data; of several with the same time of one run, the first.
+    """Those that may win and the answers that were tried, where they are right on fresh data; of several with the same
+    time of one run, the first.
 
     What fails there is taken out of `ranked`.
     """
     passed: list[Trial] = []
     for trial in tuple(ranked):
         fastest = passed[0] if passed else trial
-        if not is_finalist(len(passed), trial.median_ns or 0.0, fastest.median_ns or 0.0):
-            return
-        if any(trial.outcome == other.outcome for other in passed):
-            continue  # the same machine code: it was not run again
+        is_answer = (trial.family, trial.config) in answers
+        may_win = is_finalist(len(passed), trial.median_ns or 0.0, fastest.median_ns or 0.0)
+        if not (may_win or is_answer):
+            continue
+        # The same outcome is that of the same machine code, which was not run again; an answer goes by its own name.
+        if any(trial.outcome == other.outcome for other in passed) and not is_answer:
+            continue
         program = workshop.program(trial.family, trial.config)
         if program.fingerprint != trial.fingerprint:
             ranked.remove(trial)  # another version of this package tried something else by this name
@@ -166,7 +208,20 @@ def _finalists(
             keep(dataclasses.replace(trial, outcome=contender))
             continue
         passed.append(trial)
-        yield _Finalist(trial, contender)
+        yield _Finalist(trial, contender, is_answer)
+
+
+def _untried_finalists(
+    workshop: Workshop, finals: Bench, answers: Iterable[Program], keep: Callable[[Trial], None]
+) -> Iterator[_Finalist]:
+    """Answers that the search did not come to, where they are right; each is a trial from here on."""
+    for program in answers:
+        contender = workshop.verified(program, finals)
+        outcome = contender if isinstance(contender, Failure) else contender.measurement
+        trial = Trial(program.family, program.config, program.fingerprint, outcome, workshop.compiler_identity)
+        keep(trial)
+        if not isinstance(contender, Failure):
+            yield _Finalist(trial, contender, is_answer=True)
 
 
 def _plainest(workshop: Workshop, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:

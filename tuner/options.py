@@ -12,6 +12,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.store.record import FailureKind, Record, Trial
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.rivalry import Standing
+from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.stages import Costs
 from warpsmith.tuner.timing import Launching
 
@@ -39,7 +40,8 @@ class TuneOptions:
     trials: int = 100
     """Trials to have in the store at the end, with those of earlier runs."""
     time_limit_s: float | None = None
-    """The search stops here; choosing the winner comes after."""
+    """Of searching, from when the device is ready: its float64 reference comes before, choosing the winner after. A
+    search goes on until the best of what is known has a time; see `known.have_times`."""
     seed: int = 0
     compiler: CompilerChoice = CompilerChoice.AUTO
     sanitize: bool = False
@@ -49,6 +51,7 @@ class TuneOptions:
     cold: bool | None = None
     """See `TimingPolicy.for_kind`."""
     launching: Launching = Launching.EAGER
+    sampler: SamplerChoice = SamplerChoice.ADDITIVE
     deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
@@ -68,6 +71,9 @@ class TuneReport:
     """The winner as stored; None for a run under sanitizers."""
     finalists: tuple[Trial, ...]
     """As they were timed in turns, the winner first."""
+    before: Trial | None
+    """What a look-up answered before the search, timed in the same turns: the winner is never slower. None for a run
+    under sanitizers, and where that answer is not right."""
     tried: int
     """Trials of this run, by everyone who took part in it."""
     others: int

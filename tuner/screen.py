@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from warpsmith.devices.base import Binary
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind
 
 MAX_SPILL_BYTES = 64
@@ -42,6 +43,7 @@ class Screen:
         families: by name.
         poisoned: programs that crashed or hung the device before, by fingerprint, and how.
         drops: whether to drop what cannot win.
+        spared: families and configs that are run all the same, unless they are poison: what a winner is held against.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class Screen:
         poisoned: Mapping[str, Failure],
         *,
         drops: bool,
+        spared: Collection[tuple[str, Config]] = (),
     ) -> None:
         self._problem, self._device, self._families, self._poisoned = problem, device, families, poisoned
+        self._spared = spared
         self._drops = drops and device.kind is DeviceKind.CUDA
         self._best_ns = math.inf
 
@@ -65,7 +69,7 @@ class Screen:
         """Why not even to compile a candidate; None where nothing speaks against it."""
         if (poison := self._poisoned.get(fingerprint)) is not None:
             return Failure(poison.kind, _NOT_AGAIN + poison.message.removeprefix(_NOT_AGAIN))
-        if not self._drops or self._best_ns == math.inf:
+        if not self._may_drop(program):
             return None
         work = self._families[program.family].work(self._problem, program.config)
         least_ns = 0.0 if work is None else work.least_ns(self._device)
@@ -78,7 +82,7 @@ class Screen:
 
     def of_binary(self, program: Program, binary: Binary) -> Failure | None:
         """Why not to run a compiled candidate; None where nothing speaks against it."""
-        if not self._drops or self._best_ns == math.inf:
+        if not self._may_drop(program):
             return None
         if (binary.spill_bytes or 0) > MAX_SPILL_BYTES:
             return Failure(FailureKind.DROPPED, f"each thread spills {binary.spill_bytes} bytes of registers")
@@ -86,6 +90,9 @@ class Screen:
         if warps < MIN_WARPS:
             return Failure(FailureKind.DROPPED, f"a multiprocessor holds {warps} of its warps at once")
         return None
+
+    def _may_drop(self, program: Program) -> bool:
+        return self._drops and self._best_ns < math.inf and (program.family, program.config) not in self._spared
 
 
 def resident_warps(launch: Launch, binary: Binary, device: Device) -> int:

@@ -70,6 +70,8 @@ class Setting:
         self.beside: InTurns | Failure | None = None
         self.kept: list[Trial] = []
         self.refused: set[str] = set()
+        self.compiler_identity = "nvrtc"
+        self.answers: tuple[Program, ...] = ()
 
     verified = Workshop.verified  # over what is below
 
@@ -104,7 +106,7 @@ class Setting:
         return self.choice(*trials).record
 
     def choice(self, *trials: Trial) -> Choice:
-        return choose(self, self, list(trials), self.kept.append)  # type: ignore[arg-type]
+        return choose(self, self, list(trials), self.kept.append, self.answers)  # type: ignore[arg-type]
 
 
 def letters(count: int, *, ns: float = 100.0, step: float = 0.0) -> list[Trial]:
@@ -236,6 +238,71 @@ class TestWinner:
         assert name_of(record.trial) == "windowb"
         assert record.trial.outcome.timing == timing(95.0, samples=5)  # type: ignore[union-attr]
         assert record.baselines == ()
+
+
+class TestAnswers:
+    """What a look-up gives without this search."""
+
+    def setting(self, *answers: str, **side: float | Timing | Failure) -> Setting:
+        setting = Setting(**side)
+        setting.answers = tuple(program_of(name[:-1], Config.of({"c": name[-1]})) for name in answers)
+        return setting
+
+    def test_meets_the_finalists_however_slow_the_search_found_it(self) -> None:
+        setting = self.setting("plainz", windowa=80.0, plainz=70.0)
+        choice = setting.choice(*letters(9, step=50), trial("plainz", 9000))
+        assert name_of(choice.record.trial) == "plainz"
+        assert setting.contenders == ["windowa", "windowb", "windowc", "plainz"]
+        assert choice.before == choice.record.trial
+
+    def test_loses_to_what_is_faster_and_is_told_of(self) -> None:
+        choice = self.setting("plainz", windowa=80.0, plainz=90.0).choice(*letters(1), trial("plainz", 90))
+        assert name_of(choice.record.trial) == "windowa"
+        assert choice.before is not None
+        assert (name_of(choice.before), choice.before.median_ns) == ("plainz", 90.0)
+
+    def test_that_ties_stays(self) -> None:
+        choice = self.setting("plainz", windowa=100.0, plainz=100.09).choice(*letters(1), trial("plainz", 90))
+        assert name_of(choice.record.trial) == "plainz"
+
+    def test_never_loses_to_what_is_slower_within_the_band_of_ties(self) -> None:
+        """The answer is outside of it, another finalist of an earlier place, slower still, by its spread inside."""
+        wide = Timing(100.5, 95.0, 106.0, 9, "in turns")
+        choice = self.setting("plainz", windowa=wide, windowb=100.0, plainz=100.2).choice(
+            *letters(2), trial("plainz", 90)
+        )
+        assert name_of(choice.record.trial) == "windowb"
+
+    def test_that_was_not_tried_is_tried_now(self) -> None:
+        setting = self.setting("plainz", windowa=100.0, plainz=50.0)
+        choice = setting.choice(*letters(1))
+        assert name_of(choice.record.trial) == "plainz"
+        assert [name_of(each) for each in setting.kept] == ["plainz"]
+
+    def test_is_enough_where_the_search_found_nothing(self) -> None:
+        assert name_of(self.setting("plainz").choose(trial("windowa", None)).trial) == "plainz"
+
+    def test_that_was_wrong_is_not_tried_again(self) -> None:
+        setting = self.setting("plainz")
+        choice = setting.choice(*letters(1), trial("plainz", None))
+        assert (name_of(choice.record.trial), choice.before, setting.contenders) == ("windowa", None, ["windowa"])
+
+    def test_that_is_wrong_on_fresh_data_never_wins(self) -> None:
+        setting = self.setting("plainz", "windowb", plainz=WRONG, windowb=WRONG)
+        choice = setting.choice(*letters(1), trial("plainz", 50))
+        assert (name_of(choice.record.trial), choice.before) == ("windowa", None)
+        assert [(name_of(each), each.outcome) for each in setting.kept] == [("plainz", WRONG), ("windowb", WRONG)]
+
+    def test_of_two_the_faster_counts(self) -> None:
+        """One from before the search, and one that another tuner has stored meanwhile."""
+        setting = self.setting("plainz", "plainy", windowa=95.0, plainz=100.0, plainy=90.0)
+        choice = setting.choice(*letters(1), trial("plainz", 90))
+        assert name_of(choice.record.trial) == "plainy"
+
+    def test_with_the_machine_code_of_the_fastest_goes_by_its_own_name(self) -> None:
+        first = letters(1)[0]
+        choice = self.setting("windowz").choice(first, trial("windowz", 1, outcome=first.outcome))
+        assert name_of(choice.record.trial) == "windowz"
 
 
 class TestFreshData:

@@ -85,11 +85,26 @@ def open_for_reading(explicit: str | None) -> StoreChain:
     return StoreChain(stores)
 
 
+@contextlib.contextmanager
+def open_beside(store: Store) -> Iterator[StoreChain]:
+    """The stores that a look-up asks where `store`, which is open and stays so, is the one that the user named.
+
+    Raises StoreError as `open_for_reading`.
+    """
+    with contextlib.ExitStack() as opened:
+        yield StoreChain((store, *(opened.enter_context(each) for each in _unnamed_stores())))
+
+
 def _stores(explicit: str | None) -> Iterator[Store]:
     named = named_location(explicit)
-    own, shipped = own_store(), shipped_store()
     if named is not None:
         yield Store.open(named, write=False)
+    yield from _unnamed_stores()
+
+
+def _unnamed_stores() -> Iterator[Store]:
+    """The user's own file and the shipped one, where they are there."""
+    own, shipped = own_store(), shipped_store()
     if _has_content(own):
         yield Store.open(str(own), write=False)
     if _has_content(shipped):

@@ -1,0 +1,140 @@
+"""What a search tries before anything else, and how long a time limit waits for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from warpsmith.generator.device import H200, Device
+from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.families.filter2d_window import Filter2dWindow
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import families_for
+from warpsmith.generator.space import Config, Value
+from warpsmith.store.location import open_beside
+from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+from warpsmith.tuner.known import CARRIED, Key, have_times, known_first, present_answer
+
+GPU = dataclasses.replace(H200, name="Test GPU")
+PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
+PLAIN, WINDOW = Filter2dPlain(), Filter2dWindow()
+FAMILIES: dict[str, Family] = {PLAIN.name: PLAIN, WINDOW.name: WINDOW}
+"""Two, the simplest first: not the order of the registry."""
+
+
+def winner(problem: Filter2d, device: Device = GPU, of: Family = PLAIN, **choices: Value) -> Record:
+    config = Config.of(of.default(problem, device).values() | choices)
+    timing = Timing(1000.0, 1000.0, 1000.0, 30, "median")
+    fingerprint = of.program(problem, config).fingerprint
+    trial = Trial(of.name, config, fingerprint, Measurement(timing, 1e-8, 32, 0, 0, 1980), "nvrtc")
+    return Record(problem, device, trial, (), Provenance("2026-01-01T00:00:00", "0", {}))
+
+
+def sized(rows: int) -> Filter2d:
+    return dataclasses.replace(PROBLEM, image=(rows, 640))
+
+
+def first_of(
+    path: Path, *records: Record, families: dict[str, Family] = FAMILIES, device: Device = GPU
+) -> tuple[Key, ...]:
+    with Store.open(str(path), write=True) as store:
+        for record in records:
+            store.put_winner(record)
+        with open_beside(store) as stores:
+            answer = present_answer(PROBLEM, device, stores, families)
+            return known_first(answer, PROBLEM, device, stores, families)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a store beside which nothing ships."""
+    monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
+    return tmp_path / "store.db"
+
+
+def defaults(*families: Family) -> list[Key]:
+    return [(family.name, family.default(PROBLEM, GPU)) for family in families]
+
+
+def key(record: Record) -> Key:
+    return record.trial.family, record.trial.config
+
+
+def choices(count: int) -> list[dict[str, Value]]:
+    """Changes of the default that are legal, each another config."""
+    default = PLAIN.default(PROBLEM, GPU).values()
+    others = [config.values() for config in PLAIN.space(PROBLEM, GPU).neighbours(Config.of(default))]
+    return [{name: value for name, value in each.items() if default[name] != value} for each in others[:count]]
+
+
+class TestKnownFirst:
+    def test_is_the_stored_winner_and_then_the_defaults(self, path: Path) -> None:
+        record = winner(PROBLEM, **choices(1)[0])
+        assert first_of(path, record)[:3] == (key(record), *defaults(PLAIN, WINDOW))
+
+    def test_has_the_nearest_winner_before_the_defaults_and_the_others_after_them(self, path: Path) -> None:
+        exact, near, far = (
+            winner(sized(rows), **each) for rows, each in zip((480, 500, 4000), choices(3), strict=True)
+        )
+        first = first_of(path, far, exact, near)
+        assert first[:2] == (key(exact), key(near))
+        assert list(first[2:4]) == defaults(PLAIN, WINDOW)
+        assert first[4] == key(far)
+
+    def test_has_the_winners_of_another_device(self, path: Path) -> None:
+        elsewhere = winner(PROBLEM, dataclasses.replace(GPU, name="Another GPU", multiprocessors=78), **choices(1)[0])
+        assert first_of(path, elsewhere)[0] == key(elsewhere)
+
+    def test_names_nothing_twice(self, path: Path) -> None:
+        records = [winner(sized(rows), **each) for rows in (480, 500, 600) for each in choices(1)]
+        first = first_of(path, *records)
+        assert len(first) == len(set(first))
+
+    def test_is_not_much(self, path: Path) -> None:
+        records = [winner(sized(480 + rows), **each) for rows, each in enumerate(choices(20))]
+        assert len(first_of(path, *records)) <= 1 + CARRIED + len(FAMILIES)
+
+    def test_is_of_the_families_that_compete(self, path: Path) -> None:
+        record = winner(PROBLEM, of=WINDOW)
+        only: dict[str, Family] = {PLAIN.name: PLAIN}
+        assert {name for name, _ in first_of(path, record, families=only)} == {PLAIN.name}
+
+    def test_on_a_new_device_has_what_ships(self, tmp_path: Path) -> None:
+        """The winners of an H200 come with the package: on an H100 they are tried before anything else."""
+        h100 = dataclasses.replace(H200, name="NVIDIA H100", multiprocessors=132, l2_bytes=50 * 2**20)
+        problem = Filter2d(image=(9216, 9216), filter=(15, 15))
+        families = {family.name: family for family in families_for(problem, h100)}
+        with Store.open(str(tmp_path / "store.db"), write=True) as store, open_beside(store) as stores:
+            answer = present_answer(problem, h100, stores, families)
+            first = known_first(answer, problem, h100, stores, families)
+        default = next(iter(families.values())).default(problem, h100)
+        assert (answer.family, answer.config) == first[0] != (next(iter(families)), default)
+
+
+class TestHaveTimes:
+    KNOWN = tuple(("plain", Config.of({"n": n})) for n in range(4))
+
+    @pytest.mark.parametrize(
+        ("outcomes", "enough"),
+        [
+            ("", False),
+            ("t", False),
+            ("tt", True),
+            ("ft", False),
+            ("ftt", True),
+            ("fffft"[:4], True),  # nothing else is known
+            ("ffft", True),
+            ("-tttt"[:4], False),  # the likeliest has not ended yet
+            ("t-tt", False),
+        ],
+    )
+    def test_the_first_two_that_are_right(self, outcomes: str, enough: bool) -> None:
+        tried = {key: told == "t" for key, told in zip(self.KNOWN, outcomes, strict=False) if told != "-"}
+        assert have_times(self.KNOWN, tried) is enough
+
+    def test_of_nothing_known(self) -> None:
+        assert have_times((), {})
