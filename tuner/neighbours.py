@@ -63,6 +63,8 @@ class Neighbours:
     def learn(self, config: Config, time_ns: float | None) -> None:
         """A config's time in ns, or None for a failure; of several for one config the last counts."""
         if config in self._times:
+            if self._times[config] == time_ns:
+                return
             self._forget(config)
         self._times[config] = time_ns
         if time_ns is None:
@@ -71,14 +73,6 @@ class Neighbours:
             place = bisect.bisect_right(self._fastest, time_ns, key=_time)
             self._fastest.insert(place, (time_ns, config))
             self._among = BEST if place < BEST else self._among
-
-    def fastest(self, most: int) -> list[tuple[Config, float | None]]:
-        """The fastest configs and their times in ns, fastest first."""
-        return [(config, time_ns) for time_ns, config in self._fastest[:most]]
-
-    def failed(self, most: int) -> list[tuple[Config, float | None]]:
-        """The latest configs that failed, each with None."""
-        return [(config, None) for config in self._failed[-most:]]
 
     def next_beside(self) -> Config | None:
         """A config that differs in one parameter from one of the CLOSEST; None where all are tried.

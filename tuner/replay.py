@@ -19,6 +19,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store.record import FailureKind
 from warpsmith.tuner.recording import Recording
+from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.search import FamilySearch
 
 Asked = TypeVar("Asked")
@@ -75,6 +76,7 @@ class ReplayReport:
     """Configs NEAR the best, itself among them."""
     best: Config
     best_ns: float
+    sampler: SamplerChoice
     seeds: int
     trials: int
     """Configs that each search tried."""
@@ -124,7 +126,13 @@ def asked_ahead(ask: Callable[[], Asked | None], ahead: int) -> Iterator[Asked]:
         yield out.popleft()
 
 
-def replay(recording: Recording, seed: int, trials: int, ahead: int = AHEAD) -> Replayed:
+def replay(
+    recording: Recording,
+    seed: int,
+    trials: int,
+    ahead: int = AHEAD,
+    sampler: SamplerChoice = SamplerChoice.ADDITIVE,
+) -> Replayed:
     """Runs the search of one family on a recorded space.
 
     The search is the real one, and sees what it would see of a real space with these configs. Against the family's
@@ -136,8 +144,10 @@ def replay(recording: Recording, seed: int, trials: int, ahead: int = AHEAD) -> 
         seed: of the search.
         trials: configs to try; fewer where the space has fewer.
         ahead: asks that are out before the first is told.
+        sampler: which sampler proposes.
     """
-    search = FamilySearch(f"replay of {recording.family}", recording.space, [recording.default], seed)
+    name = f"replay of {recording.family}"
+    search = FamilySearch(name, recording.space, [recording.default], seed, sampler=sampler)
     best_ns: list[float] = []
     for config in itertools.islice(asked_ahead(search.ask, ahead), trials):
         time_ns = recording.times_ns.get(config)
@@ -149,7 +159,11 @@ def replay(recording: Recording, seed: int, trials: int, ahead: int = AHEAD) -> 
 
 
 def replay_report(
-    recording: Recording, seeds: int = SEEDS, trials: int | None = None, ahead: int = AHEAD
+    recording: Recording,
+    seeds: int = SEEDS,
+    trials: int | None = None,
+    ahead: int = AHEAD,
+    sampler: SamplerChoice = SamplerChoice.ADDITIVE,
 ) -> ReplayReport:
     """Replays the search on a recording, with the seeds from 0 on; a second or two a seed.
 
@@ -158,6 +172,7 @@ def replay_report(
         seeds: searches, 1 or more.
         trials: configs that each tries, 1 or more; None for TRIALS_SHARE of the space.
         ahead: asks that are out before the first is told, 1 or more.
+        sampler: which sampler proposes.
 
     Raises:
         BadArgument: a number is below 1.
@@ -167,7 +182,7 @@ def replay_report(
             raise BadArgument(f"{name} must be 1 or more; got {number}")
     size, best_ns = len(recording.outcomes), recording.best_ns
     tried = min(size, math.ceil(TRIALS_SHARE * size) if trials is None else trials)
-    runs = [replay(recording, seed, tried, ahead) for seed in range(seeds)]
+    runs = [replay(recording, seed, tried, ahead, sampler) for seed in range(seeds)]
     excesses = sorted(run.best_ns[-1] / best_ns - 1 for run in runs)
     by_rank = sorted(math.inf if run.needed is None else run.needed for run in runs)
     median, p20, p80 = (_ranked(by_rank, part) for part in PARTS)
@@ -182,6 +197,7 @@ def replay_report(
         near=sum(time_ns <= NEAR * best_ns for time_ns in recording.times_ns.values()),
         best=recording.best,
         best_ns=best_ns,
+        sampler=sampler,
         seeds=seeds,
         trials=tried,
         ahead=ahead,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import random
@@ -50,11 +51,11 @@ class Standing:
 class Search:
     """Several families that compete for one problem, by successive halving.
 
-    What each family is to try first comes first. Then come rungs: every family still in gets as many trials as the
-    others, then the slower half leaves, except those that are nearly as fast as the fastest. From rung to rung the
-    trials of a family double, until one family is left or the trials are used up. A family that only fails leaves as
-    soon as another succeeds. An exhausted one passes its trials on, and where all that are in are exhausted, those that
-    left take their turns again.
+    What is known from elsewhere comes first, then what each family is to try first. Then come rungs: every family still
+    in gets as many trials as the others, then the slower half leaves, except those that are nearly as fast as the
+    fastest. From rung to rung the trials of a family double, until one family is left or the trials are used up. A
+    family that only fails leaves as soon as another succeeds. An exhausted one passes its trials on, and where all that
+    are in are exhausted, those that left take their turns again.
 
     The last part of the trials, or of the time, goes to single changes first: of the best config, then of those near
     it, and, as soon as one is faster, of that. So a search ends where no single change helps, as far as that allows.
@@ -69,6 +70,7 @@ class Search:
             place in the registry.
         budget: trials to come. With few of them the rungs are short.
         is_late: whether the last part of a time limit has come.
+        known: families and configs that are tried before all others, in this order; those not legal are passed over.
 
     Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization",
     arXiv 1502.07943, figure 1.
@@ -80,8 +82,10 @@ class Search:
         seed: int,
         budget: int,
         is_late: Callable[[], bool] = lambda: False,
+        known: Iterable[tuple[str, Config]] = (),
     ) -> None:
-        self._families = dict(families)
+        self.families = dict(families)
+        self._known = collections.deque(known)
         self._is_late = is_late
         self._in = list(families)
         random.Random(seed).shuffle(self._in)
@@ -96,35 +100,44 @@ class Search:
     @property
     def size(self) -> int | None:
         """Feasible configs of all families; None where they are too many to list."""
-        return _sum(family.size for family in self._families.values())
+        return _sum(family.size for family in self.families.values())
 
     @property
     def remaining(self) -> int | None:
         """Feasible configs of all families that are neither stored nor handed out yet; None where they are too many."""
-        return _sum(family.remaining for family in self._families.values())
+        return _sum(family.remaining for family in self.families.values())
+
+    @property
+    def tried(self) -> int:
+        """Configs that were handed out or learned."""
+        return sum(family.tried for family in self.families.values())
 
     @property
     def standings(self) -> tuple[Standing, ...]:
         """The families, those that are in first, the fastest of each first."""
         standings = [
             Standing(name, family.tried, family.best_ns, *self._left.get(name, (None, "")))
-            for name, family in self._families.items()
+            for name, family in self.families.items()
         ]
         return tuple(sorted(standings, key=lambda each: (each.left_after is not None, _or_never(each.best_ns))))
 
     def ask(self) -> tuple[str, Config] | None:
         """The next family, by name, and its config; None once every space is exhausted."""
-        due = [name for name, family in self._families.items() if family.firsts_are_due]
-        name = min(due, key=lambda name: self._families[name].tried, default=None)
-        if name is None:
+        while self._known:
+            name, config = self._known.popleft()
+            if self.families[name].take(config):
+                return name, config
+        due = [name for name, family in self.families.items() if family.firsts_are_due]
+        turn = min(due, key=lambda name: self.families[name].tried, default=None)
+        if turn is None:
             self._dismiss_failing()
             while self._rung_is_told():
                 self._judge()
             if self._is_ending and (beside := self._ask_beside()) is not None:
                 return beside
-            name = self._next_turn()
-        config = self._families[name].ask() if name is not None else None
-        return None if name is None or config is None else (name, config)
+            turn = self._next_turn()
+        asked = self.families[turn].ask() if turn is not None else None
+        return None if turn is None or asked is None else (turn, asked)
 
     def tell(self, family: str, config: Config, time_ns: float | None) -> None:
         """Reports what came of an asked config: its time in ns, above 0, or None for a failure.
@@ -132,50 +145,50 @@ class Search:
         Raises:
             ValueError: `config` was not asked of `family`, or was told before.
         """
-        self._families[family].tell(config, time_ns)
+        self.families[family].tell(config, time_ns)
 
     def learn(self, family: str, config: Config, time_ns: float | None) -> None:
         """Takes in a trial of another tuner; see `FamilySearch.learn`."""
-        self._families[family].learn(config, time_ns)
+        self.families[family].learn(config, time_ns)
 
     def forgo(self, family: str, config: Config) -> None:
         """An asked config is being tried by another tuner."""
-        self._families[family].forgo(config)
+        self.families[family].forgo(config)
 
     def offer(self, family: str, config: Config) -> None:
         """A config that was forgone is to be tried after all."""
-        self._families[family].offer(config)
+        self.families[family].offer(config)
 
     @property
     def _is_ending(self) -> bool:
         """Whether the last part has come; trials on their way are counted as done."""
-        tried = sum(family.tried for family in self._families.values())
+        tried = self.tried
         return tried >= POLISH_AFTER and (self._total - tried <= POLISH_SHARE * self._total or self._is_late())
 
     def _ask_beside(self) -> tuple[str, Config] | None:
         """A single change of the fastest config that has an untried one, of all families, and NEAR the best."""
-        most_ns = NEAR * min(map(self._best, self._families))
-        beside = {name: family.beside_ns(most_ns) for name, family in self._families.items()}
+        most_ns = NEAR * min(map(self._best, self.families))
+        beside = {name: family.beside_ns(most_ns) for name, family in self.families.items()}
         name = min(beside, key=lambda name: _or_never(beside[name]))
-        config = self._families[name].ask_beside(most_ns)
+        config = self.families[name].ask_beside(most_ns)
         return None if config is None else (name, config)
 
     def _best(self, name: str) -> float:
-        return _or_never(self._families[name].best_ns)
+        return _or_never(self.families[name].best_ns)
 
     def _has_more(self, name: str) -> bool:
-        return self._families[name].remaining != 0
+        return self.families[name].remaining != 0
 
     def _dismiss_failing(self) -> None:
         if any(self._best(name) < math.inf for name in self._in):
-            for name in [name for name in self._in if self._families[name].is_doubted]:
+            for name in [name for name in self._in if self.families[name].is_doubted]:
                 self._dismiss(name, "all its candidates failed")
 
     def _rung_is_told(self) -> bool:
         """Whether the rung can be judged, and there is something to decide."""
         told = all(
             family.settled >= self._quota or (family.remaining == 0 and family.settled == family.tried)
-            for family in map(self._families.__getitem__, self._in)
+            for family in map(self.families.__getitem__, self._in)
         )
         return told and len(self._in) > 1 and any(map(self._has_more, self._in))
 
@@ -184,7 +197,7 @@ class Search:
         for name in [name for name in self._in if name not in staying]:
             best = self._best(name)
             why = f"{best / fastest:.2f} times the best time" if best < math.inf else "no candidate succeeded"
-            self._dismiss(name, f"{why} after {self._families[name].settled} trials")
+            self._dismiss(name, f"{why} after {self.families[name].settled} trials")
         self._quota *= 2
 
     def _staying(self) -> list[str]:
@@ -198,15 +211,15 @@ class Search:
 
     def _dismiss(self, name: str, why: str) -> None:
         self._in.remove(name)
-        self._left[name] = (sum(family.settled for family in self._families.values()), why)
+        self._left[name] = (sum(family.settled for family in self.families.values()), why)
 
     def _next_turn(self) -> str | None:
         """The family that has tried the fewest configs, of those whose turn it may be."""
-        short = [name for name in self._in if self._has_more(name) and self._families[name].tried < self._quota]
+        short = [name for name in self._in if self._has_more(name) and self.families[name].tried < self._quota]
         staying = [name for name in self._staying() if self._has_more(name)] if not short else []
-        back = [name for name in self._families if self._has_more(name)] if not short + staying else []
+        back = [name for name in self.families if self._has_more(name)] if not short + staying else []
         contenders = short or staying or back
-        return min(contenders, key=lambda name: self._families[name].tried, default=None)
+        return min(contenders, key=lambda name: self.families[name].tried, default=None)
 
 
 def _or_never(time_ns: float | None) -> float:

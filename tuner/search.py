@@ -1,50 +1,29 @@
 """Search: which config to try next.
 
-Others propose, this module decides: every config handed out is feasible and new. Nothing here is kept, since the store
-of trials is the durable record; a search goes on by being told the stored trials again.
+An Optuna sampler proposes, this module decides: every config handed out is feasible and new. Nothing here is kept,
+since the store of trials is the durable record; a search goes on by being told the stored trials again.
 """
 
 from __future__ import annotations
 
 import collections
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.neighbours import Neighbours
-from warpsmith.tuner.studies import Model
+from warpsmith.tuner.random_order import RandomOrder
+from warpsmith.tuner.sampler_choice import SamplerChoice
 
-STARTUP = 10
-"""Configs tried before anything is proposed: the first ones and a seeded random sample."""
-LISTED = 5_000
-"""Feasible configs up to which a space is listed at once, in 40 ms; a larger one is drawn from at random."""
-LISTED_LATE = 500_000
-"""Feasible configs up to which a space is listed, in seconds, once only tried ones are drawn from it."""
-DRAWS = 200
-"""Tried configs in a row that may be drawn from a space before it is listed after all."""
-SMALL = 32
-"""With no more untried configs than this, a seeded order takes them all."""
 DOUBTED_AFTER = 8
 """Failures, with no success beside them, after which a family is doubted."""
-
-MODEL_EVERY, MODEL_FIRST = 128, 64
-"""Of so many turns one goes to Optuna, and which: 10 to 30 ms a suggestion. Replays of three recorded spaces need 39
-trials, the geometric mean, with it and without it, and 43 where it has one turn in 8."""
-BESIDE_EVERY = 5
-"""Of so many turns one takes the next single change of one of the fastest configs."""
-BLIND_EVERY = 3
-"""Of so many turns one takes a random change, without asking which is likely. Those three spaces need 41, 42 and 44
-trials so, and 58, 50 and 41 without these and the random configs; with every second turn 59, 51 and 50."""
-RANDOM_EVERY = 16
-"""Of so many turns one takes a random config of the space."""
 
 
 class FamilySearch:
     """The search over one family's space: never a config twice, until none is left.
 
-    First come those to try first, then a random sample, then turns: mostly changes of the fastest configs that a model
-    ranks first; the others keep it from ending where the model is blind. The shares are those that did best in replays
-    of recorded spaces. For a given seed and sequence of asks and tells the configs are the same. Not thread-safe.
+    First come those to try first, then what the sampler proposes. For a given seed and sequence of asks and tells the
+    configs are the same. Not thread-safe.
 
     Args:
         study_name: names the Optuna study, together with the space's fingerprint, because a study's choices may
@@ -54,12 +33,11 @@ class FamilySearch:
             over.
         seed: of everything random, from 0 to 2^32 - 1.
         stored: earlier trials, each a config and its time in ns, or None for a failure; `learn` takes them.
-        studies: URL of a server's database where Optuna's study is shared with other tuners; None to keep it in memory.
+        sampler: which sampler proposes.
 
     Raises:
+        BadArgument: a package is missing that the sampler needs.
         ValueError: the default is not a point of `space`, or there is none.
-
-    Source of Optuna's sampler: Watanabe 2023, "Tree-Structured Parzen Estimator", arXiv 2304.11127.
     """
 
     def __init__(
@@ -69,33 +47,35 @@ class FamilySearch:
         firsts: Sequence[Config],
         seed: int,
         stored: Iterable[tuple[Config, float | None]] = (),
-        studies: str | None = None,
+        sampler: SamplerChoice = SamplerChoice.ADDITIVE,
     ) -> None:
+        # Optuna takes 0.3 s to import, and much of the command line only names what is here.
+        from warpsmith.tuner.family_study import FamilyStudy
+
         if not firsts:
             raise ValueError(f"{study_name} has no config to try first")
         if reason := space.why_not(firsts[0]):
             raise ValueError(f"the default config of {study_name} is not feasible: {reason}")
         self.study_name = f"{study_name}/{space.fingerprint}"
-        self._space = space
+        self.space = space
         self._firsts = [config for config in dict.fromkeys(firsts) if space.contains(config)]
         self._tried: set[Config] = set()
         self._outstanding: set[Config] = set()
         self._offered: collections.deque[Config] = collections.deque()
         self._failures = 0
-        self._turn = 0
-        self._rng = random.Random(seed)
-        self._listing: tuple[Config, ...] | None = None
-        self._order: Iterator[Config] = iter(())
-        self._list(LISTED)
+        self._order = RandomOrder(space, self._tried, random.Random(seed))
         self._neighbours = Neighbours(space, self._tried, random.Random(f"{seed} neighbours"))
-        self._model = Model(self.study_name, space, self._tried, seed, studies)
+        self._polishes = sampler is SamplerChoice.ADDITIVE
+        self._study = FamilyStudy(self.study_name, sampler, seed, self._order, self._neighbours)
+        self.study = self._study.study
+        """Optuna's, in memory: every trial is in it."""
         for config, time_ns in stored:
             self.learn(config, time_ns)
 
     @property
     def size(self) -> int | None:
         """Feasible configs of the space; None where they are too many to list."""
-        return None if self._listing is None else len(self._listing)
+        return self._order.size
 
     @property
     def tried(self) -> int:
@@ -110,7 +90,7 @@ class FamilySearch:
     @property
     def remaining(self) -> int | None:
         """Feasible configs that were not tried yet; None where they are too many to count."""
-        return None if self._listing is None else len(self._listing) - len(self._tried)
+        return self._order.remaining
 
     @property
     def firsts_are_due(self) -> bool:
@@ -133,15 +113,21 @@ class FamilySearch:
 
     def beside_ns(self, most_ns: float) -> float | None:
         """The time, in ns, of the config of which `ask_beside` returns a change; None where it returns None."""
-        found = self._neighbours.beside(most_ns)
+        found = self._beside(most_ns)
         return None if found is None else found[0]
+
+    def take(self, config: Config) -> bool:
+        """Hands out this config ahead of others; False where it was handed out or learned, or is not legal."""
+        is_new = config not in self._tried and self.space.contains(config)
+        self._handed_out(config if is_new else None)
+        return is_new
 
     def ask_beside(self, most_ns: float) -> Config | None:
         """A new config that differs in one parameter from one of the fastest that take `most_ns` at most.
 
-        The changes of the fastest one come first. None where all are tried.
+        The changes of the fastest one come first. None where all are tried, and where the sampler is one of Optuna's.
         """
-        found = self._neighbours.beside(most_ns)
+        found = self._beside(most_ns)
         return self._handed_out(None if found is None else found[1])
 
     def tell(self, config: Config, time_ns: float | None) -> None:
@@ -160,7 +146,7 @@ class FamilySearch:
 
         It counts as tried. Of several for one config the last counts; one outside the space is passed over.
         """
-        if self._space.contains(config):
+        if self.space.contains(config):
             self._tried.add(config)
             self._note(config, time_ns)
 
@@ -179,7 +165,11 @@ class FamilySearch:
             self._outstanding.add(config)
         return config
 
+    def _beside(self, most_ns: float) -> tuple[float, Config] | None:
+        return self._neighbours.beside(most_ns) if self._polishes else None
+
     def _note(self, config: Config, time_ns: float | None) -> None:
+        self._study.tell(config, time_ns)
         self._neighbours.learn(config, time_ns)
         self._failures += time_ns is None
 
@@ -189,36 +179,4 @@ class FamilySearch:
                 return offered
         if (due := next((config for config in self._firsts if config not in self._tried), None)) is not None:
             return due
-        # Before the first success there is nothing to rank but failures.
-        starting = self.tried < STARTUP or self.best_ns is None
-        if starting or (self.remaining is not None and self.remaining <= SMALL):
-            return self._next_in_order()
-        config = self._proposer()()
-        return self._next_in_order() if config is None else config
-
-    def _proposer(self) -> Callable[[], Config | None]:
-        """Whose turn it is; it may have nothing to propose."""
-        self._turn += 1
-        if self._turn % MODEL_EVERY == MODEL_FIRST:
-            return lambda: self._model.next(self._neighbours)
-        if self._turn % BESIDE_EVERY == 0:
-            return self._neighbours.next_beside
-        if self._turn % BLIND_EVERY == 0:
-            return self._neighbours.next_blind
-        if self._turn % RANDOM_EVERY == 0:
-            return self._next_in_order
-        return self._neighbours.next_likely
-
-    def _next_in_order(self) -> Config | None:
-        """A random config of the space."""
-        if self._listing is None:
-            drawn = (self._space.drawn(self._rng) for _ in range(DRAWS))
-            if (new := next((config for config in drawn if config not in self._tried), None)) is not None:
-                return new
-            self._list(LISTED_LATE)
-        return next((config for config in self._order if config not in self._tried), None)
-
-    def _list(self, most: int) -> None:
-        self._listing = self._space.listed(most)
-        if self._listing is not None:
-            self._order = iter(self._rng.sample(self._listing, len(self._listing)))
+        return self._study.ask()

@@ -6,16 +6,17 @@ import collections
 import time
 
 from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
 from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.choose import fastest_first
 from warpsmith.tuner.companions import Companions
 from warpsmith.tuner.crew import Crew
+from warpsmith.tuner.finished import Finished
 from warpsmith.tuner.flow import Candidate, Flow
 from warpsmith.tuner.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.journal import GATHER_S, SHARED_GATHER_S, Journal
+from warpsmith.tuner.known import Key, have_times
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
 from warpsmith.tuner.rivalry import POLISH_SHARE, Search
@@ -23,6 +24,7 @@ from warpsmith.tuner.screen import Screen
 from warpsmith.tuner.search import FamilySearch
 from warpsmith.tuner.stages import Ledger, Stage
 from warpsmith.tuner.supply import Supply
+from warpsmith.tuner.time_limit import TimeLimit
 from warpsmith.tuner.workshop import Workshop
 
 POLL_S = 0.2
@@ -41,6 +43,7 @@ class Searching:
         start: when the run began, of time.monotonic().
         crew: whom the store is shared with; None for nobody.
         companions: this machine's other devices.
+        known: what is tried before anything else, the likeliest first; see `known_first`.
     """
 
     def __init__(
@@ -53,18 +56,24 @@ class Searching:
         start: float,
         crew: Crew | None,
         companions: Companions,
+        known: tuple[Key, ...] = (),
     ) -> None:
+        self._known = known
+        self._limit = TimeLimit(options.time_limit_s)
         self._workshop, self._store, self._options = workshop, store, options
         self._progress, self._start, self._crew, self._companions = progress, start, crew, companions
         problem, device = workshop.problem, workshop.device
-        self.trials: dict[tuple[str, Config], Trial] = {}
+        self.trials: dict[Key, Trial] = {}
         self.failures: collections.Counter[FailureKind] = collections.Counter()
         self.best: Trial | None = None
-        self._screen = Screen(problem, device, workshop.families, store.poisoned(device), drops=options.drops)
+        poisoned = store.poisoned(device)
+        self._screen = Screen(problem, device, workshop.families, poisoned, drops=options.drops, spared=known)
         for trial in stored:
             if self._counts(trial) and workshop.still_holds(trial):
                 self._note(trial)
         self.reused = len(self.trials)
+        self.finished: list[Finished] = []
+        """The trials of this process, oldest first."""
         self.others = 0
         """Trials of other tuners that came in meanwhile."""
         self.ledger = Ledger()
@@ -85,9 +94,10 @@ class Searching:
                 (family.default(problem, device), *won, *family.starts(problem, device)),
                 seed,
                 [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
-                self._store.server_url,
+                self._options.sampler,
             )
-        return Search(searches, seed, self._options.trials - self.reused, self._is_late)
+        budget = self._options.trials - self.reused
+        return Search(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known)
 
     def run(self) -> bool:
         """Searches until it is done; False where Ctrl-C ended it. Whatever happens, what was tried is stored."""
@@ -105,8 +115,9 @@ class Searching:
         return True
 
     def replace(self, trial: Trial) -> None:
-        """Another outcome of a program that was tried: a finalist that failed on fresh data."""
+        """Another outcome of a program: a finalist failed on fresh data, or an answer was not tried before."""
         self._note(trial)
+        self.finished.append(Finished.now(trial))
         self._store.add_trials(self._workshop.problem, self._workshop.device, (trial,))
 
     def _until_done(self, journal: Journal, interrupt: Interrupt) -> None:
@@ -125,6 +136,7 @@ class Searching:
             while not self._is_done():
                 for trial in flow.trials(self._deadline):
                     self._note(trial)
+                    self.finished.append(Finished.now(trial))
                     journal.keep(trial)
                     self._supply.tell(trial)
                     self._learn()
@@ -140,17 +152,26 @@ class Searching:
                 self._supply.offer_again()
 
     def _announce(self, copy: Timing | Failure) -> None:
+        self._limit.begin()
         copy_ns = None if isinstance(copy, Failure) else copy.median_ns
         title = f"{self._workshop.problem.key()} on {self._workshop.device.name}"
         self._progress.start(title, self._options.trials, self._workshop.problem.bytes, copy_ns)
 
     def _next(self) -> Program | None:
-        # Asked for without end: trials count once they are done, and what is on its way by then is given up.
-        return self._supply.next() if len(self.trials) < self._options.trials else None
+        # Asked for without end: trials count once they are done, and what is on its way by then is given up. What is
+        # known must not be, so until it has times nothing is asked for beyond the trials that are wanted.
+        asked_for = len(self.trials) if self._known_have_times else self.search.tried
+        return self._supply.next() if asked_for < self._options.trials else None
 
     def _is_done(self) -> bool:
         deadline = self._deadline()
         return len(self.trials) >= self._options.trials or (deadline is not None and time.monotonic() >= deadline)
+
+    @property
+    def _known_have_times(self) -> bool:
+        """Whether the search may end: see `have_times`."""
+        tried = {key: self.trials[key] for key in self._known if key in self.trials}
+        return have_times(self._known, {key: trial.median_ns is not None for key, trial in tried.items()})
 
     def _learn(self) -> None:
         """Takes in what others tried."""
@@ -172,7 +193,7 @@ class Searching:
     def _counts(self, trial: Trial) -> bool:
         """Not one that was dropped, where nothing is to be."""
         is_dropped = isinstance(trial.outcome, Failure) and trial.outcome.kind is FailureKind.DROPPED
-        return self._options.drops or not is_dropped
+        return not is_dropped or (self._options.drops and (trial.family, trial.config) not in self._known)
 
     def _note(self, trial: Trial) -> None:
         self.trials[trial.family, trial.config] = trial
@@ -184,14 +205,9 @@ class Searching:
             self._workshop.pool.expect(trial.compile_ms)
 
     def _deadline(self) -> float | None:
-        # Where preparing the problem took all the time, there is still an answer: the first default.
-        limit = self._options.time_limit_s
-        return None if limit is None or not self.trials else self._start + limit
-
-    def _is_late(self) -> bool:
-        """Whether the last part of a time limit has come."""
-        limit = self._options.time_limit_s
-        return limit is not None and time.monotonic() >= self._start + (1 - POLISH_SHARE) * limit
+        """When a time limit ends the search, of time.monotonic(); None before it may, or where there is none."""
+        # Where compilers are slow there is still an answer: the best of what is known, or the first that ends.
+        return self._limit.ends if self.trials and self._known_have_times else None
 
     def _snapshot(self) -> Snapshot:
         elapsed = time.monotonic() - self._start
@@ -207,7 +223,11 @@ class Searching:
             failures=dict(self.failures),
             elapsed_s=elapsed,
             time_left_s=estimate_time_left(
-                done=done, reused=self.reused, total=total, elapsed_s=elapsed, limit_s=self._options.time_limit_s
+                done=done,
+                reused=self.reused,
+                total=total,
+                elapsed_s=elapsed,
+                limit_s=None if self._limit.ends is None else self._limit.ends - self._start,
             ),
         )
 

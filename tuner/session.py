@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from pathlib import Path
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import StoreError
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.store.location import open_beside
 from warpsmith.store.record import trial_spec
 from warpsmith.store.store import Store
 from warpsmith.tuner.choose import Choice, choose
@@ -18,6 +22,7 @@ from warpsmith.tuner.companions import Accompany, Companions
 from warpsmith.tuner.crew import Crew, new_tuner
 from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.finals import Finals, shared_device
+from warpsmith.tuner.known import Key, known_first, present_answer
 from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import Progress, SilentProgress
 from warpsmith.tuner.searching import Searching
@@ -71,17 +76,20 @@ def tune(
         _workshop(problem, first, families, options, processes, turn) as workshop,
         Finals.beside(workshop, first, options.seed + 1, _policy(first, options), options.deadlines, turn) as finals,
     ):
+        before, known = _known(workshop, store)
         seen, stored = store.trials_since(problem, device, 0)
         is_shared = bool(others) or store.server_url is not None
         sharing = Crew(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
         with Companions(tuple(others), store, workshop, options) as companions, sharing as crew:
-            searching = Searching(workshop, store, stored, options, progress, start, crew, companions)
+            searching = Searching(workshop, store, stored, options, progress, start, crew, companions, known)
             interrupted = not searching.run()
         with searching.ledger.during(Stage.CHOOSE):
-            choice = None if options.sanitize else _choose(workshop, finals, searching, store)
+            choice = None if options.sanitize else _choose(workshop, finals, searching, store, before)
+        _publish(searching, store)
         report = _report(workshop, searching, choice, interrupted=interrupted, devices=len(devices), start=start)
         finalists = [trial_spec(trial) for trial in report.finalists]
-        store.add_run(problem, device, {"seed": options.seed, **report.spec(), "finalists": finalists})
+        told = {"before": None if report.before is None else trial_spec(report.before), "finalists": finalists}
+        store.add_run(problem, device, {"seed": options.seed, **report.spec(), **told})
     return report
 
 
@@ -95,7 +103,9 @@ def accompany(job: Accompany, store: Store) -> None:
         seen, stored = store.trials_since(job.problem, job.model, 0)
         nobody = Companions((), store, workshop, options)
         with Crew(store, job.problem, job.model, job.tuner, seen) as crew:
-            Searching(workshop, store, stored, options, SilentProgress(), time.monotonic(), crew, nobody).run()
+            searching = Searching(workshop, store, stored, options, SilentProgress(), time.monotonic(), crew, nobody)
+            searching.run()
+            _publish(searching, store)
 
 
 def _workshop(
@@ -124,10 +134,36 @@ def _policy(device: DeviceRef, options: TuneOptions) -> TimingPolicy:
     return TimingPolicy.for_kind(device.kind, cold=options.cold, launching=options.launching)
 
 
-def _choose(workshop: Workshop, finals: Finals, searching: Searching, store: Store) -> Choice:
-    choice = choose(workshop, finals.bench(), list(searching.trials.values()), searching.replace)
+def _known(workshop: Workshop, store: Store) -> tuple[Program, tuple[Key, ...]]:
+    """What a look-up answers now, and what is to be tried first."""
+    problem, device, families = workshop.problem, workshop.device, workshop.families
+    with open_beside(store) as stores:
+        answer = present_answer(problem, device, stores, families)
+        return answer, known_first(answer, problem, device, stores, families)
+
+
+def _choose(workshop: Workshop, finals: Finals, searching: Searching, store: Store, before: Program) -> Choice:
+    with open_beside(store) as stores:  # by now others that share the store may have found more
+        now = present_answer(workshop.problem, workshop.device, stores, workshop.families)
+    trials = list(searching.trials.values())
+    choice = choose(workshop, finals.bench(), trials, searching.replace, (before, now))
     store.put_winner(choice.record)
     return choice
+
+
+def _publish(searching: Searching, store: Store) -> None:
+    """Adds what this process tried to Optuna's studies beside the store."""
+    if store.address is None or not searching.finished:
+        return
+    from warpsmith.tuner.study_store import StudyStore
+
+    try:
+        studies = StudyStore(store.address)
+        for name, family in searching.search.families.items():
+            mine = [each for each in searching.finished if each.trial.family == name]
+            studies.add(family.study_name, family.space, mine)
+    except StoreError as error:
+        warnings.warn(str(error), stacklevel=2)  # nothing is lost: the trials are in the store
 
 
 def _report(
@@ -137,6 +173,7 @@ def _report(
     return TuneReport(
         record=None if choice is None else choice.record,
         finalists=() if choice is None else choice.finalists,
+        before=None if choice is None else choice.before,
         tried=len(searching.trials) - searching.reused,
         others=searching.others,
         reused=searching.reused,

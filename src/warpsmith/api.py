@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpsmith.errors import NothingStored
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import Problem, member
 
 if TYPE_CHECKING:
     from warpsmith.plans.bundle import Bundle
@@ -25,20 +25,25 @@ def tune(
     trials: int = 100,
     time_limit: float | None = None,
     seed: int = 0,
+    sampler: str = "additive",
     store: str | None = None,
 ) -> TuneReport:
     """Searches for the fastest right kernel for `problem` and stores it, with every trial on the way.
+
+    The stored winner is never slower than what `plan` answered before, which takes part and is timed in turns with it.
 
     Args:
         problem: what is to be computed.
         device: `auto` (the first GPU, else the host), `cuda:I`, `host`, or `all` for every GPU of this machine.
         trials: trials to have in the store at the end; earlier runs count, so that a killed run goes on.
-        time_limit: seconds after which the search stops.
+        time_limit: seconds of searching, counted from when the device and the reference result are ready. What is known
+            already is tried first, and the best two of that are timed whatever the limit.
         seed: of the search and of the test data.
+        sampler: `additive`, or one of Optuna's: `tpe`, `gp`, `cmaes`, `random`.
         store: a file or URL to keep results in; None is the user's own store.
 
     Raises:
-        BadArgument: no such device, no family solves the problem, or an option out of its range.
+        BadArgument: no such device or sampler, no family solves the problem, or an option out of its range.
         CompileError, DeviceError, StoreError: as their names say.
         TuningFailed: no candidate was right.
     """
@@ -46,9 +51,11 @@ def tune(
     from warpsmith.store.location import write_location
     from warpsmith.tuner.options import TuneOptions
     from warpsmith.tuner.progress import SilentProgress
+    from warpsmith.tuner.sampler_choice import SamplerChoice
     from warpsmith.tuner.session import tune_into
 
-    options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed)
+    chosen = member(SamplerChoice, sampler, "sampler")
+    options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed, sampler=chosen)
     return tune_into(write_location(store), problem, DeviceRef.parse_all(device), options, SilentProgress())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -13,15 +14,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner import rivalry, searching, session
@@ -74,6 +78,82 @@ def test_the_same_command_again_reuses_every_trial(store: Path) -> None:
     report, trials = run(store, TuneOptions(trials=6))
     assert (report.tried, report.reused, len(trials)) == (2, 4, 6)
     assert len({(trial.family, trial.config) for trial in trials}) == 6
+
+
+def test_what_is_known_is_tried_first_however_short_the_time(store: Path) -> None:
+    """The winner of another size, and the default of a family: no limit ends a search before both have a time."""
+    plain = Filter2dPlain()
+    other = ws.Filter2d(image=(48, 80), filter=(3, 3))
+    config = Config.of(plain.default(other, HOST.device()).values() | {"block_columns": 64, "rows": 2})
+    with Store.open(str(store), write=True) as opened:
+        tune(other, (HOST,), opened, TuneOptions(trials=1), SilentProgress(), (plain,))
+        (record,) = opened.records()
+        fingerprint = plain.program(other, config).fingerprint
+        trial = dataclasses.replace(record.trial, config=config, fingerprint=fingerprint)
+        opened.put_winner(dataclasses.replace(record, trial=trial))
+    before = ws.query(PROBLEM, "host", store=str(store))
+    assert (before.kind, before.program.config) == ("near", config)
+    report, trials = run(store, TuneOptions(trials=100, time_limit_s=1e-6))
+    assert 2 <= len(trials) < 20
+    assert {config, Filter2dWindow().default(PROBLEM, HOST.device())} <= {trial.config for trial in trials}
+    assert report.record is not None
+    assert report.before is not None
+    assert report.before.config == config
+    assert report.record.trial.median_ns <= report.before.median_ns  # type: ignore[operator]
+
+
+def test_with_one_trial_the_present_answer_is_tried(store: Path) -> None:
+    answer = ws.query(PROBLEM, "host")
+    report, (trial,) = run(store, TuneOptions(trials=1))
+    assert (trial.family, trial.config) == (answer.program.family, answer.program.config)
+    assert report.record is not None
+    assert report.before == report.record.trial
+
+
+def test_a_stored_winner_without_a_trial_competes(store: Path, tmp_path: Path) -> None:
+    """As one that came by `db import` from a machine of the same kind."""
+    run(store, TuneOptions(trials=4))
+    copy = tmp_path / "copy.db"
+    with Store.open(str(store), write=False) as opened, Store.open(str(copy), write=True) as other:
+        (winner,) = opened.records()
+        other.put_winner(winner)
+    report, trials = run(copy, TuneOptions(trials=1))
+    assert [trial.config for trial in trials] == [winner.trial.config]
+    assert report.record is not None
+    assert report.record.trial.config == winner.trial.config
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_winner_is_never_slower_than_the_answer_before(store: Path, seed: int) -> None:
+    """Run upon run, each with few trials and little time: in the turns of its finals each holds its ground."""
+    for trials in (2, 4, 7):
+        report, _ = run(store, TuneOptions(trials=trials, time_limit_s=0.5, seed=seed))
+        assert report.record is not None
+        assert report.before is not None
+        assert report.record.trial.median_ns <= report.before.median_ns  # type: ignore[operator]
+        stored = ws.query(PROBLEM, "host", store=str(store)).record
+        assert stored == report.record
+
+
+def test_a_run_is_a_study_that_optuna_reads(store: Path, planted: Any) -> None:
+    """One a family, with every trial: `optuna-dashboard` on the store shows them."""
+    faulty = planted("none", "wrong", "does-not-compile")
+    _, trials = run(store, TuneOptions(trials=6, deadlines=QUICK), (faulty, Filter2dPlain()))
+    found = {}
+    for study in optuna.get_all_study_summaries(storage=f"sqlite:///{store}"):
+        family = study.study_name.partition(" by ")[2].partition("/")[0]
+        loaded = optuna.load_study(study_name=study.study_name, storage=f"sqlite:///{store}")
+        found |= {(family, Config.of(trial.params)): (trial.state.name, trial.value) for trial in loaded.trials}
+    assert found == {
+        (trial.family, trial.config): ("FAIL" if trial.median_ns is None else "COMPLETE", trial.median_ns)
+        for trial in trials
+    }
+    with Store.open(str(store), write=True) as opened:
+        assert opened.check() == ()
+    # What is tried later is added.
+    _, more = run(store, TuneOptions(trials=8, deadlines=QUICK), (faulty, Filter2dPlain()))
+    summaries = optuna.get_all_study_summaries(storage=f"sqlite:///{store}")
+    assert sum(study.n_trials for study in summaries) == len(more) == 8
 
 
 def test_each_planted_fault_is_recorded_as_what_it_is(store: Path, planted: Any) -> None:

@@ -39,9 +39,14 @@ MAY_IMPORT = {
 
 LIVES_IN = {
     "jinja2": {"warpsmith.generator.render"},
-    "optuna": {"warpsmith.tuner.studies"},
+    "optuna": {
+        "warpsmith.tuner.family_study",
+        "warpsmith.tuner.feasible_sampler",
+        "warpsmith.tuner.quiet_optuna",
+        "warpsmith.tuner.study_store",
+    },
     "pycuda": {"warpsmith.devices.cuda.driver"},
-    "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.studies"},
+    "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.study_store"},
     "alembic": {"warpsmith.store"},
     "typer": {"warpsmith.cli"},
     "rich": {"warpsmith.cli", "warpsmith.tuner.progress"},

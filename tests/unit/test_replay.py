@@ -209,7 +209,7 @@ class TestReplay:
         assert out == [7] * 50
 
     def test_of_a_space_too_large_to_list_goes_on(self, recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("warpsmith.tuner.search.LISTED", 10)
+        monkeypatch.setattr("warpsmith.tuner.random_order.LISTED", 10)
         assert len(replay(recording, seed=0, trials=1000).best_ns) == SIZE
 
 
@@ -259,7 +259,7 @@ class TestReport:
         recorded = record(path, PROBLEM, H200, FAMILY, SPACE, outcomes(), {})
         by_seed = {0: 3, 1: 5, 2: SIZE // 10 + 1, 3: None, 4: None}
 
-        def replayed(recording: Recording, seed: int, trials: int, ahead: int) -> Replayed:
+        def replayed(recording: Recording, seed: int, trials: int, ahead: int, _: object) -> Replayed:
             assert (trials, ahead) == (50, 30)
             return Replayed(seed, (recording.best_ns * (1 + seed),) * trials, by_seed[seed])
 

@@ -213,7 +213,7 @@ def test_one_family_has_no_rival() -> None:
 
 
 def test_a_large_space_leaves_the_size_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpsmith.tuner.search.LISTED", 100)
+    monkeypatch.setattr("warpsmith.tuner.random_order.LISTED", 100)
     search = competition("ab", budget=50)
     assert (search.size, search.remaining) == (None, None)
     assert len(compete(search, {"a": constant(1e5), "b": fails}, budget=50)) == 50

@@ -11,16 +11,23 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution
 
+from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.tuner import search as search_module
+from warpsmith.tuner import random_order
+from warpsmith.tuner.additive_sampler import AdditiveSampler
+from warpsmith.tuner.feasible_sampler import FeasibleSampler, SpaceExhausted
+from warpsmith.tuner.neighbours import Neighbours
+from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.search import FamilySearch
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error", "ignore:.*experimental.*")
 
 Objective = Callable[[Config], float | None]
 
@@ -50,6 +57,16 @@ LARGE = Space(
         Constraint("the unrolling divides the rows", lambda rows, unroll: rows % unroll == 0),
     ),
 )
+CHOICES = {each.name: CategoricalDistribution(each.values) for each in LARGE.parameters}
+MANY = Space((Parameter("a", tuple(range(12)), ""), Parameter("b", ("x", "y", "z", "u", "v"), "")), ())
+"""60 points."""
+
+SAMPLERS = {
+    SamplerChoice.ADDITIVE: AdditiveSampler,
+    SamplerChoice.RANDOM: FeasibleSampler,
+    SamplerChoice.TPE: optuna.samplers.TPESampler,
+    SamplerChoice.CMAES: optuna.samplers.CmaEsSampler,
+}
 LARGE_DEFAULT = Config.of({"block_x": 32, "block_y": 4, "rows": 4, "columns": 1, "unroll": 1, "load": "plain"})
 
 
@@ -237,7 +254,7 @@ def test_asks_ahead_are_counted_until_they_are_told() -> None:
 
 def test_all_single_changes_of_the_fastest_are_tried_one_after_the_other() -> None:
     tried = set(list(LARGE.configs())[::7])
-    neighbours = search_module.Neighbours(LARGE, tried, random.Random(0))
+    neighbours = Neighbours(LARGE, tried, random.Random(0))
     assert neighbours.next_beside() is None
     neighbours.learn(LARGE_DEFAULT, 1e5)
     wanted = set(LARGE.neighbours(LARGE_DEFAULT)) - tried
@@ -258,18 +275,16 @@ def test_every_source_gets_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, name, lambda *args: (turns.update([name]), original(*args))[1])
 
     for name in ("next_beside", "next_likely", "next_blind"):
-        counted(search_module.Neighbours, name)
-    counted(search_module.Model, "next")
+        counted(Neighbours, name)
     drain(large_search(), large_time_ns, budget=10 + 480)
-    assert turns["next_beside"] == 96 - 1  # turn 320 is Optuna's
+    assert turns["next_beside"] == 96
     assert 200 < turns["next_likely"] < 300
     assert 100 < turns["next_blind"] < 150
-    assert turns["next"] == 4
     assert sum(turns.values()) < 480  # the rest is random
 
 
 def test_a_space_too_large_to_list_at_once_is_exhausted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "LISTED", 50)
+    monkeypatch.setattr(random_order, "LISTED", 50)
     space = Space((Parameter("a", tuple(range(30)), ""), Parameter("b", tuple("vwxyz"), "")), ())
     search = FamilySearch("listed late", space, [first(space)], 0)
     assert (search.size, search.remaining) == (None, None)
@@ -278,29 +293,119 @@ def test_a_space_too_large_to_list_at_once_is_exhausted_all_the_same(monkeypatch
     assert (search.size, search.remaining) == (150, 0)
 
 
-def test_optuna_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it suggests is asked, where it is new; it is told what is known, failures too."""
-    suggested: list[Config | None] = []
-    suggest = search_module.Model.next
+def states(search: FamilySearch) -> Counter[str]:
+    """The trials of its study, by state."""
+    return Counter(trial.state.name for trial in search.study.get_trials(deepcopy=False))
 
-    def fails_at_times(config: Config) -> float | None:
-        return None if noise(config) < 0.3 else large_time_ns(config)
 
-    def noted(model: search_module.Model, known: search_module.Neighbours) -> Config | None:
-        suggested.append(suggest(model, known))
-        return suggested[-1]
+def fails_at_times(config: Config) -> float | None:
+    return None if noise(config) < 0.3 else large_time_ns(config)
 
-    monkeypatch.setattr(search_module, "MODEL_EVERY", 16)
-    monkeypatch.setattr(search_module, "MODEL_FIRST", 8)
-    monkeypatch.setattr(search_module.Model, "next", noted)
-    runs = [drain(large_search(seed), fails_at_times, budget=150) for seed in range(8)]
-    new = [config for config in suggested if config is not None]
-    assert len(suggested) == 8 * 9
-    assert len(new) > 30
-    assert set(new) <= {config for asked in runs for config in asked}
-    # Better than luck, though most of what is fast is tried by then: the sampler was taught.
+
+def test_every_trial_is_in_the_study_with_its_value() -> None:
+    """Those asked of the sampler, those to try first, those stored before and those of other tuners."""
+    stored = list(LARGE.configs())[:3]
+    search = large_search(stored=[(config, fails_at_times(config)) for config in stored])
+    asked = drain(search, fails_at_times, budget=60)
+    search.learn(other := list(LARGE.configs())[-1], 123.0)
+    expected = {config: fails_at_times(config) for config in (*stored, *asked)} | {other: 123.0}
+    found = {Config.of(trial.params): trial for trial in search.study.get_trials()}
+    assert {config: trial.value for config, trial in found.items()} == expected
+    failed = sum(time_ns is None for time_ns in expected.values())
+    assert states(search) == {"COMPLETE": len(expected) - failed, "PRUNED": failed}
+
+
+def test_asks_are_running_trials_until_they_are_told() -> None:
+    search = large_search()
+    drain(search, large_time_ns, budget=1)
+    out = [search.ask() for _ in range(5)]
+    assert states(search) == {"COMPLETE": 1, "RUNNING": 5}
+    for config in out:
+        assert config is not None
+        search.tell(config, 1e5)
+    assert states(search) == {"COMPLETE": 6}
+
+
+@pytest.mark.parametrize("sampler", [each for each in SamplerChoice if each is not SamplerChoice.GP])
+def test_whatever_the_sampler_configs_are_legal_new_and_told(sampler: SamplerChoice) -> None:
+    search = FamilySearch("large", LARGE, [LARGE_DEFAULT], 0, sampler=sampler)
+    asked = drain(search, fails_at_times, budget=60)
+    assert (asked[0], len(set(asked))) == (LARGE_DEFAULT, 60)
+    assert all(LARGE.contains(config) for config in asked)
+    times = [time_ns for config in asked if (time_ns := fails_at_times(config)) is not None]
+    assert search.best_ns == min(times)
+    assert states(search)["COMPLETE"] == len(times)
+    assert isinstance(search.study.sampler, SAMPLERS[sampler])
+
+
+def test_the_gaussian_process_proposes_too() -> None:
+    """Few trials, since it takes seconds for each."""
+    search = FamilySearch("twelve", MANY, [first(MANY)], 0, sampler=SamplerChoice.GP)
+    asked = drain(search, lambda config: 1e5 + config.integer("a"), budget=13)
+    assert len(set(asked)) == 13
+    assert isinstance(search.study.sampler, optuna.samplers.GPSampler)
+
+
+@pytest.mark.parametrize("sampler", [SamplerChoice.TPE, SamplerChoice.RANDOM, SamplerChoice.CMAES])
+def test_whatever_the_sampler_a_space_is_exhausted(sampler: SamplerChoice) -> None:
+    search = FamilySearch("many", MANY, [first(MANY)], 0, sampler=sampler)
+    asked = drain(search, lambda config: 1e5 + config.integer("a"), budget=100)
+    assert sorted(asked, key=str) == sorted(MANY.configs(), key=str)
+    assert search.ask() is None
+
+
+def test_a_sampler_whose_package_is_missing_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(**_: object) -> None:
+        raise ImportError("No module named 'torch'")
+
+    monkeypatch.setattr("optuna.samplers.GPSampler", missing)
+    with pytest.raises(BadArgument, match=r"the sampler gp needs the packages scipy and torch: No module"):
+        FamilySearch("large", LARGE, [LARGE_DEFAULT], 0, sampler=SamplerChoice.GP)
+
+
+def test_optunas_samplers_learn_from_what_they_are_told() -> None:
+    """Better than luck, with what is fast and what fails told to them."""
     typical = statistics.median(large_time_ns(config) for config in LARGE.configs())
-    assert statistics.median(large_time_ns(config) for config in new) < 0.9 * typical
+    asked = []
+    for seed in range(4):
+        search = FamilySearch("large", LARGE, [LARGE_DEFAULT], seed, sampler=SamplerChoice.TPE)
+        asked += drain(search, fails_at_times, budget=60)[20:]
+    assert statistics.median(large_time_ns(config) for config in asked) < 0.9 * typical
+
+
+class TestAdditiveSampler:
+    """As anybody's study may have it."""
+
+    def test_optimises_a_study(self) -> None:
+        sampler = AdditiveSampler.over(LARGE, seed=0)
+        study = optuna.create_study(sampler=sampler)
+
+        def objective(trial: optuna.Trial) -> float:
+            params = {name: trial.suggest_categorical(name, each.choices) for name, each in CHOICES.items()}
+            if (time_ns := fails_at_times(Config.of(params))) is None:
+                raise optuna.TrialPruned
+            return time_ns
+
+        study.optimize(objective, n_trials=80)
+        configs = [Config.of(trial.params) for trial in study.trials]
+        assert len(set(configs)) == 80
+        assert all(map(LARGE.contains, configs))
+        times = sorted(large_time_ns(config) for config in LARGE.configs() if fails_at_times(config) is not None)
+        assert study.best_value <= times[len(times) // 100]
+
+    def test_says_when_the_space_is_exhausted(self) -> None:
+        sampler = AdditiveSampler.over(TWELVE, seed=0)
+        study = optuna.create_study(sampler=sampler)
+        for _ in range(12):
+            study.tell(study.ask(sampler.distributions), 1.0)
+        with pytest.raises(SpaceExhausted):
+            study.ask(sampler.distributions)
+
+    def test_leaves_parameters_that_the_space_does_not_have_to_chance(self) -> None:
+        study = optuna.create_study(sampler=AdditiveSampler.over(TWELVE, seed=0))
+        trial = study.ask()
+        assert 0 <= trial.suggest_float("another", 0, 1) <= 1
+        assert trial.suggest_categorical("a", (1, 2, 4, 8)) in (1, 2, 4, 8)
 
 
 def test_an_ask_is_cheap() -> None:

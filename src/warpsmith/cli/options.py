@@ -12,6 +12,7 @@ import typer
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem
+from warpsmith.tuner.sampler_choice import SamplerChoice
 
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cuda:I or host.", rich_help_panel="Run")]
 DevicesOption = Annotated[
@@ -49,6 +50,10 @@ TimeLimitOption = Annotated[
 ]
 CompilerOption = Annotated[
     str, typer.Option("--compiler", help=f"One of {', '.join(CompilerChoice)}.", rich_help_panel="Run")
+]
+
+SamplerOption = Annotated[
+    str, typer.Option("--sampler", help=f"Optuna sampler: {', '.join(SamplerChoice)}.", rich_help_panel="Run")
 ]
 
 

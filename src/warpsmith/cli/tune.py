@@ -12,6 +12,7 @@ from warpsmith.cli.options import (
     CompilerOption,
     DevicesOption,
     JsonOption,
+    SamplerOption,
     SeedOption,
     StoreOption,
     TimeLimitOption,
@@ -24,9 +25,11 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
 from warpsmith.store.opening import shown
+from warpsmith.store.record import Trial, trial_spec
 from warpsmith.tuner.options import Effort, TuneOptions, TuneReport
 from warpsmith.tuner.progress import format_duration, format_failures, format_time, progress_for
 from warpsmith.tuner.rivalry import Standing
+from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.session import tune_into
 from warpsmith.tuner.timing import CacheState, Launching
 
@@ -78,6 +81,7 @@ def _tune(
     effort: EffortOption = Effort.NORMAL.value,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
+    sampler: SamplerOption = SamplerChoice.ADDITIVE.value,
     compiler: CompilerOption = CompilerChoice.AUTO.value,
     l2: L2Option = None,
     launch: LaunchOption = Launching.EAGER.value,
@@ -95,6 +99,7 @@ def _tune(
         drops=drop,
         cold=None if l2 is None else member(CacheState, l2, "L2 state") is CacheState.COLD,
         launching=member(Launching, launch, "way to launch"),
+        sampler=member(SamplerChoice, sampler, "sampler"),
     )
     devices, location = DeviceRef.parse_all(device), write_location(store)
     report = tune_into(location, problem, devices, options, progress_for(sys.stderr, quiet=False))
@@ -107,6 +112,8 @@ def _tune(
 
 def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     facts = record_facts(report.record) if report.record is not None else []
+    if report.record is not None and report.before is not None:
+        facts.append(("before", _before(report.record.trial, report.before)))
     others = f" ({report.others} by others)" if report.others else ""
     trials = (
         f"{report.tried} now{others}, {report.reused} of earlier runs, of {report.space_size or 'very many'} configs"
@@ -119,6 +126,14 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
         facts.append(("note", "interrupted; the same command goes on from here"))
     facts.append(("stored", location if report.record is not None else f"{location} (trials only)"))
     return facts
+
+
+def _before(winner: Trial, before: Trial) -> str:
+    """How the winner compares with the answer before the search, both timed in turns."""
+    now_ns, then_ns = winner.median_ns or 0.0, before.median_ns or 0.0
+    if (winner.family, winner.config) == (before.family, before.config):
+        return "the same kernel: the search found nothing faster"
+    return f"{format_time(then_ns)} by {before.family}: now {then_ns / now_ns:.2f}x faster"
 
 
 def _standing(standing: Standing) -> str:
@@ -140,4 +155,5 @@ def format_costs(report: TuneReport) -> str:
 
 
 def _document(report: TuneReport, location: str) -> dict[str, Any]:
-    return {**winner_document(report.record), **report.spec(), "store": location}
+    before = None if report.before is None else trial_spec(report.before)
+    return {**winner_document(report.record), **report.spec(), "before": before, "store": location}

@@ -12,6 +12,7 @@ from warpsmith.cli.options import (
     CompilerOption,
     DevicesOption,
     JsonOption,
+    SamplerOption,
     SeedOption,
     StoreOption,
     TimeLimitOption,
@@ -27,6 +28,7 @@ from warpsmith.store.store import Store
 from warpsmith.tuner.campaign import CampaignFailed, ProblemStanding, read_problems, tune_all
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import format_time, progress_for
+from warpsmith.tuner.sampler_choice import SamplerChoice
 
 if TYPE_CHECKING:
     from warpsmith.tuner.replay import ReplayReport
@@ -61,6 +63,7 @@ def tune_without_shape(
     store: StoreOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
+    sampler: SamplerOption = SamplerChoice.ADDITIVE.value,
     compiler: CompilerOption = CompilerChoice.AUTO.value,
     json: JsonOption = False,
 ) -> int:
@@ -71,13 +74,15 @@ def tune_without_shape(
         return 0
     if (problems is None) == (replay is None):
         raise BadArgument("name an operation, or give one of --from and --replay")
+    chosen = member(SamplerChoice, sampler, "sampler")
     if replay is not None:
-        return _replay(replay, json)
+        return _replay(replay, chosen, json)
     assert problems is not None
     options = TuneOptions(
         time_limit_s=None if time_limit is None else seconds(time_limit),
         seed=seed,
         compiler=member(CompilerChoice, compiler, "compiler"),
+        sampler=chosen,
     )
     return _tune_all(problems, DeviceRef.parse_all(device), write_location(store), options, json)
 
@@ -101,11 +106,11 @@ def _cells(standing: ProblemStanding) -> tuple[str, ...]:
     return standing.problem.key(), str(standing.turns), str(standing.trials), time
 
 
-def _replay(path: Path, json: bool) -> int:
+def _replay(path: Path, sampler: SamplerChoice, json: bool) -> int:
     from warpsmith.tuner.recording import Recording
     from warpsmith.tuner.replay import replay_report
 
-    report = replay_report(Recording.read(path))
+    report = replay_report(Recording.read(path), sampler=sampler)
     if json:
         print_json(report.spec())
     else:

@@ -1,0 +1,150 @@
+"""Searches as Optuna studies beside a store: what Optuna reads back is what was tried."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from warpsmith.errors import StoreError
+from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store.store import Store
+from warpsmith.tuner import study_store
+from warpsmith.tuner.finished import Finished
+from warpsmith.tuner.study_store import StudyStore
+
+SPACE = Space((Parameter("rows", (1, 2, 4, 8), "outputs"), Parameter("path", ("global", "shared"), "memory")), ())
+NOON = datetime.datetime(2026, 5, 4, 12, 0, tzinfo=datetime.UTC)
+
+
+def finished() -> list[Finished]:
+    """Two measured, one wrong and one dropped, a second apart."""
+    timing = Timing(1500.0, 1400.0, 1600.0, 30, "median")
+    outcomes: list[Measurement | Failure] = [
+        Measurement(timing, 1e-8, 32, 0, 0, 1980),
+        Failure(FailureKind.WRONG, "off by one"),
+        Measurement(timing, 1e-8, None, None, None, None),
+        Failure(FailureKind.DROPPED, "each thread spills"),
+    ]
+    return [
+        Finished(NOON + datetime.timedelta(seconds=at), Trial("plain", config, f"text {at}", outcome, "nvrtc"))
+        for at, (config, outcome) in enumerate(zip(SPACE.configs(), outcomes, strict=False))
+    ]
+
+
+def loaded(url: str, name: str = "a study") -> list[optuna.trial.FrozenTrial]:
+    return optuna.load_study(study_name=name, storage=url).trials
+
+
+def facts(trials: Sequence[optuna.trial.FrozenTrial]) -> list[tuple[Any, ...]]:
+    return [
+        (each.number, each.state, each.values, each.params, each.distributions, each.user_attrs, each.datetime_start)
+        for each in trials
+    ]
+
+
+@pytest.fixture(params=["file", "server"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a store that is there already."""
+    location = str(tmp_path / "store.db") if request.param == "file" else str(request.getfixturevalue("database"))
+    with Store.open(location, write=True) as store:
+        assert store.address is not None
+        return store.address
+
+
+def url_of(address: str) -> str:
+    return address if "://" in address else f"sqlite:///{address}"
+
+
+def test_optuna_reads_what_was_tried(address: str) -> None:
+    StudyStore(address).add("a study", SPACE, finished())
+    trials = loaded(url_of(address))
+    assert [each.state.name for each in trials] == ["COMPLETE", "FAIL", "COMPLETE", "PRUNED"]
+    assert [each.value for each in trials] == [1500.0, None, 1500.0, None]
+    assert [Config.of(each.params) for each in trials] == [each.trial.config for each in finished()]
+    assert trials[1].user_attrs == {
+        "fingerprint": "text 1", "compiler": "nvrtc", "failure": "wrong", "message": "off by one"
+    }  # fmt: skip
+    started = trials[3].datetime_start
+    assert started is not None
+    assert started.astimezone(datetime.UTC) == NOON + datetime.timedelta(seconds=3)
+    assert optuna.load_study(study_name="a study", storage=url_of(address)).best_trial.number == 0
+    with Store.open(address, write=True) as store:
+        assert store.check() == ()
+
+
+def test_more_is_added_to_the_same_study(address: str) -> None:
+    for _ in range(2):
+        StudyStore(address).add("a study", SPACE, finished())
+    StudyStore(address).add("another", SPACE, finished()[:1])
+    assert [each.number for each in loaded(url_of(address))] == list(range(8))
+    assert [each.number for each in loaded(url_of(address), "another")] == [0]
+
+
+def test_optunas_own_way_writes_the_same(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a version of Optuna whose tables are others."""
+    StudyStore(address).add("quick", SPACE, finished())
+    monkeypatch.setattr(study_store, "KNOWN_SCHEMA", 0)
+    StudyStore(address).add("own", SPACE, finished())
+    assert facts(loaded(url_of(address), "quick")) == facts(loaded(url_of(address), "own"))
+
+
+def test_optuna_goes_on_from_there(address: str) -> None:
+    """Its own sequences know of the rows."""
+    StudyStore(address).add("a study", SPACE, finished())
+    study = optuna.load_study(study_name="a study", storage=url_of(address))
+    trial = study.ask(
+        {each.name: optuna.distributions.CategoricalDistribution(each.values) for each in SPACE.parameters}
+    )
+    study.tell(trial, 1.0)
+    assert (trial.number, study.best_value) == (4, 1.0)
+    StudyStore(address).add("a study", SPACE, finished())
+    assert len(loaded(url_of(address))) == 9
+
+
+def test_nothing_tried_leaves_an_empty_study(address: str) -> None:
+    StudyStore(address).add("a study", SPACE, [])
+    assert loaded(url_of(address)) == []
+
+
+def test_what_is_not_of_the_space_is_left_out(address: str) -> None:
+    first, *_ = finished()
+    other = Finished(NOON, Trial("plain", Config.of({"n": 1}), "text", first.trial.outcome, "nvrtc"))
+    StudyStore(address).add("a study", SPACE, [other, first])
+    assert len(loaded(url_of(address))) == 1
+
+
+def test_tables_are_made_by_many_at_once(database: str) -> None:
+    start, errors = threading.Barrier(4), []
+
+    def work(number: int) -> None:
+        start.wait(30)
+        try:
+            StudyStore(database).add(f"study {number}", SPACE, finished())
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert errors == []
+    assert [len(loaded(database, f"study {number}")) for number in range(4)] == [4] * 4
+
+
+def test_a_server_that_is_away_is_one_line(database: str, postgresql: Any) -> None:
+    studies = StudyStore(database)
+    postgresql.stop()
+    try:
+        with pytest.raises(StoreError, match="the search is stored, but not as an Optuna study: ") as caught:
+            studies.add("a study", SPACE, finished())
+        assert "\n" not in str(caught.value)
+    finally:
+        postgresql.start()

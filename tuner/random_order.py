@@ -1,0 +1,56 @@
+"""The configs of a space in a random order, without those that were tried."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from warpsmith.generator.space import Config, Space
+
+LISTED = 5_000
+"""Feasible configs up to which a space is listed at once, in 40 ms; a larger one is drawn from at random."""
+LISTED_LATE = 500_000
+"""Feasible configs up to which a space is listed, in seconds, once only tried ones are drawn from it."""
+DRAWS = 200
+"""Tried configs in a row that may be drawn from a space before it is listed after all."""
+
+
+class RandomOrder:
+    """Gives every config of a space once. Not thread-safe.
+
+    Args:
+        space: whose configs.
+        tried: what is passed over; read at each call.
+        rng: of the order.
+    """
+
+    def __init__(self, space: Space, tried: set[Config], rng: random.Random) -> None:
+        self.space, self.tried = space, tried
+        self._rng = rng
+        self._listing: tuple[Config, ...] | None = None
+        self._order: Iterator[Config] = iter(())
+        self._list(LISTED)
+
+    @property
+    def size(self) -> int | None:
+        """Feasible configs of the space; None where they are too many to list."""
+        return None if self._listing is None else len(self._listing)
+
+    @property
+    def remaining(self) -> int | None:
+        """Feasible configs that were not tried yet; None where they are too many to count."""
+        return None if self._listing is None else len(self._listing) - len(self.tried)
+
+    def next(self) -> Config | None:
+        """A config that was not tried; None where none is left."""
+        if self._listing is None:
+            drawn = (self.space.drawn(self._rng) for _ in range(DRAWS))
+            if (new := next((config for config in drawn if config not in self.tried), None)) is not None:
+                return new
+            self._list(LISTED_LATE)
+        return next((config for config in self._order if config not in self.tried), None)
+
+    def _list(self, most: int) -> None:
+        self._listing = self.space.listed(most)
+        if self._listing is not None:
+            self._order = iter(self._rng.sample(self._listing, len(self._listing)))
