@@ -21,8 +21,9 @@ from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress
 from warpsmith.tuner.session import tune
 
-LEAST_S = 10.0
-"""Of a turn: opening a device and computing a float64 reference takes up to three of them on an H200 with 16 cores."""
+LEAST_S = 7.0
+"""Of searching in a turn. Opening a device and computing a float64 reference, which come on top, take up to three on an
+H200 with 16 cores."""
 MANY = 1_000_000
 """Trials of a problem that only time limits."""
 
@@ -81,7 +82,8 @@ def tune_all(
 ) -> tuple[ProblemStanding, ...]:
     """Tunes problems in rounds until `options.time_limit_s` has passed; each keeps its winner in the store.
 
-    The first round takes half the time and gives every problem an equal turn. Each round after it takes half of what
+    The first round takes half the time and gives every problem an equal turn, of which the last turn's preparation and
+    finals are taken off beforehand, since a search's limit does not count them. Each round after it takes half of what
     is left, for the half of the problems whose last turn still gained the most; the last one all that is left. A turn
     goes on from the stored trials, so that another command with the same list does too. A problem that fails leaves
     its time to the others.
@@ -104,15 +106,17 @@ def tune_all(
     playing = list(problems)
     if store.server_url is not None:
         random.SystemRandom().shuffle(playing)
+    apart_s = 0.0
     while playing and (left := end - time.monotonic()) > 0:
-        budget = left if len(playing) == 1 else left / 2
-        turn_s = max(LEAST_S, budget / len(playing))
-        for problem in playing:
-            if time.monotonic() >= end:
+        round_end = time.monotonic() + (left if len(playing) == 1 else left / 2)
+        for place, problem in enumerate(playing):
+            if (start := time.monotonic()) >= end:
                 break
-            until = min(turn_s, end - time.monotonic())
-            mine = dataclasses.replace(options, trials=MANY, time_limit_s=until)
+            share = (round_end - start) / (len(playing) - place)
+            limit = min(max(LEAST_S, share - apart_s), end - start)
+            mine = dataclasses.replace(options, trials=MANY, time_limit_s=limit)
             standings[problem] = _turn(standings[problem], devices, store, mine, progress)
+            apart_s = max(0.0, time.monotonic() - start - limit)
         ranked = sorted(playing, key=lambda problem: -standings[problem].gain)
         hopeful = [problem for problem in ranked if standings[problem].failure is None]
         playing = hopeful[: max(1, len(playing) // 2)]

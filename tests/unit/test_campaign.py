@@ -41,6 +41,8 @@ class Land:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.apart_s = 0.0
+        """Of each turn, what its limit does not count."""
         self.turns: list[tuple[int, float]] = []
         self.kept: dict[Problem, list[Trial]] = {problem: [] for problem in PROBLEMS}
         self.gains = dict.fromkeys(PROBLEMS, 0.0)
@@ -56,7 +58,7 @@ class Land:
     def tune(self, problem: Problem, _devices: object, _store: object, options: TuneOptions, _: object) -> Any:
         assert options.time_limit_s is not None
         self.turns.append((PROBLEMS.index(problem), options.time_limit_s))
-        self.now += options.time_limit_s
+        self.now += options.time_limit_s + self.apart_s
         if problem in self.failing:
             raise self.failing[problem]
         count, kept = int(options.time_limit_s), self.kept[problem]
@@ -89,6 +91,13 @@ class TestTurns:
             *((n, 200.0) for n in (1, 3)),
             (1, 400.0),
         ]
+
+    def test_what_a_limit_does_not_count_is_taken_off_the_next_turn(self, land: Land) -> None:
+        """The first of four turns of 200 s takes 20 s more, so that 580 s are left for three."""
+        land.apart_s = 20.0
+        turns = go(land, 1600)
+        assert turns[:4] == [(0, 200.0), *((n, pytest.approx(580 / 3 - 20)) for n in (1, 2, 3))]
+        assert land.now <= 1000 + 1600 + land.apart_s
 
     def test_one_problem_gets_it_all(self, land: Land) -> None:
         assert go(land, 300, PROBLEMS[:1]) == [(0, 300.0)]
