@@ -89,6 +89,7 @@ def test_problem(refused: Refused, command: str, options: tuple[str, ...], why: 
         (("--effort", "heroic"), "unknown effort 'heroic'; choose one of quick, normal, full"),
         (("--effort", "heroic", "--trials", "1"), "unknown effort 'heroic'"),
         (("--compiler", "icc"), "unknown compiler 'icc'; choose one of auto, nvrtc, nvcc, host"),
+        (("--sampler", "nsga"), "unknown sampler 'nsga'; choose one of additive, tpe, gp, cmaes, random"),
         (("--compiler", "nvcc"), "nvcc does not compile for the host; choose host"),
         (("--seed", "-1"), "'--seed'"),
         (("--seed", 2**32), "a seed must be from 0 to 4294967295; got 4294967296"),
