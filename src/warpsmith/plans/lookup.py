@@ -12,6 +12,7 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.location import StoreChain, open_for_reading
 from warpsmith.store.record import Record
+from warpsmith.store.store_reader import Winners
 
 
 def look_up(problem: Problem, device: Device, store: str | None) -> Match:
@@ -20,7 +21,7 @@ def look_up(problem: Problem, device: Device, store: str | None) -> Match:
         return find(problem, device, stores)
 
 
-def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
+def find(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Match:
     """The best answer for `problem` on `device`: exact, near shape, other device, default.
 
     Raises BadArgument where no family solves the problem.
@@ -43,7 +44,7 @@ def regenerate(record: Record) -> Program | None:
     return program if program is not None and program.fingerprint == record.trial.fingerprint else None
 
 
-def _exact(problem: Problem, device: Device, stores: StoreChain, reasons: list[str]) -> Match | None:
+def _exact(problem: Problem, device: Device, stores: StoreChain[Winners], reasons: list[str]) -> Match | None:
     """The first store's winner that this version would generate to the letter."""
     for record in stores.winners(problem.key(), device.key()):
         program = _program(problem, device, record)
