@@ -93,8 +93,8 @@ def _pycuda() -> tuple[Any, Any, Any]:
         import pycuda
         import pycuda.compiler
         import pycuda.driver
-    except ModuleNotFoundError as error:
-        raise CompileError(f"PyCUDA is missing (no {error.name}): {install(Extra.PYCUDA)}") from None
+    except ModuleNotFoundError:
+        raise CompileError(f"PyCUDA is missing: {install(Extra.PYCUDA)}") from None
     except ImportError as error:
         if "libcuda" not in str(error):
             raise CompileError(f"PyCUDA does not load ({error}): reinstall it") from None
