@@ -88,7 +88,7 @@ def test_problem(refused: Refused, command: str, options: tuple[str, ...], why: 
         (("--time-limit", "0s"), "a time limit must be above 0"),
         (("--effort", "heroic"), "unknown effort 'heroic'; choose one of quick, normal, full"),
         (("--effort", "heroic", "--trials", "1"), "unknown effort 'heroic'"),
-        (("--compiler", "icc"), "unknown compiler 'icc'; choose one of auto, nvrtc, nvcc, host"),
+        (("--compiler", "icc"), "unknown compiler 'icc'; choose one of auto, nvrtc, nvcc, pycuda, host"),
         (("--compiler", "nvcc"), "nvcc does not compile for the host; choose host"),
         (("--seed", "-1"), "'--seed'"),
         (("--seed", 2**32), "a seed must be from 0 to 4294967295; got 4294967296"),

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, NullPool, StaticPool, create_engine, 
 
 from warpsmith.store import sqlite
 from warpsmith.store.layout import SCHEMA_VERSION
-from warpsmith.store.sqlite import APPLICATION_ID, WRITER_PRAGMAS, Access
+from warpsmith.store.sqlite import APPLICATION_ID, Access
 
 IMMEDIATE = "warpsmith_immediate"
 """Execution option: take the write lock at the start, since a reader that turns writer is refused, not queued."""
@@ -17,7 +17,7 @@ IMMEDIATE = "warpsmith_immediate"
 
 def file_engine(path: Path, access: Access) -> Engine:
     """An engine that holds the file open only while it is used, so that a fork or a kill leaves nothing locked."""
-    pragmas = WRITER_PRAGMAS if access is Access.WRITE else ()
+    pragmas = sqlite.WRITER_PRAGMAS if access is Access.WRITE else ()
 
     def connect() -> sqlite3.Connection:
         return sqlite.connect(sqlite.uri(path, access), pragmas)
