@@ -11,6 +11,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.location import StoreChain
+from warpsmith.store.store_reader import Winners
 
 CARRIED = 8
 """Winners of the nearest stored problems that are tried before a search begins: with the answer and the defaults, about
@@ -22,7 +23,9 @@ Key = tuple[str, Config]
 """A family's name and one of its configs: what tells the candidates of one problem apart."""
 
 
-def present_answer(problem: Problem, device: Device, stores: StoreChain, families: Mapping[str, Family]) -> Program:
+def present_answer(
+    problem: Problem, device: Device, stores: StoreChain[Winners], families: Mapping[str, Family]
+) -> Program:
     """What `warpsmith.plan` answers now, or the default of the first of `families` where that is of another family."""
     program = find(problem, device, stores).program
     if program.family in families:
@@ -32,7 +35,7 @@ def present_answer(problem: Problem, device: Device, stores: StoreChain, familie
 
 
 def known_first(
-    answer: Program, problem: Problem, device: Device, stores: StoreChain, families: Mapping[str, Family]
+    answer: Program, problem: Problem, device: Device, stores: StoreChain[Winners], families: Mapping[str, Family]
 ) -> tuple[Key, ...]:
     """What a search tries before anything else, the likeliest first, each of them once.
 

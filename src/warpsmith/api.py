@@ -45,8 +45,12 @@ def tune(
     Raises:
         BadArgument: no such device or sampler, no family solves the problem, or an option out of its range.
         CompileError, DeviceError, StoreError: as their names say.
+        MissingExtra: warpsmith was installed without its extra `tune`.
         TuningFailed: no candidate was right.
     """
+    from warpsmith.extras import Extra, require
+
+    require(Extra.TUNE, "tuning")
     from warpsmith.devices.select import DeviceRef
     from warpsmith.store.location import write_location
     from warpsmith.tuner.options import TuneOptions

@@ -43,5 +43,9 @@ class OutOfMemory(DeviceError):
     """The device has too little free memory for the buffers of a problem, or a worker process took too much."""
 
 
+class MissingExtra(WarpsmithError):
+    """Something that an extra of the package brings and that is not installed; the message names the extra."""
+
+
 class BundleError(WarpsmithError):
     """A bundle that is incomplete, altered since its export, or of another format version."""

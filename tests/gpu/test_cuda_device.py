@@ -16,6 +16,7 @@ import pytest
 from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle, weights_bytes
 from warpsmith.devices.base import Module, Runtime
 from warpsmith.devices.cuda.available import cuda_device_count
+from warpsmith.devices.cuda.driver_choice import DriverChoice
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
@@ -69,14 +70,17 @@ def program() -> Program:
     return Program(family="test", config=Config.of({}), source=SOURCE, launches=(SAXPY,))
 
 
-@pytest.fixture(scope="module")
-def runtime() -> Iterator[CudaRuntime]:
-    opened = CudaRuntime(0)
+@pytest.fixture(scope="module", params=list(DriverChoice))
+def runtime(request: pytest.FixtureRequest) -> Iterator[CudaRuntime]:
+    """By each of the libraries for contexts, memory and events."""
+    if request.param is DriverChoice.PYCUDA:
+        pytest.importorskip("pycuda")
+    opened = CudaRuntime(0, request.param)
     yield opened
     opened.close()
 
 
-@pytest.fixture(scope="module", params=[CompilerChoice.NVRTC, CompilerChoice.NVCC])
+@pytest.fixture(scope="module", params=[CompilerChoice.NVRTC, CompilerChoice.NVCC, CompilerChoice.PYCUDA])
 def module(request: pytest.FixtureRequest, runtime: Runtime) -> Iterator[Module]:
     try:
         binary = DeviceRef(DeviceKind.CUDA).compiler(request.param).compile(program())
@@ -135,7 +139,8 @@ def test_what_is_known_of_it(runtime: Runtime) -> None:
 
 def test_facts_of_the_machine(runtime: CudaRuntime) -> None:
     facts = runtime.environment()
-    assert {"driver", "toolkit", "cuda", "pycuda", "system"} <= facts.keys()
+    assert {"driver", "toolkit", "cuda", "system"} <= facts.keys()
+    assert ("pycuda" in facts) != ("cuda-bindings" in facts)
     assert all(isinstance(value, str) and value for value in facts.values())
     clock = runtime.clock_mhz()
     assert clock is None or 100 < clock < 5000
@@ -450,7 +455,7 @@ def test_dlpack_alone(module: Module, runtime: Runtime) -> None:
 
     x = OverDlpack(torch.arange(N, dtype=torch.float32, device="cuda"))
     y = saxpy_on(x, module, runtime)
-    assert type(y).__module__ == "pycuda.gpuarray"
+    assert type(y).__name__ in ("DeviceArray", "GPUArray")
     assert (y.get() == 3 * np.arange(N, dtype=np.float32)).all()
 
 
@@ -485,3 +490,47 @@ def test_weights_from_a_gpu() -> None:
     tensor = torch.arange(6, dtype=torch.float64, device="cuda").reshape(2, 3).requires_grad_()
     assert weights_bytes(tensor, operand) == expected
     assert weights_bytes(cupy.arange(6).reshape(2, 3), operand) == expected
+
+
+def test_arrays_of_pycuda_come_back_as_such(module: Module, runtime: Runtime) -> None:
+    gpuarray = pytest.importorskip("pycuda.gpuarray")
+    import pycuda.driver
+
+    context = pycuda.driver.Device(0).retain_primary_context()
+    context.push()
+    try:
+        y = saxpy_on(gpuarray.to_gpu(np.arange(N, dtype=np.float32)), module, runtime)
+        assert isinstance(y, gpuarray.GPUArray)
+        assert (y.get() == 3 * np.arange(N, dtype=np.float32)).all()
+    finally:
+        pycuda.driver.Context.pop()
+        context.detach()
+
+
+def test_memory_of_an_array_goes_with_it(runtime: Runtime) -> None:
+    from cuda.bindings import driver
+
+    def free() -> int:
+        runtime.synchronize()
+        return int(driver.cuMemGetInfo()[1])
+
+    operand = Operand("y", Role.OUTPUT, (1 << 28,), DType.FLOAT32)
+    before = free()
+    made = empty_like_caller(object(), operand, runtime)
+    assert free() < before - (1 << 29)
+    del made
+    assert free() > before - (1 << 29)
+
+
+def test_pycudas_compiler_makes_what_nvcc_makes() -> None:
+    pytest.importorskip("pycuda")
+    ref = DeviceRef(DeviceKind.CUDA)
+    try:
+        of_nvcc = ref.compiler(CompilerChoice.NVCC).compile(program())
+    except CompileError as error:
+        pytest.skip(str(error))
+    of_pycuda = ref.compiler(CompilerChoice.PYCUDA).compile(program())
+    assert of_pycuda.compiler.startswith("pycuda ")
+    assert of_nvcc.compiler in of_pycuda.compiler
+    usage = ("registers", "spill_bytes", "shared_bytes")
+    assert [getattr(of_pycuda, name) for name in usage] == [getattr(of_nvcc, name) for name in usage]

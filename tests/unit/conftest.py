@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,3 +53,19 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return shown.out
 
     return call
+
+
+@pytest.fixture
+def fake_pycuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The PyCUDA of `tests/fakes`, for this process and those that it starts; the folder that it lies in."""
+    fakes = Path(__file__).parents[1] / "fakes"
+    monkeypatch.syspath_prepend(str(fakes))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(fakes), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    _forget_pycuda()
+    yield fakes
+    _forget_pycuda()
+
+
+def _forget_pycuda() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pycuda" or name.endswith("pycuda_context")]:
+        del sys.modules[name]

@@ -88,7 +88,7 @@ def test_problem(refused: Refused, command: str, options: tuple[str, ...], why: 
         (("--time-limit", "0s"), "a time limit must be above 0"),
         (("--effort", "heroic"), "unknown effort 'heroic'; choose one of quick, normal, full"),
         (("--effort", "heroic", "--trials", "1"), "unknown effort 'heroic'"),
-        (("--compiler", "icc"), "unknown compiler 'icc'; choose one of auto, nvrtc, nvcc, host"),
+        (("--compiler", "icc"), "unknown compiler 'icc'; choose one of auto, nvrtc, nvcc, pycuda, host"),
         (("--sampler", "nsga"), "unknown sampler 'nsga'; choose one of additive, tpe, gp, cmaes, random"),
         (("--compiler", "nvcc"), "nvcc does not compile for the host; choose host"),
         (("--seed", "-1"), "'--seed'"),

@@ -1,20 +1,29 @@
-"""NVRTC and nvcc, neither of which needs a GPU."""
+"""NVRTC and nvcc, neither of which needs a GPU, and PyCUDA's compiler over a stand-in for its driver."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
+import re
 import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
 
 from warpsmith.devices.base import BinaryKind, Compiler
 from warpsmith.devices.cuda.compiler import NO_CACHE, NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
+from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.errors import CompileError
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
+from warpsmith.store.record import Failure, FailureKind
+from warpsmith.tuner.compile_pool import CompilePool
+from warpsmith.tuner.compiling import Compiled
+from warpsmith.tuner.deadlines import Deadlines
 
 SOURCE = """
 struct Weights { float w[9]; };
@@ -47,15 +56,25 @@ def _nvcc() -> Compiler:
         pytest.skip(str(error))
 
 
-@pytest.fixture(params=[_nvrtc, _nvcc], ids=["nvrtc", "nvcc"])
+def _pycuda() -> Compiler:
+    try:
+        return PyCudaCompiler("sm_90", executable=find_nvcc())
+    except CompileError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=[_nvrtc, _nvcc, _pycuda], ids=["nvrtc", "nvcc", "pycuda"])
 def compiler(request: pytest.FixtureRequest) -> Compiler:
+    if request.param is _pycuda:
+        request.getfixturevalue("fake_pycuda")
     made: Compiler = request.param()
     return made
 
 
 def other_arch(compiler: Compiler, arch: str) -> Compiler:
     """The same compiler for another architecture."""
-    return NvrtcCompiler(arch) if isinstance(compiler, NvrtcCompiler) else NvccCompiler(arch)
+    assert isinstance(compiler, NvrtcCompiler | NvccCompiler | PyCudaCompiler)
+    return dataclasses.replace(compiler, arch=arch)
 
 
 def test_a_program_becomes_a_cubin(compiler: Compiler) -> None:
@@ -76,7 +95,7 @@ def test_a_bad_program_is_refused_with_its_first_error(compiler: Compiler) -> No
     with pytest.raises(CompileError) as caught:
         compiler.compile(program(SOURCE.replace("x[threadIdx.x];", "missing[threadIdx.x];")))
     message = str(caught.value)
-    assert 'program.cu(5): error: identifier "missing" is undefined' in message
+    assert re.search(r'\b(program|kernel)\.cu\(5\): error: identifier "missing" is undefined', message)
     assert "sm_90" in message
     assert "\n" not in message
 
@@ -114,7 +133,7 @@ def test_the_architecture_decides_the_identity(compiler: Compiler) -> None:
 )
 def test_what_an_architecture_alone_has_is_compiled_for(compiler: Compiler, arch: str, target: str) -> None:
     made = other_arch(compiler, arch)
-    options = {option.rpartition("=")[2] for option in made.identity.split() if "arch" in option}
+    options = set(re.findall(r"-arch(?:itecture)?[= ](\S+)", made.identity))
     assert options == {target}
     binary = made.compile(program(SOURCE))
     assert binary.arch == arch  # which is what devices are asked for
@@ -158,6 +177,89 @@ def test_an_nvcc_that_hangs_is_ended(tmp_path: Path) -> None:
     script.chmod(0o755)
     with pytest.raises(CompileError, match=r"did not end within 0\.5 s"):
         NvccCompiler("sm_90", executable=str(script), timeout_s=0.5).compile(program(SOURCE))
+
+
+class TestPyCuda:
+    @pytest.fixture(autouse=True)
+    def _there(self, fake_pycuda: Path) -> None:
+        """With PyCUDA."""
+
+    def test_versions_of_both_are_its_identity(self) -> None:
+        identity = _pycuda().identity
+        assert re.fullmatch(r"pycuda 2026\.1 \(nvcc \d+\.[\d.]+\) -arch sm_90a -std=c\+\+17 -Xptxas -v", identity)
+
+    def test_nothing_is_left_in_the_folder_for_temporary_files(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        compiler = _pycuda()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        compiler.compile(program(SOURCE))
+        with pytest.raises(CompileError):
+            compiler.compile(program("this is no CUDA"))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_its_log_is_no_warning_to_the_user(self) -> None:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            _pycuda().compile(program(SOURCE))
+        assert not told
+
+    def test_spills_are_read(self) -> None:
+        local = 'extern "C" __global__ void kernel(float* y, int i) { float a[64]; for (int n = 0; n < 64; ++n) '
+        binary = _pycuda().compile(program(local + "a[n * i & 63] = y[n]; y[0] = a[i & 63]; }"))
+        assert binary.spill_bytes == 256
+
+    def test_without_nvcc_the_toolkit_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+        with pytest.raises(CompileError, match="nvcc is missing: install the CUDA 13 toolkit"):
+            PyCudaCompiler("sm_90").compile(program(SOURCE))
+
+    def test_an_nvcc_that_cannot_be_started(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("warpsmith.devices.cuda.pycuda_compiler.nvcc_name", lambda *_: "nvcc 13.0")
+        with pytest.raises(CompileError, match=r"pycuda 2026\.1 \(nvcc 13\.0\) for sm_90 does not run: .*No such file"):
+            PyCudaCompiler("sm_90", executable=str(tmp_path / "nvcc")).compile(program(SOURCE))
+
+    def test_it_compiles_in_a_worker_and_one_that_hangs_is_ended(self, tmp_path: Path) -> None:
+        nvcc = tmp_path / "nvcc"
+        nvcc.write_text(f'#!/bin/sh\n[ -e {tmp_path}/hang ] && exec sleep 600 || exec {find_nvcc()} "$@"\n')
+        nvcc.chmod(0o755)
+        deadlines = Deadlines(compile_s=120.0, least_compile_s=1.0, compile_factor=10.0)
+        pool = CompilePool(PyCudaCompiler("sm_90", executable=str(nvcc)), deadlines, processes=1)
+        try:
+            made = pool.submit(program(SOURCE)).result()
+            assert isinstance(made, Compiled), made
+            assert made.binary.registers is not None
+            (tmp_path / "hang").touch()
+            pool.expect(100.0)
+            failed = pool.submit(program(SOURCE + "// another")).result()
+            assert failed == Failure(FailureKind.COMPILE, "the compiler gave no answer within 2 s")
+        finally:
+            pool.close()
+
+
+def test_without_pycuda_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    with pytest.raises(CompileError, match=r'PyCUDA is missing: pip install "warpsmith\[pycuda\]"'):
+        PyCudaCompiler("sm_90").compile(program(SOURCE))
+
+
+@pytest.mark.usefixtures("fake_pycuda")
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("libcuda.so.1: cannot open shared object file", "only where there is an NVIDIA driver .*choose nvrtc or nvcc"),
+        ("numpy is too old", r"PyCUDA does not load \(numpy is too old\): reinstall it"),
+    ],
+)
+def test_a_pycuda_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: str, told: str) -> None:
+    package = tmp_path / "pycuda"
+    package.mkdir()
+    (package / "__init__.py").write_text("VERSION_TEXT = '2026.1'")
+    (package / "compiler.py").touch()
+    (package / "driver.py").write_text(f"raise ImportError({error!r})")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(CompileError, match=told):
+        _ = PyCudaCompiler("sm_90").identity
 
 
 @pytest.mark.parametrize(("option", "opened"), [(NO_CACHE, False), ("--std=c++17", True)])

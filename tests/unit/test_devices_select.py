@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +15,10 @@ import warpsmith.devices.cuda
 from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.cuda import available
 from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler
+from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import CompilerChoice, DeviceRef, cuda_compiler
-from warpsmith.errors import BadArgument, DeviceError
+from warpsmith.errors import BadArgument, CompileError, DeviceError
 from warpsmith.generator.device import DeviceKind
 
 
@@ -68,13 +70,13 @@ def test_a_gpu_too_many_is_told_how_many_there_are(count: int, told: str, monkey
 
 
 class Missing(importlib.abc.MetaPathFinder):
-    """Fails the import of PyCUDA."""
+    """Fails the import of cuda-bindings."""
 
     def __init__(self, error: ImportError) -> None:
         self._error = error
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "pycuda":
+        if name == "cuda.bindings":
             raise self._error
 
 
@@ -82,20 +84,16 @@ class Missing(importlib.abc.MetaPathFinder):
     ("error", "message"),
     [
         (
-            ModuleNotFoundError("No module named 'pycuda'", name="pycuda"),
-            'no pycuda here: pip install "warpsmith[cuda]", or use the device host',
+            ModuleNotFoundError("No module named 'cuda.bindings'", name="cuda.bindings"),
+            'no cuda.bindings here: pip install "warpsmith[cuda]", or use the device host',
         ),
-        (
-            ImportError("libcuda.so.1: cannot open shared object file"),
-            "no NVIDIA driver here (libcuda.so.1: cannot open shared object file): install one",
-        ),
-        (ImportError("numpy is too old"), "PyCUDA does not load (numpy is too old): reinstall it"),
+        (ImportError("Python is too old"), "cuda-bindings do not load (Python is too old): reinstall them"),
     ],
 )
 def test_what_is_missing_is_named(error: ImportError, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "meta_path", [Missing(error), *sys.meta_path])
     monkeypatch.delattr(warpsmith.devices.cuda, "driver", raising=False)
-    for name in [name for name in sys.modules if name.startswith(("pycuda", "warpsmith.devices.cuda.driver"))]:
+    for name in [name for name in sys.modules if name.startswith(("cuda.bindings", "warpsmith.devices.cuda.driver"))]:
         monkeypatch.delitem(sys.modules, name)
     assert available.cuda_device_count() == 0
     with pytest.raises(DeviceError, match=re.escape(message)):
@@ -116,19 +114,41 @@ def test_compilers_of_the_host() -> None:
     host = DeviceRef.parse("host")
     assert host.compiler() == CachedCompiler(HostCompiler())
     assert host.compiler(CompilerChoice.HOST, sanitize=True) == CachedCompiler(HostCompiler(sanitize=True))
-    for choice in (CompilerChoice.NVRTC, CompilerChoice.NVCC):
+    for choice in (CompilerChoice.NVRTC, CompilerChoice.NVCC, CompilerChoice.PYCUDA):
         with pytest.raises(BadArgument, match=f"{choice} does not compile for the host"):
             host.compiler(choice)
 
 
 def test_compilers_of_an_architecture_that_is_not_here() -> None:
-    assert cuda_compiler("sm_90") == CachedCompiler(NvrtcCompiler("sm_90"))
+    assert cuda_compiler("sm_90", CompilerChoice.NVRTC) == CachedCompiler(NvrtcCompiler("sm_90"))
     assert cuda_compiler("sm_100a", CompilerChoice.NVCC) == CachedCompiler(NvccCompiler("sm_100a"))
-    with pytest.raises(BadArgument, match="choose nvrtc or nvcc"):
+    assert cuda_compiler("sm_90", CompilerChoice.PYCUDA) == CachedCompiler(PyCudaCompiler("sm_90"))
+    with pytest.raises(BadArgument, match="choose nvrtc, nvcc or pycuda"):
         cuda_compiler("sm_90", CompilerChoice.HOST)
     for arch in ("90", "sm_9", "compute_90", "sm_90;rm"):
         with pytest.raises(BadArgument, match="unknown architecture"):
             cuda_compiler(arch)
+
+
+@pytest.mark.usefixtures("fake_pycuda")
+def test_the_first_of_nvrtc_and_nvcc_compiles_where_none_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.write_text("#!/bin/sh\necho V42.0.1\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr("warpsmith.devices.cuda.compiler.nvrtc_name", lambda: "nvrtc 13.0")
+    assert cuda_compiler("sm_90") == CachedCompiler(NvrtcCompiler("sm_90"))
+
+    def missing() -> str:
+        raise CompileError("NVRTC is missing")
+
+    monkeypatch.setattr("warpsmith.devices.cuda.compiler.nvrtc_name", missing)
+    assert cuda_compiler("sm_90") == CachedCompiler(NvccCompiler("sm_90"))
+    nvcc.unlink()
+    assert cuda_compiler("sm_90") == CachedCompiler(NvrtcCompiler("sm_90"))
 
 
 def test_no_sanitizers_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

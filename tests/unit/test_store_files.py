@@ -15,7 +15,7 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
-from warpsmith.store import schema, sqlite
+from warpsmith.store import schema, sqlite, sqlite_engine
 from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 
@@ -170,7 +170,7 @@ class TestSettings:
         }
 
     def test_of_a_writer(self, file: Path) -> None:
-        with sqlite.file_engine(file, sqlite.Access.WRITE).connect() as connection:
+        with sqlite_engine.file_engine(file, sqlite.Access.WRITE).connect() as connection:
             values = [
                 connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
                 for name in ("synchronous", "foreign_keys", "busy_timeout")

@@ -11,7 +11,6 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import location
-from warpsmith.store.opening import shown
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 
@@ -136,8 +135,10 @@ def test_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch) -
         ("store.db", "store.db"),
         ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
         ("postgresql://host/db?user=me&password=secret", "postgresql://host/db?user=me"),
+        ("postgresql://host/db?password=secret&sslpassword=secret", "postgresql://host/db"),
+        ("postgresql+psycopg://me:se/c:ret@host:bad/db", "postgresql+psycopg://me:***@host:bad/db"),
         ("no url ://", "no url ://"),
     ],
 )
 def test_no_password_is_told(named: str, told: str) -> None:
-    assert shown(named) == told
+    assert location.shown(named) == told

@@ -19,7 +19,7 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
-from warpsmith.store import migrations, opening, rows, sqlite
+from warpsmith.store import migrations, opening, rows, sqlite, sqlite_engine
 from warpsmith.store.opening import schema_number
 from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, trials, winners
@@ -116,7 +116,7 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     def fail(_: Connection) -> None:
         raise RuntimeError("after the tables")
 
-    monkeypatch.setattr(sqlite, "claim", fail)
+    monkeypatch.setattr(sqlite_engine, "claim", fail)
     with pytest.raises(RuntimeError, match="after the tables"):
         Store.open(str(path), write=True)
     monkeypatch.undo()
@@ -127,7 +127,7 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 def test_a_downgrade_takes_everything_away(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     Store.open(str(path), write=True).close()
-    with sqlite.file_engine(path, sqlite.Access.WRITE).begin() as connection:
+    with sqlite_engine.file_engine(path, sqlite.Access.WRITE).begin() as connection:
         command.downgrade(migrations.config(connection), "base")
     with pytest.raises(StoreError, match="holds no store yet"):
         Store.open(str(path), write=False)

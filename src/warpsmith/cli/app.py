@@ -15,9 +15,13 @@ import typer
 
 from warpsmith.cli.output import print_error, print_json
 from warpsmith.errors import WarpsmithError
+from warpsmith.extras import Extra, missing, require
 
 COMMANDS = ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor")
 """In the order of the help text. Each is a module of this package with a `register`."""
+
+NEEDING_TUNE = ("tune", "explain", "db")
+"""Commands that search, or that read more of a store than its winners."""
 
 INTERRUPTED = 1
 """Exit code where Ctrl-C left nothing to keep; a tuning run that has a winner stores it and ends with 0."""
@@ -40,8 +44,21 @@ def build(arguments: list[str]) -> typer.Typer:
     app.callback()(_options)
     known = [name for name in arguments[:1] if name in COMMANDS]
     for name in known or COMMANDS:
-        importlib.import_module(f"warpsmith.cli.{name}").register(app)
+        if name in NEEDING_TUNE and missing(Extra.TUNE):
+            _register_refusal(app, name)
+        else:
+            importlib.import_module(f"warpsmith.cli.{name}").register(app)
     return app
+
+
+def _register_refusal(app: typer.Typer, name: str) -> None:
+    """A command that refuses whatever it is given, since what its module imports is not installed."""
+
+    def refuse() -> None:
+        require(Extra.TUNE, f"warpsmith {name}")
+
+    takes_anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(name, help=f"Not installed: needs the extra {Extra.TUNE}.", context_settings=takes_anything)(refuse)
 
 
 def _print_version(wanted: bool) -> None:

@@ -14,7 +14,7 @@ from warpsmith.cli.output import print_error, print_facts, print_json
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, NothingStored, StoreError
 from warpsmith.store.checked import Verdict, checked_of, marked
-from warpsmith.store.location import StoreChain, named_location, open_for_reading, own_store, write_location
+from warpsmith.store.location import StoreChain, named_location, open_with_trials, own_store, write_location
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 
@@ -54,7 +54,7 @@ def _check(
     """Look for damage in every store that is asked; exit 1 where there is some, or where a time has moved."""
     if not times and (sample is not None or device is not None):
         raise BadArgument("--sample and --device choose what --times looks at; add --times")
-    with open_for_reading(store) as stores:
+    with open_with_trials(store) as stores:
         found = {each.location: list(each.check()) for each in stores.stores}
         if not json:
             for location, problems in found.items():
@@ -83,7 +83,7 @@ class _Seen:
 class _Times:
     """Looks at winners again, and tells of each as it is done."""
 
-    def __init__(self, stores: StoreChain, named: str | None, ref: DeviceRef, seed: int, quiet: bool) -> None:
+    def __init__(self, stores: StoreChain[Store], named: str | None, ref: DeviceRef, seed: int, quiet: bool) -> None:
         self._named, self._ref, self._seed, self._quiet = named, ref, seed, quiet
         self._device = ref.device()
         served: dict[str, tuple[Store, Record]] = {}

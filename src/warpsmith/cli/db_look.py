@@ -24,7 +24,7 @@ from warpsmith.errors import NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store.checked import checked_of
-from warpsmith.store.location import open_for_reading
+from warpsmith.store.location import open_with_trials
 from warpsmith.store.record import Failure, Record
 from warpsmith.store.runs import Run
 from warpsmith.store.scope import Census, Scope
@@ -69,7 +69,7 @@ def _ls(
 ) -> int:
     """List the winners of every store that is asked, one a line, and what else lies there."""
     scope = scope_of(operation, device_key)
-    with open_for_reading(store) as stores:
+    with open_with_trials(store) as stores:
         check_scope(scope, stores.stores)
         held = [(each.location, each.census(scope), _records(each, scope)) for each in stores.stores]
     if json:
@@ -131,7 +131,7 @@ def _show_words(
     json: JsonOption = False,
 ) -> int:
     """Show the winners whose problem has all the given words, such as `db show filter=3x3`."""
-    with open_for_reading(store) as stores:
+    with open_with_trials(store) as stores:
         views = [_view(each, *found) for each in stores.stores for found in subjects_with(each, words, device_key)]
     if not views:
         raise NothingStored("nothing is stored with these words in its problem; `warpsmith db ls` lists all")
@@ -141,7 +141,7 @@ def _show_words(
 def _show_problem(
     problem: Problem, device_key: DeviceKeyOption = None, store: StoreOption = None, json: JsonOption = False
 ) -> int:
-    with open_for_reading(store) as stores:
+    with open_with_trials(store) as stores:
         views = [
             _view(each, kept, device)
             for each in stores.stores

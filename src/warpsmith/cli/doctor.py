@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import platform
 from collections.abc import Callable
@@ -13,8 +14,8 @@ from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_error, print_json
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
-from warpsmith.store.location import open_for_reading, write_location
-from warpsmith.store.opening import shown
+from warpsmith.extras import Extra, require
+from warpsmith.store.location import open_for_reading, shown, write_location
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
         "nvcc": lambda: DeviceRef.parse("cuda:0").compiler(CompilerChoice.NVCC).identity,
         "stores": lambda: _stores(store),
         "writes to": lambda: shown(write_location(store)),
+        **{f"extra {extra}": functools.partial(_extra, extra) for extra in Extra},
     }
     findings = [_look(name, look) for name, look in looks.items()]
     good = {finding.name: finding.good for finding in findings}
@@ -60,6 +62,11 @@ def _look(name: str, look: Callable[[], str]) -> _Finding:
         return _Finding(name, True, look())
     except WarpsmithError as error:
         return _Finding(name, False, str(error))
+
+
+def _extra(extra: Extra) -> str:
+    require(extra, "it")
+    return "installed"
 
 
 def _stores(store: str | None) -> str:

@@ -15,7 +15,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Space
 from warpsmith.plans.lookup import find
-from warpsmith.store.location import open_for_reading
+from warpsmith.store.location import open_with_trials
 from warpsmith.store.record import Failure, Measurement, Trial, trial_spec
 from warpsmith.tuner.choose import fastest_first
 from warpsmith.tuner.progress import format_time
@@ -41,7 +41,7 @@ def _explain(
     json: JsonOption = False,
 ) -> int:
     target = DeviceRef.parse(device).device()
-    with open_for_reading(store) as stores:
+    with open_with_trials(store) as stores:
         match = find(problem, target, stores)
         trials = [trial for each in stores.stores for trial in each.trials(problem, target)]
     if json:

@@ -108,7 +108,7 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
 def empty_like_caller(x: object, operand: Operand, runtime: Runtime) -> Any:
     """An uninitialised array of the operand's shape, dtype and strides, of `x`'s library and on its device.
 
-    Where the library is not known that is a NumPy array on the host and a PyCUDA GPUArray on a GPU.
+    Where the library is not known that is a NumPy array on the host and a `DeviceArray` on a GPU.
     """
     shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
     # Up to the end of the last row, so that a library can copy the rows with what lies between.
@@ -121,7 +121,9 @@ def empty_like_caller(x: object, operand: Operand, runtime: Runtime) -> Any:
         with x.device:
             return cupy.ndarray(shape, dtype, memptr=cupy.cuda.alloc(nbytes), strides=strides)
     if isinstance(runtime, CudaRuntime):
-        return runtime.empty_array(shape, dtype, strides, nbytes)
+        gpuarray = _loaded("pycuda.gpuarray")
+        of_pycuda = gpuarray is not None and isinstance(x, gpuarray.GPUArray)
+        return runtime.empty_array(shape, dtype, strides, nbytes, of_pycuda=of_pycuda)
     return np.ndarray(shape, dtype, np.empty(nbytes, np.uint8), strides=strides)
 
 

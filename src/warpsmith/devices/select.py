@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import re
 
 from warpsmith.devices.base import Compiler, Runtime
 from warpsmith.devices.binary_cache import CachedCompiler
-from warpsmith.errors import BadArgument
+from warpsmith.errors import BadArgument, CompileError
 from warpsmith.generator.device import Device, DeviceKind
 
 
@@ -16,11 +17,13 @@ class CompilerChoice(enum.StrEnum):
     """Which compiler makes binaries."""
 
     AUTO = "auto"
-    """NVRTC for GPUs, the C++ compiler for the host."""
+    """NVRTC for GPUs, else nvcc; the C++ compiler for the host. Never PyCUDA, which runs an nvcc itself."""
     NVRTC = "nvrtc"
     """NVIDIA's compiler library: the fastest, and no toolkit is needed."""
     NVCC = "nvcc"
     """NVIDIA's compiler of the toolkit."""
+    PYCUDA = "pycuda"
+    """The same by PyCUDA, which needs the extra `pycuda` and an NVIDIA driver beside the toolkit."""
     HOST = "host"
     """The machine's C++ compiler."""
 
@@ -110,16 +113,36 @@ class DeviceRef:
 def cuda_compiler(arch: str, choice: CompilerChoice = CompilerChoice.AUTO) -> Compiler:
     """A compiler for GPUs of an architecture such as `sm_90`, which need not be on this machine.
 
+    Where the one that is chosen is missing, its own errors say so when it is used; for AUTO they are those of NVRTC
+    where nvcc is missing too.
+
     Raises:
         BadArgument: an architecture of another form, or the host's compiler.
     """
     from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler
+    from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise BadArgument(f"unknown architecture {arch!r}; name it as in sm_90")
-    if choice is CompilerChoice.HOST:
-        raise BadArgument("the host's compiler makes no GPU code; choose nvrtc or nvcc")
-    return CachedCompiler(NvccCompiler(arch) if choice is CompilerChoice.NVCC else NvrtcCompiler(arch))
+    match choice:
+        case CompilerChoice.HOST:
+            raise BadArgument("the host's compiler makes no GPU code; choose nvrtc, nvcc or pycuda")
+        case CompilerChoice.NVCC:
+            return CachedCompiler(NvccCompiler(arch))
+        case CompilerChoice.PYCUDA:
+            return CachedCompiler(PyCudaCompiler(arch))
+        case CompilerChoice.NVRTC:
+            return CachedCompiler(NvrtcCompiler(arch))
+        case CompilerChoice.AUTO:
+            return CachedCompiler(_first_there(NvrtcCompiler(arch), NvccCompiler(arch)))
+
+
+def _first_there(*compilers: Compiler) -> Compiler:
+    for compiler in compilers:
+        with contextlib.suppress(CompileError):
+            _ = compiler.identity
+            return compiler
+    return compilers[0]
 
 
 def host_compiler(choice: CompilerChoice = CompilerChoice.AUTO, sanitize: bool = False) -> Compiler:

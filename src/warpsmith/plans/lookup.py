@@ -12,6 +12,7 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.location import StoreChain, open_for_reading
 from warpsmith.store.record import Record
+from warpsmith.store.store_reader import Winners
 
 
 def look_up(problem: Problem, device: Device, store: str | None) -> Match:
@@ -20,7 +21,7 @@ def look_up(problem: Problem, device: Device, store: str | None) -> Match:
         return find(problem, device, stores)
 
 
-def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
+def find(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Match:
     """The best answer for `problem` on `device`: exact, near shape, other device, default.
 
     A winner of another shape, or from another device, answers by its own config where that is legal here, else by the
@@ -32,7 +33,9 @@ def find(problem: Problem, device: Device, stores: StoreChain) -> Match:
     return _best_guess(problem, device, _right_records(problem, stores), reasons)
 
 
-def known_configs(problem: Problem, device: Device, stores: StoreChain, count: int) -> tuple[tuple[str, Config], ...]:
+def known_configs(
+    problem: Problem, device: Device, stores: StoreChain[Winners], count: int
+) -> tuple[tuple[str, Config], ...]:
     """What is known before a search: names of families and configs that are legal here, distinct, at most `count`.
 
     First what `find` answers, then what the winners of the nearest stored shapes and devices become here, nearest
@@ -54,7 +57,7 @@ def regenerate(record: Record) -> Program | None:
     return program if program is not None and program.fingerprint == record.trial.fingerprint else None
 
 
-def _exact(problem: Problem, device: Device, stores: StoreChain, reasons: list[str]) -> Match | None:
+def _exact(problem: Problem, device: Device, stores: StoreChain[Winners], reasons: list[str]) -> Match | None:
     """The first store's winner that this version would generate to the letter."""
     for record in stores.winners(problem.key(), device.key()):
         program = _program(problem, device, record)
@@ -82,7 +85,7 @@ def _program(problem: Problem, device: Device, record: Record) -> Program | None
     return None if family is None else family.legal_program(problem, device, record.trial.config)
 
 
-def _right_records(problem: Problem, stores: StoreChain) -> tuple[Record, ...]:
+def _right_records(problem: Problem, stores: StoreChain[Winners]) -> tuple[Record, ...]:
     """The winners of the problem's operation, without those that were wrong when they were last looked at."""
     return tuple(record for record in stores.records(problem.operation) if not _was_wrong(record))
 

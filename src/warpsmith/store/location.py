@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import platformdirs
 
 from warpsmith.errors import StoreError
 from warpsmith.store.record import Record
-from warpsmith.store.store import Store
+from warpsmith.store.store_reader import Winners, open_winners
+
+if TYPE_CHECKING:
+    from warpsmith.store.store import Store
+
+_PASSWORD = re.compile(r"^([\w+]+://[^:/]*):[^@]*@")
+_SECRET_OPTION = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*(?:&|$)")
+
+Asked = TypeVar("Asked", bound=Winners)
+Asked_co = TypeVar("Asked_co", bound=Winners, covariant=True)
 
 ENVIRONMENT_VARIABLE = "WARPSMITH_STORE"
 
@@ -38,10 +48,17 @@ def write_location(explicit: str | None) -> str:
     return named_location(explicit) or str(own_store())
 
 
-class StoreChain:
+def shown(location: str) -> str:
+    """A location as output may tell it: a URL without its passwords."""
+    if "://" not in location:
+        return location
+    return _SECRET_OPTION.sub("", _PASSWORD.sub(r"\1:***@", location)).rstrip("?&")
+
+
+class StoreChain(Generic[Asked_co]):
     """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`."""
 
-    def __init__(self, stores: tuple[Store, ...]) -> None:
+    def __init__(self, stores: tuple[Asked_co, ...]) -> None:
         self.stores = stores
 
     def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
@@ -71,45 +88,67 @@ class StoreChain:
         self.close()
 
 
-def open_for_reading(explicit: str | None) -> StoreChain:
-    """Opens the named location, the user's own file and the shipped one, in this order.
+def open_for_reading(explicit: str | None) -> StoreChain[Winners]:
+    """Opens the named location, the user's own file and the shipped one, in this order, for their winners.
 
     The own file may be missing, or empty as a writer killed at its very start leaves it.
 
     Raises:
         StoreError: the named location is missing, or a store cannot be read.
     """
+    return _opened(explicit, _winners_of)
+
+
+def open_with_trials(explicit: str | None) -> StoreChain[Store]:
+    """Opens the same stores as `open_for_reading`, for all that they hold, which needs the extra `tune`."""
+    from warpsmith.store.store import Store
+
+    return _opened(explicit, lambda location, immutable: Store.open(location, write=False, immutable=immutable))
+
+
+def _opened(explicit: str | None, opening: Callable[[str, bool], Asked]) -> StoreChain[Asked]:
+    stores: list[Asked] = []
     with contextlib.ExitStack() as opened:
-        stores = tuple(opened.enter_context(store) for store in _stores(explicit))
+        for store in _stores(explicit, opening):
+            opened.callback(store.close)
+            stores.append(store)
         opened.pop_all()
-    return StoreChain(stores)
+    return StoreChain(tuple(stores))
 
 
 @contextlib.contextmanager
-def open_beside(store: Store) -> Iterator[StoreChain]:
+def open_beside(store: Store) -> Iterator[StoreChain[Winners]]:
     """The stores that a look-up asks where `store`, which is open and stays so, is the one that the user named.
 
     Raises StoreError as `open_for_reading`.
     """
     with contextlib.ExitStack() as opened:
-        yield StoreChain((store, *(opened.enter_context(each) for each in _unnamed_stores())))
+        others: list[Winners] = []
+        for other in _unnamed_stores(_winners_of):
+            opened.callback(other.close)
+            others.append(other)
+        yield StoreChain((store, *others))
 
 
-def _stores(explicit: str | None) -> Iterator[Store]:
+def _winners_of(location: str, immutable: bool) -> Winners:
+    return open_winners(location, immutable=immutable)
+
+
+def _stores(explicit: str | None, opening: Callable[[str, bool], Asked]) -> Iterator[Asked]:
     named = named_location(explicit)
     if named is not None:
-        yield Store.open(named, write=False)
-    yield from _unnamed_stores()
+        yield opening(named, False)
+    yield from _unnamed_stores(opening)
 
 
-def _unnamed_stores() -> Iterator[Store]:
+def _unnamed_stores(opening: Callable[[str, bool], Asked]) -> Iterator[Asked]:
     """The user's own file and the shipped one, where they are there."""
     own, shipped = own_store(), shipped_store()
     if _has_content(own):
-        yield Store.open(str(own), write=False)
+        yield opening(str(own), False)
     if _has_content(shipped):
         # Where we cannot write, an installation nobody else writes either: no locks needed.
-        yield Store.open(str(shipped), write=False, immutable=not os.access(shipped, os.W_OK))
+        yield opening(str(shipped), not os.access(shipped, os.W_OK))
 
 
 def _has_content(path: Path) -> bool:

@@ -7,9 +7,9 @@ import dataclasses
 from sqlalchemy import Connection, Table, func, select
 
 from warpsmith.store import poison
-from warpsmith.store.rows import Contents, Row
+from warpsmith.store.rows import Contents, Row, in_order
 from warpsmith.store.schema import POISON_IDENTITY, WINNER_IDENTITY, devices, poisoned, problems, runs, trials, winners
-from warpsmith.store.statements import add_missing, found, in_order, matches, replace, replace_all
+from warpsmith.store.statements import add_missing, found, matches, replace, replace_all
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sqlalchemy import URL, Connection, Engine, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
 from warpsmith.errors import StoreError
-from warpsmith.store import postgresql, sqlite
+from warpsmith.store import postgresql, sqlite, sqlite_engine
 from warpsmith.store.database import Database
 from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, version
 
@@ -29,14 +29,6 @@ def open_location(location: str, *, write: bool, immutable: bool) -> Database:
     return open_location(url.database or ":memory:", write=write, immutable=immutable)
 
 
-def shown(location: str) -> str:
-    """A location as output may tell it: a URL without its password."""
-    try:
-        return _shown(make_url(location)) if "://" in location else location
-    except ArgumentError:
-        return location
-
-
 def _parse(location: str) -> URL:
     try:
         url = make_url(location)
@@ -52,34 +44,23 @@ def _shown(url: URL) -> str:
 
 
 def _open_file(path: Path, *, write: bool, immutable: bool) -> Database:
-    sqlite.check_path(path, write=write)
-    if not _holds_store(path, immutable=immutable) and not write:
-        raise StoreError(f"{path} is empty, not a store: tune with --store {path} to fill it, or remove it")
+    sqlite.check_file(path, write=write, immutable=immutable)
     if write:
-        database = _database(str(path), sqlite.file_engine(path, sqlite.Access.WRITE))
+        database = _database(str(path), sqlite_engine.file_engine(path, sqlite.Access.WRITE))
         _bring_up_to_date(database)
         return database
     access = sqlite.Access.IMMUTABLE if immutable else sqlite.Access.READ
-    return _readable(_database(str(path), sqlite.file_engine(path, access)))
+    return _readable(_database(str(path), sqlite_engine.file_engine(path, access)))
 
 
 def _database(name: str, engine: Engine) -> Database:
-    return Database(name, engine, engine.execution_options(**{sqlite.IMMEDIATE: True}), SCHEMA_VERSION)
-
-
-def _holds_store(path: Path, *, immutable: bool) -> bool:
-    """Looks with a reader's connection, also before writing: a file that is not ours is never changed."""
-    if sqlite.is_blank(path):
-        return False
-    access = sqlite.Access.IMMUTABLE if immutable else sqlite.reading_access(path)
-    with _database(str(path), sqlite.file_engine(path, access)).reading() as connection:
-        return sqlite.recognise(connection, path)
+    return Database(name, engine, engine.execution_options(**{sqlite_engine.IMMEDIATE: True}), SCHEMA_VERSION)
 
 
 def _open_memory(*, write: bool) -> Database:
     if not write:
-        raise StoreError("a store in memory starts empty: open it for writing, or name a file")
-    database = _database("a store in memory", sqlite.memory_engine())
+        raise StoreError(sqlite.MEMORY_IS_EMPTY)
+    database = _database("a store in memory", sqlite_engine.memory_engine())
     _bring_up_to_date(database)
     return database
 
@@ -104,21 +85,13 @@ def schema_number(connection: Connection, name: str) -> int:
     """Which schema the database has; 0 for none. Raises StoreError for one that this version does not know."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return 0
-    revision = connection.scalar(select(version.c.version_num))
-    if revision is None:
-        return 0
-    if not revision.isdecimal():
-        raise StoreError(f"{name} was written by a newer warpsmith (schema {revision}): upgrade warpsmith")
-    sqlite.check_schema_number(int(revision), name)
-    return int(revision)
+    return sqlite.known_revision(connection.scalar(select(version.c.version_num)), name)
 
 
 def _readable(database: Database) -> Database:
     """The database with its schema, also an older one: a reader cannot bring it up to date."""
     with database.reading() as connection:
-        number = schema_number(connection, database.name)
-    if number == 0:
-        raise StoreError(f"{database.name} holds no store yet: tune with --store {database.name} to fill it")
+        number = sqlite.check_begun(schema_number(connection, database.name), database.name)
     return dataclasses.replace(database, schema=number)
 
 
@@ -132,4 +105,4 @@ def _bring_up_to_date(database: Database) -> None:
 
         migrations.upgrade(connection)
         if connection.dialect.name == "sqlite":
-            sqlite.claim(connection)
+            sqlite_engine.claim(connection)

@@ -164,6 +164,11 @@ def readable(parse: Callable[[Row], Parsed], found: Iterable[Row]) -> tuple[Pars
     return tuple(parsed)
 
 
+def in_order(unordered: Iterable[Row], *names: str) -> tuple[Row, ...]:
+    """Rows ordered by text columns as their bytes go; what a server would make of it depends on its locale."""
+    return tuple(sorted(unordered, key=lambda row: [row[name] for name in names]))
+
+
 def _agree(expected: Row, row: Row) -> None:
     for name, value in expected.items():
         if name != "spec" and row[name] != value:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, Table, Text, UniqueConstraint
 
-SCHEMA_VERSION = 2
-"""Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
-
-VERSION_TABLE = "warpsmith_version"
-"""Where alembic notes the revision. Not its default name, which Optuna's tables use."""
+from warpsmith.store.layout import PROBLEMS_TABLE, WINNERS_TABLE
+from warpsmith.store.layout import SCHEMA_VERSION as SCHEMA_VERSION
+from warpsmith.store.layout import VERSION_TABLE as VERSION_TABLE
+from warpsmith.store.layout import WINNER_IDENTITY as WINNER_IDENTITY
 
 metadata = MetaData(
     naming_convention={
@@ -21,7 +20,7 @@ metadata = MetaData(
 version = Table(VERSION_TABLE, MetaData(), Column("version_num", Text))
 
 problems = Table(
-    "warpsmith_problems",
+    PROBLEMS_TABLE,
     metadata,
     Column("key", Text, primary_key=True),
     Column("operation", Text, nullable=False),
@@ -59,10 +58,8 @@ trials = Table(
     UniqueConstraint(*TRIAL_IDENTITY),
 )
 
-WINNER_IDENTITY = ("problem_key", "device_key")
-
 winners = Table(
-    "warpsmith_winners",
+    WINNERS_TABLE,
     metadata,
     Column("problem_key", Text, ForeignKey("warpsmith_problems.key"), primary_key=True),
     Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),

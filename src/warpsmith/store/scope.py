@@ -10,8 +10,9 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select, true, uni
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
+from warpsmith.store.rows import in_order
 from warpsmith.store.schema import devices, poisoned, problems, runs, trials, winners
-from warpsmith.store.statements import found, in_order
+from warpsmith.store.statements import found
 
 SUBJECT = ("problem_key", "device_key")
 """Columns of what is tuned: a problem on a device."""

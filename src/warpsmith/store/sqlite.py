@@ -1,16 +1,19 @@
-"""SQLite files: how they are opened, how ours are told from others, what its errors mean to a user."""
+"""SQLite files: how they are opened, how ours are told from others, what its errors mean to a user.
+
+Python's own SQLite alone, which a look-up makes do with; SQLAlchemy's engines over it are in `sqlite_engine`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, NullPool, StaticPool, create_engine, event, inspect
-
 from warpsmith.errors import StoreError
-from warpsmith.store.schema import SCHEMA_VERSION
+from warpsmith.store.layout import SCHEMA_VERSION, VERSION_TABLE
 
 APPLICATION_ID = 0x77737031
 """`wsp1` in ASCII, at offset 68 of every store's header (SQLite file format, section 1.3.13)."""
@@ -24,11 +27,9 @@ WRITER_PRAGMAS = ("journal_mode=DELETE", "synchronous=FULL", "foreign_keys=ON")
 SMALLEST_PAGE = 512
 """Bytes; a database has a page at the least (SQLite file format, section 1.3.2)."""
 
+MEMORY_IS_EMPTY = "a store in memory starts empty: open it for writing, or name a file"
 OTHER_STORE = "name another store with --store or WARPSMITH_STORE"
 RESTORE = "restore a copy, or move it away and tune again"
-
-IMMEDIATE = "warpsmith_immediate"
-"""Execution option: take the write lock at the start, since a reader that turns writer is refused, not queued."""
 
 
 class Access(enum.StrEnum):
@@ -47,26 +48,8 @@ def uri(path: Path, access: Access) -> str:
     return f"{path.absolute().as_uri()}?{access}"
 
 
-def file_engine(path: Path, access: Access) -> Engine:
-    """An engine that holds the file open only while it is used, so that a fork or a kill leaves nothing locked."""
-    pragmas = WRITER_PRAGMAS if access is Access.WRITE else ()
-
-    def connect() -> sqlite3.Connection:
-        return _connect(uri(path, access), pragmas)
-
-    return _transactional(create_engine("sqlite://", creator=connect, poolclass=NullPool))
-
-
-def memory_engine() -> Engine:
-    """A database that lives as long as its engine."""
-
-    def connect() -> sqlite3.Connection:
-        return _connect("file::memory:", ("foreign_keys=ON",))
-
-    return _transactional(create_engine("sqlite://", creator=connect, poolclass=StaticPool))
-
-
-def _connect(address: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:
+def connect(address: str, pragmas: tuple[str, ...] = ()) -> sqlite3.Connection:
+    """Opens what a URI names. Raises sqlite3.Error."""
     # isolation_level=None: Python's own BEGIN comes late and never before DDL, so we send ours.
     connection = sqlite3.connect(
         address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -80,13 +63,15 @@ def _connect(address: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:
     return connection
 
 
-def _transactional(engine: Engine) -> Engine:
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        immediate = connection.get_execution_options().get(IMMEDIATE, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-    return engine
+@contextlib.contextmanager
+def reading(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
+    """One transaction over an unchanging state of a file, which is open only within it. Raises StoreError."""
+    try:
+        with contextlib.closing(connect(uri(path, access))) as connection:
+            connection.execute("BEGIN")
+            yield connection
+    except sqlite3.Error as error:
+        raise explain(error, str(path)) from error
 
 
 def reading_access(path: Path) -> Access:
@@ -123,13 +108,30 @@ def is_blank(path: Path) -> bool:
     return size == 0
 
 
-def recognise(connection: Connection, path: Path) -> bool:
+def check_file(path: Path, *, write: bool, immutable: bool) -> None:
+    """Raises StoreError unless the file is a store that can be read, or for writing one, or one that can be made.
+
+    Looks with a reader's connection, also before writing: a file that is not ours is never changed.
+    """
+    check_path(path, write=write)
+    if not _holds_store(path, immutable=immutable) and not write:
+        raise StoreError(f"{path} is empty, not a store: tune with --store {path} to fill it, or remove it")
+
+
+def _holds_store(path: Path, *, immutable: bool) -> bool:
     """Whether the file holds a store; False where no program has put anything into it.
 
     Raises StoreError for a file that is cut short, of another program, or of a newer schema.
     """
+    if is_blank(path):
+        return False
+    with reading(path, Access.IMMUTABLE if immutable else reading_access(path)) as connection:
+        return _recognised(connection, path)
+
+
+def _recognised(connection: sqlite3.Connection, path: Path) -> bool:
     application = _pragma(connection, "application_id")
-    if application == 0 and not inspect(connection).get_table_names():
+    if application == 0 and not _tables(connection):
         return False
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is an SQLite database of another program: {OTHER_STORE}")
@@ -142,14 +144,30 @@ def recognise(connection: Connection, path: Path) -> bool:
     return True
 
 
-def claim(connection: Connection) -> None:
-    """Marks the database as ours, of the newest schema."""
-    connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _pragma(connection: Connection, name: str) -> int:
-    return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def schema_number(connection: sqlite3.Connection, name: str) -> int:
+    """Which schema the file has; 0 for none. Raises StoreError for one that this version does not know."""
+    if VERSION_TABLE not in _tables(connection):
+        return 0
+    row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
+    return known_revision(row[0] if row else None, name)
+
+
+def known_revision(revision: str | None, name: str) -> int:
+    """The schema that alembic's note in a database names; 0 for none. Raises StoreError for one not known here."""
+    if revision is None:
+        return 0
+    if not revision.isdecimal():
+        raise StoreError(f"{name} was written by a newer warpsmith (schema {revision}): upgrade warpsmith")
+    check_schema_number(int(revision), name)
+    return int(revision)
 
 
 def check_schema_number(number: int, name: str) -> None:
@@ -159,6 +177,13 @@ def check_schema_number(number: int, name: str) -> None:
             f"{name} was written by a newer warpsmith (schema {number}; this one knows {SCHEMA_VERSION}): "
             "upgrade warpsmith"
         )
+
+
+def check_begun(number: int, name: str) -> int:
+    """The schema's number. Raises StoreError where it is 0, for none."""
+    if number == 0:
+        raise StoreError(f"{name} holds no store yet: tune with --store {name} to fill it")
+    return number
 
 
 def explain(error: sqlite3.Error, name: str) -> StoreError:

@@ -20,11 +20,6 @@ def found(connection: Connection, query: Select[Any]) -> tuple[Row, ...]:
     return tuple(dict(row) for row in connection.execute(query).mappings())
 
 
-def in_order(unordered: Iterable[Row], *names: str) -> tuple[Row, ...]:
-    """Rows ordered by text columns as their bytes go; what a server would make of it depends on its locale."""
-    return tuple(sorted(unordered, key=lambda row: [row[name] for name in names]))
-
-
 def matches(table: Table, row: Row, names: Sequence[str]) -> ColumnElement[bool]:
     """Whether a row of `table` has the values of `row` in the columns `names`."""
     return and_(*(table.c[name] == row[name] for name in names))

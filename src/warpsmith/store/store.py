@@ -23,7 +23,7 @@ from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
 from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, problems, trials, winners
 from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
-from warpsmith.store.statements import add_subject, found, in_order, matches, replace, replace_all
+from warpsmith.store.statements import add_subject, found, matches, replace, replace_all
 
 
 class Store:
@@ -148,7 +148,7 @@ class Store:
         query = select(winners)
         if operation is not None:
             query = query.join(problems).where(problems.c.operation == operation)
-        return rows.readable(rows.record_of, in_order(self._read(query), *WINNER_IDENTITY))
+        return rows.readable(rows.record_of, rows.in_order(self._read(query), *WINNER_IDENTITY))
 
     def mark_started(self, device: Device, started: Iterable[Started]) -> None:
         """Notes, before programs run, that they do; `add_trials` notes that they ended."""

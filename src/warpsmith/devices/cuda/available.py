@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.errors import DeviceError
-
-_HOST_INSTEAD = "or use the device host"
+from warpsmith.extras import Extra, install
 
 
 def gpu_count() -> int:
@@ -16,11 +15,9 @@ def gpu_count() -> int:
     try:
         from warpsmith.devices.cuda import driver
     except ModuleNotFoundError as error:
-        raise DeviceError(f'no {error.name} here: pip install "warpsmith[cuda]", {_HOST_INSTEAD}') from None
-    except ImportError as error:  # PyCUDA links the driver: without one it does not load
-        if "libcuda" in str(error):
-            raise DeviceError(f"no NVIDIA driver here ({error}): install one, {_HOST_INSTEAD}") from None
-        raise DeviceError(f"PyCUDA does not load ({error}): reinstall it, {_HOST_INSTEAD}") from None
+        raise DeviceError(f"no {error.name} here: {install(Extra.CUDA)}, or use the device host") from None
+    except ImportError as error:
+        raise DeviceError(f"cuda-bindings do not load ({error}): reinstall them, or use the device host") from None
     return driver.count()
 
 

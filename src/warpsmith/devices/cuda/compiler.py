@@ -1,8 +1,7 @@
 """CUDA compilers: NVRTC in this process, nvcc beside it. Neither needs a GPU or a driver.
 
 NVRTC is called through cuda-bindings: `cuda.core.Program` asks for a driver, which a machine that only exports
-does not have. nvcc is run directly: PyCUDA's compiler asks for a driver too, has no time limit, and gives the log
-of ptxas away as a warning.
+does not have. nvcc is run directly; `pycuda_compiler` has the third, which asks for a driver too.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ from warpsmith.devices.base import Binary, BinaryKind, Compiler
 from warpsmith.devices.cuda.compile_log import first_error, usage_of
 from warpsmith.devices.host.toolchain import run_compiler
 from warpsmith.errors import CompileError
+from warpsmith.extras import Extra, install
 from warpsmith.generator.program import Program
 
 NO_CACHE = "--no-cache"
 """NVRTC's own cache answers without a log: no registers, no spills. And to keep it, NVRTC opens every GPU, one process
 at a time: on a machine with 4 of them 64 processes took 8.6 s until each had compiled its first kernel."""
 
-_NVRTC_MISSING = 'NVRTC is missing: pip install "warpsmith[cuda]" nvidia-cuda-nvrtc, or install the CUDA 13 toolkit'
+_NVRTC_MISSING = f"NVRTC is missing: {install(Extra.CUDA)}, or install the CUDA 13 toolkit"
 _NVCC_MISSING = "nvcc is missing: install the CUDA 13 toolkit, or set CUDA_HOME to where it is"
 
 
@@ -46,7 +46,7 @@ class NvrtcCompiler(Compiler):
 
     @property
     def _options(self) -> tuple[str, ...]:
-        return (f"--gpu-architecture={_target(self.arch)}", "-std=c++17", "--ptxas-options=-v")
+        return (f"--gpu-architecture={target_of(self.arch)}", "-std=c++17", "--ptxas-options=-v")
 
     def compile(self, program: Program) -> Binary:
         name = nvrtc_name()
@@ -63,7 +63,7 @@ class NvrtcCompiler(Compiler):
         return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
 
 
-def _target(arch: str) -> str:
+def target_of(arch: str) -> str:
     """The architecture with what it alone has, such as the warpgroup products of `sm_90a`.
 
     Machine code runs on the one architecture that it was made for anyway.
@@ -115,7 +115,7 @@ class NvccCompiler(Compiler):
     @property
     def name(self) -> str:
         """Such as `nvcc 13.0.88`. Raises CompileError where nvcc is missing."""
-        return _nvcc_name(self.executable or find_nvcc(), self.timeout_s)
+        return nvcc_name(self.executable or find_nvcc(), self.timeout_s)
 
     @property
     def identity(self) -> str:
@@ -123,7 +123,7 @@ class NvccCompiler(Compiler):
 
     @property
     def _options(self) -> tuple[str, ...]:
-        return (f"-arch={_target(self.arch)}", "-std=c++17", "-Xptxas", "-v")
+        return (f"-arch={target_of(self.arch)}", "-std=c++17", "-Xptxas", "-v")
 
     def compile(self, program: Program) -> Binary:
         name = self.name
@@ -155,7 +155,7 @@ def find_nvcc() -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _nvcc_name(path: str, timeout_s: float) -> str:
+def nvcc_name(path: str, timeout_s: float) -> str:
     """nvcc's name and version, asked once a process."""
     status, output, errors = run_compiler([path, "--version"], "", timeout_s)
     version = re.search(r"\bV(\d[\d.]*)", output)

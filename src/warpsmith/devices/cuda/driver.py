@@ -1,207 +1,94 @@
-"""PyCUDA, behind this one module: which GPUs there are, their primary contexts, memory and events.
-
-Importing it needs PyCUDA and a driver; `available.gpu_count` says what is missing. Modules and launches are in
-`module.py`, on cuda-bindings: PyCUDA 2026.1 launches only on streams that it made itself.
-"""
+"""Which GPUs there are, by cuda-bindings, and their primary contexts. `available.gpu_count` says what is missing."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-import pycuda
-import pycuda.driver as cuda
-from cuda.bindings import driver as bindings
-from numpy.typing import NDArray
+from cuda.bindings import driver as cu
 
-from warpsmith.errors import DeviceError, OutOfMemory
+from warpsmith.devices.cuda.driver_choice import ENVIRONMENT_VARIABLE, DriverChoice
+from warpsmith.devices.cuda.primary_context import PrimaryContext
+from warpsmith.devices.cuda.status import call
+from warpsmith.errors import DeviceError
+from warpsmith.extras import Extra, install
 from warpsmith.generator.device import Device, DeviceKind
 
-if TYPE_CHECKING:
-    from warpsmith.devices.cuda.gate import Gate
-
-
-@contextlib.contextmanager
-def _reported(doing: str) -> Iterator[None]:
-    """Raises PyCUDA's errors as ours. `doing` completes the sentence "cannot ..."."""
-    try:
-        yield
-    except cuda.MemoryError as error:
-        raise OutOfMemory(f"cannot {doing}: {error}") from None
-    except cuda.Error as error:
-        raise DeviceError(f"cannot {doing}: {error}") from None
+_ATTRIBUTE = cu.CUdevice_attribute
+_NAME_LENGTH = 256
+_BUS_ID_LENGTH = 32  # at the least 13, says cuDeviceGetPCIBusId
 
 
 def count() -> int:
-    """How many GPUs the driver offers, at least one. Raises DeviceError where it offers none."""
+    """How many GPUs the driver offers, at least one. Raises DeviceError where it offers none, or there is no driver."""
+    advice = "see nvidia-smi and CUDA_VISIBLE_DEVICES"
     try:
-        cuda.init()
-        found = int(cuda.Device.count())
-    except cuda.Error as error:
-        raise DeviceError(
-            f"the NVIDIA driver offers no GPU ({error}): see nvidia-smi and CUDA_VISIBLE_DEVICES"
-        ) from None
+        call(cu.cuInit(0), "start")
+        found = int(call(cu.cuDeviceGetCount(), "count the GPUs"))
+    except DeviceError as error:
+        raise DeviceError(f"the NVIDIA driver offers no GPU ({error}): {advice}") from None
+    except RuntimeError as error:  # cuda-bindings finds no libcuda
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise DeviceError(f"no NVIDIA driver here ({reason}): install one, or use the device host") from None
     if found == 0:
-        raise DeviceError("the NVIDIA driver offers no GPU: see nvidia-smi and CUDA_VISIBLE_DEVICES")
+        raise DeviceError(f"the NVIDIA driver offers no GPU: {advice}")
     return found
 
 
 def describe(ordinal: int) -> Device:
     """What the generator may know of a GPU."""
-    attribute = cuda.device_attribute
-    with _reported(f"read cuda:{ordinal}"):
-        gpu = cuda.Device(ordinal)
-        major, minor = gpu.compute_capability()
-        return Device(
-            name=gpu.name(),
-            kind=DeviceKind.CUDA,
-            compute_capability=(major, minor),
-            multiprocessors=gpu.get_attribute(attribute.MULTIPROCESSOR_COUNT),
-            l2_bytes=gpu.get_attribute(attribute.L2_CACHE_SIZE),
-            memory_bytes=gpu.total_memory(),
-            shared_per_block_bytes=gpu.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-            shared_per_multiprocessor_bytes=gpu.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-            registers_per_multiprocessor=gpu.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
-            threads_per_multiprocessor=gpu.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
-            clock_mhz=gpu.get_attribute(attribute.CLOCK_RATE) // 1000,  # the driver counts in kHz
-            memory_clock_mhz=gpu.get_attribute(attribute.MEMORY_CLOCK_RATE) // 1000,
-        )
+    doing = f"read cuda:{ordinal}"
+    gpu = call(cu.cuDeviceGet(ordinal), doing)
+
+    def number(attribute: Any) -> int:
+        return int(call(cu.cuDeviceGetAttribute(attribute, gpu), doing))
+
+    return Device(
+        name=_text(call(cu.cuDeviceGetName(_NAME_LENGTH, gpu), doing)),
+        kind=DeviceKind.CUDA,
+        compute_capability=(
+            number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        ),
+        multiprocessors=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        l2_bytes=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        memory_bytes=int(call(cu.cuDeviceTotalMem(gpu), doing)),
+        shared_per_block_bytes=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+        shared_per_multiprocessor_bytes=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+        registers_per_multiprocessor=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
+        threads_per_multiprocessor=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+        clock_mhz=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_CLOCK_RATE) // 1000,  # the driver counts in kHz
+        memory_clock_mhz=number(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) // 1000,
+    )
 
 
 def pci_bus_id(ordinal: int) -> str:
     """Where the GPU sits, which names it to NVML whatever CUDA_VISIBLE_DEVICES says."""
-    return str(cuda.Device(ordinal).pci_bus_id())
+    doing = f"find cuda:{ordinal}"
+    return _text(call(cu.cuDeviceGetPCIBusId(_BUS_ID_LENGTH, call(cu.cuDeviceGet(ordinal), doing)), doing))
 
 
-def versions() -> dict[str, str]:
-    """The newest CUDA that the driver knows, and PyCUDA's version."""
-    number = cuda.get_driver_version()
-    return {"cuda": f"{number // 1000}.{number % 1000 // 10}", "pycuda": pycuda.VERSION_TEXT}
+def cuda_version() -> str:
+    """The newest CUDA that the driver knows, such as `13.0`."""
+    number = int(call(cu.cuDriverGetVersion(), "read the driver's version"))
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
-class PrimaryContext:
-    """A GPU's primary context, the one that PyTorch and CuPy use, with the memory and events taken in it.
+def open_context(ordinal: int, choice: DriverChoice) -> PrimaryContext:
+    """A GPU's primary context. Raises DeviceError, also where the library of the choice is missing."""
+    if choice is DriverChoice.BINDINGS:
+        from warpsmith.devices.cuda.bindings_context import BindingsContext
 
-    It is pushed for each operation and popped after it: a context left on PyCUDA's stack aborts the process at its
-    end, and an operation thus works whatever context another library or another thread made current meanwhile.
-    """
-
-    def __init__(self, ordinal: int) -> None:
-        with _reported(f"open cuda:{ordinal}"):
-            self._context = cuda.Device(ordinal).retain_primary_context()
-        self._allocations: dict[int, Any] = {}
-        self._is_default = _make_current_if_none(self._context.handle)
-        with self.active(f"open cuda:{ordinal}"):
-            self._events = (cuda.Event(), cuda.Event())
-
-    @contextlib.contextmanager
-    def active(self, doing: str) -> Iterator[None]:
-        """Makes the context current on this thread, for PyCUDA and the driver alike; raises PyCUDA's errors as ours.
-
-        Args:
-            doing: completes the sentence "cannot ...".
-        """
-        if self._context is None:
-            raise DeviceError(f"cannot {doing}: the device is closed")
-        with _reported(doing):
-            self._context.push()
-            try:
-                yield
-            finally:
-                cuda.Context.pop()
-
-    def allocate(self, nbytes: int) -> int:
-        with self.active(f"allocate {nbytes:,} bytes on the GPU"):
-            allocation = cuda.mem_alloc(nbytes)
-        self._allocations[int(allocation)] = allocation
-        return int(allocation)
-
-    def free(self, address: int) -> None:
-        """Raises DeviceError where the address was not allocated here, or is free already."""
-        allocation = self._allocations.pop(address, None)
-        if allocation is None:
-            raise DeviceError(f"there is no allocation at {address:#x}")
-        with self.active("free memory"):
-            allocation.free()
-
-    def upload(self, address: int, source: NDArray[np.generic]) -> None:
-        with self.active("copy to the GPU"):
-            cuda.memcpy_htod(address, source)
-            # From pageable memory the call returns once the data are staged, before they have arrived.
-            cuda.Context.synchronize()
-
-    def download(self, target: NDArray[np.generic], address: int) -> None:
-        with self.active("copy from the GPU"):
-            cuda.memcpy_dtoh(target, address)
-
-    def fill(self, address: int, byte: int, nbytes: int) -> None:
-        with self.active("fill memory"):
-            cuda.memset_d8_async(address, byte, nbytes)
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        with self.active("copy on the GPU"):
-            cuda.memcpy_dtod_async(target, source, nbytes)
-
-    def synchronize(self) -> None:
-        with self.active("finish the work on the GPU"):
-            cuda.Context.synchronize()
-
-    def elapsed_ns(self, work: Callable[[], None], gate: Gate | None) -> float:
-        """The GPU's time for what `work` launches, all of it queued behind the gate before the first begins."""
-        begin, end = self._events
-        with self.active("time the work on the GPU"):
-            if gate is not None:
-                gate.shut()
-            try:
-                begin.record()
-                work()
-                end.record()
-            finally:
-                if gate is not None:
-                    gate.open()
-            end.synchronize()
-            return float(end.time_since(begin)) * 1e6  # from ms
-
-    def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:
-        """An uninitialised `pycuda.gpuarray.GPUArray` of these strides in bytes, over `nbytes` bytes of memory."""
-        import pycuda.gpuarray  # half a second of imports that only callers without arrays of their own need
-
-        with self.active(f"allocate an array of shape {shape}"):
-            # Left to itself it allocates room for the elements alone.
-            return pycuda.gpuarray.GPUArray(shape, dtype, gpudata=cuda.mem_alloc(nbytes), strides=strides)
-
-    def close(self) -> None:
-        """Frees what was taken and lets go of the context. Safe to call twice, and after the GPU has failed."""
-        context, self._context = self._context, None
-        if context is None:
-            return
-        with contextlib.suppress(cuda.Error):
-            context.push()
-            self._allocations.clear()
-            del self._events
-            # PyCUDA lets go of the context that is on its stack but leaves it on the driver's: take it off there.
-            bindings.cuCtxPopCurrent()
-            context.detach()
-        if self._is_default:
-            _unset_current(context.handle)
+        return BindingsContext(ordinal)
+    otherwise = f"or unset {ENVIRONMENT_VARIABLE}"
+    try:
+        from warpsmith.devices.cuda.pycuda_context import PyCudaContext
+    except ModuleNotFoundError as error:
+        raise DeviceError(f"no {error.name} here: {install(Extra.PYCUDA)}, {otherwise}") from None
+    except ImportError as error:
+        raise DeviceError(f"PyCUDA does not load ({error}): reinstall it, {otherwise}") from None
+    return PyCudaContext(ordinal)
 
 
-def _make_current_if_none(handle: int) -> bool:
-    """Makes a context the thread's default where it has none, as the CUDA runtime does; says whether it did.
-
-    Arrays handed to callers, such as a GPUArray, can then be read without a context of the caller's own.
-    """
-    _, current = bindings.cuCtxGetCurrent()
-    if int(current) != 0:
-        return False
-    bindings.cuCtxSetCurrent(handle)
-    return True
-
-
-def _unset_current(handle: int) -> None:
-    """Leaves the thread without a current context where `handle` still is it: it may be gone by now."""
-    _, current = bindings.cuCtxGetCurrent()
-    if int(current) == handle:
-        bindings.cuCtxSetCurrent(0)
+def _text(padded: bytes) -> str:
+    """What the driver wrote into a longer buffer, up to the NUL."""
+    return padded.partition(b"\0")[0].decode(errors="replace")

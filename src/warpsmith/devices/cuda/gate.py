@@ -17,7 +17,7 @@ from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.space import Config
 
 if TYPE_CHECKING:
-    from warpsmith.devices.cuda.driver import PrimaryContext
+    from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 PATIENCE_CYCLES = 40_000_000
 """About 20 ms, after which the gate opens by itself: work that waits for the GPU while it is queued must not hang."""

@@ -13,7 +13,7 @@ from warpsmith.devices.cuda.status import call
 from warpsmith.errors import DeviceError
 
 if TYPE_CHECKING:
-    from warpsmith.devices.cuda.driver import PrimaryContext
+    from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 
 class CudaGraph(Graph):

@@ -24,7 +24,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.program import Launch, Texture
 
 if TYPE_CHECKING:
-    from warpsmith.devices.cuda.driver import PrimaryContext
+    from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 _FUNCTION = cu.CUfunction_attribute
 
@@ -105,6 +105,8 @@ class _BoundKernel:
 
     def __call__(self, stream: int | None) -> None:
         (status,) = cu.cuLaunchKernel(*self._geometry, stream or 0, self._arguments, 0)
+        if status == SUCCESS:
+            return
         if status in _NOT_CURRENT:
             with self._context.active(self.doing):
                 (status,) = cu.cuLaunchKernel(*self._geometry, stream or 0, self._arguments, 0)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from warpsmith.devices.base import Allocation, Binary, BinaryKind, Graph, Runtime
 from warpsmith.devices.cuda.available import require_gpu
 from warpsmith.devices.cuda.compiler import nvrtc_name
+from warpsmith.devices.cuda.driver_choice import DriverChoice, chosen_driver
 from warpsmith.devices.cuda.nvml import Monitor
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
@@ -21,6 +22,7 @@ from warpsmith.generator.device import Device
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.gate import Gate
     from warpsmith.devices.cuda.module import CudaModule
+    from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 
 def cuda_device(ordinal: int = 0) -> Device:
@@ -38,17 +40,24 @@ def cuda_device(ordinal: int = 0) -> Device:
 class CudaRuntime(Runtime):
     """`cuda:ordinal`, in the primary context that it shares with PyTorch and CuPy.
 
+    Args:
+        ordinal: which GPU, as CUDA_VISIBLE_DEVICES numbers them.
+        driver: the library for its context, memory and events; None for what WARPSMITH_DRIVER names.
+
     Raises:
+        BadArgument: WARPSMITH_DRIVER names no such library.
         DeviceError: it is not there; the message says how many are, or what is missing.
     """
 
-    def __init__(self, ordinal: int = 0) -> None:
+    def __init__(self, ordinal: int = 0, driver: DriverChoice | None = None) -> None:
+        choice = chosen_driver() if driver is None else driver
         self.device = cuda_device(ordinal)
-        from warpsmith.devices.cuda import driver
+        from warpsmith.devices.cuda.driver import cuda_version, open_context, pci_bus_id
 
-        self._versions = driver.versions()
-        self._monitor = Monitor(driver.pci_bus_id(ordinal))
-        self._context = driver.PrimaryContext(ordinal)
+        self._ordinal = ordinal
+        self._cuda_version = cuda_version()
+        self._monitor = Monitor(pci_bus_id(ordinal))
+        self._context = open_context(ordinal, choice)
         self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
         # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
         self._let_go = weakref.finalize(self, self._context.close)
@@ -61,7 +70,8 @@ class CudaRuntime(Runtime):
         return {
             "driver": self._monitor.driver_version() or "unknown",
             "toolkit": toolkit,
-            **self._versions,
+            "cuda": self._cuda_version,
+            **self._context.versions,
             "system": platform.platform(),
         }
 
@@ -119,13 +129,35 @@ class CudaRuntime(Runtime):
     def throttled(self) -> bool:
         return self._monitor.throttled() or False
 
-    def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:
-        """An uninitialised `pycuda.gpuarray.GPUArray` of these strides in bytes, over `nbytes` bytes of memory.
+    def empty_array(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int, *, of_pycuda: bool
+    ) -> Any:
+        """An uninitialised array for a caller without an array library that is known here.
+
+        Args:
+            shape: extents.
+            dtype: of an element.
+            strides: in bytes.
+            nbytes: of the memory, which may reach beyond the last element.
+            of_pycuda: whether the caller's arrays are those of PyCUDA.
+
+        Returns: a `pycuda.gpuarray.GPUArray` for PyCUDA's, else a `DeviceArray`.
 
         Raises:
             OutOfMemory: there is not that much.
         """
-        return self._context.empty_array(shape, dtype, strides, nbytes)
+        context = self._pycuda_context if of_pycuda else self._context
+        return context.empty_array(shape, dtype, strides, nbytes)
+
+    @functools.cached_property
+    def _pycuda_context(self) -> PrimaryContext:
+        """The same context as PyCUDA sees it, which alone can allocate what a GPUArray owns."""
+        from warpsmith.devices.cuda.driver import open_context
+
+        opened = open_context(self._ordinal, DriverChoice.PYCUDA)
+        # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
+        weakref.finalize(self, opened.close)
+        return opened
 
     def close(self) -> None:
         # Only one that was made: asking would make it.
@@ -133,4 +165,6 @@ class CudaRuntime(Runtime):
             gate.close()
         for module in self._modules:
             module.close()
+        if pycuda_context := self.__dict__.pop("_pycuda_context", None):
+            pycuda_context.close()
         self._let_go()

@@ -1,0 +1,32 @@
+"""Which library gives contexts, memory and events of GPUs."""
+
+from __future__ import annotations
+
+import enum
+import os
+
+from warpsmith.errors import BadArgument
+
+ENVIRONMENT_VARIABLE = "WARPSMITH_DRIVER"
+
+
+class DriverChoice(enum.StrEnum):
+    """The library between this package and the CUDA driver, for contexts, memory and events.
+
+    Modules, launches and graphs go through cuda-bindings in either case: PyCUDA 2026.1 launches only on streams that
+    it made itself.
+    """
+
+    BINDINGS = "bindings"
+    """cuda-bindings, NVIDIA's own: a wheel, of the extra `cuda`."""
+    PYCUDA = "pycuda"
+    """PyCUDA, of the extra `pycuda`; results for callers without a library are then its GPUArrays."""
+
+
+def chosen_driver() -> DriverChoice:
+    """What WARPSMITH_DRIVER names, else BINDINGS. Raises BadArgument for another name."""
+    name = os.environ.get(ENVIRONMENT_VARIABLE) or DriverChoice.BINDINGS
+    try:
+        return DriverChoice(name)
+    except ValueError:
+        raise BadArgument(f"{ENVIRONMENT_VARIABLE} is {name!r}; choose one of {', '.join(DriverChoice)}") from None

@@ -1,0 +1,111 @@
+"""nvcc as PyCUDA's compiler runs it (`pycuda.compiler.compile`, PyCUDA 2026.1), of the extra `pycuda`.
+
+It loads `pycuda.driver`, which links the NVIDIA driver: other than NVRTC and nvcc it needs a machine with one. It knows
+no time limit; the tuner's worker processes, in which it compiles, have theirs. What ptxas says of registers comes as a
+warning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import tempfile
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from warpsmith.devices.cuda.compile_log import first_error, usage_of
+from warpsmith.devices.cuda.compiler import find_nvcc, nvcc_name, target_of
+from warpsmith.errors import CompileError
+from warpsmith.extras import Extra, install
+from warpsmith.generator.program import Program
+
+_VERSION_TIMEOUT_S = 120.0
+_SERIAL = threading.Lock()
+"""Catching warnings changes the whole process's way with them, so threads compile one after the other."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PyCudaCompiler(Compiler):
+    """PyCUDA's compiler. About a second a kernel, as nvcc; it needs a host compiler too.
+
+    Args:
+        arch: the architecture, such as `sm_90`.
+        executable: path of nvcc; None for `find_nvcc()`, asked at each use.
+    """
+
+    arch: str
+    executable: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as `pycuda 2026.1 (nvcc 13.0.88)`. Raises CompileError where either is missing."""
+        package, _, _ = _pycuda()
+        return f"pycuda {package.VERSION_TEXT} ({nvcc_name(self._nvcc(), _VERSION_TIMEOUT_S)})"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} -arch {target_of(self.arch)} {' '.join(self._options)}"
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        return ("-std=c++17", "-Xptxas", "-v")
+
+    def _nvcc(self) -> str:
+        return self.executable or find_nvcc()
+
+    def compile(self, program: Program) -> Binary:
+        name = self.name
+        _, compiler, driver = _pycuda()
+        try:
+            image, log = self._compiled(compiler, program.source)
+        except driver.CompileError as error:
+            _remove_left_folder(error.msg)
+            # ptxas reports on standard error, the front end on either.
+            reason = first_error((error.stderr or "") + (error.stdout or ""))
+            raise CompileError(f"{name} for {self.arch}: {reason}") from None
+        except OSError as error:
+            raise CompileError(f"{name} for {self.arch} does not run: {error}") from None
+        return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
+
+    def _compiled(self, compiler: Any, source: str) -> tuple[bytes, str]:
+        """The machine code, and the log, which PyCUDA gives away as a warning."""
+        with _SERIAL, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            image: bytes = compiler.compile(
+                source,
+                nvcc=self._nvcc(),
+                options=list(self._options),
+                arch=target_of(self.arch),
+                no_extern_c=True,
+                cache_dir=False,  # binaries are cached by `binary_cache`
+                target="cubin",
+            )
+        return image, "\n".join(str(each.message) for each in told)
+
+
+def _pycuda() -> tuple[Any, Any, Any]:
+    """PyCUDA, its compiler and its driver module. Raises CompileError where they do not load."""
+    try:
+        import pycuda
+        import pycuda.compiler
+        import pycuda.driver
+    except ModuleNotFoundError:
+        raise CompileError(f"PyCUDA is missing: {install(Extra.PYCUDA)}") from None
+    except ImportError as error:
+        if "libcuda" not in str(error):
+            raise CompileError(f"PyCUDA does not load ({error}): reinstall it") from None
+        told = f"PyCUDA compiles only where there is an NVIDIA driver ({error})"
+        raise CompileError(f"{told}: install one, or choose nvrtc or nvcc, which need none") from None
+    return pycuda, pycuda.compiler, pycuda.driver
+
+
+def _remove_left_folder(message: str) -> None:
+    """PyCUDA leaves its temporary folder behind where nvcc fails, and names it in the error alone."""
+    if match := re.search(r"compilation of (.+) failed", message):
+        folder = Path(match[1]).parent
+        if folder.parent == Path(tempfile.gettempdir()):
+            shutil.rmtree(folder, ignore_errors=True)

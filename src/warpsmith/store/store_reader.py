@@ -1,0 +1,117 @@
+"""The winners of a store's file, read with Python's own SQLite: look-ups need no SQLAlchemy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from warpsmith.errors import StoreError
+from warpsmith.extras import Extra, install
+from warpsmith.store import rows, sqlite
+from warpsmith.store.layout import PROBLEMS_TABLE, WINNER_IDENTITY, WINNERS_TABLE
+from warpsmith.store.record import Record
+from warpsmith.store.rows import Row
+
+_FILE_URL = re.compile(r"sqlite://(?:/(?P<path>[^?]*))?")
+
+
+class Winners(Protocol):
+    """What a look-up asks of a store; `Store` is one too."""
+
+    location: str
+    """The store's name in messages: its path, or its URL without the password."""
+
+    def winner(self, problem_key: str, device_key: str) -> Record | None:
+        """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
+
+    def records(self, operation: str | None = None) -> tuple[Record, ...]:
+        """All winners, or those of one operation, ordered by problem key, then device key."""
+
+    def close(self) -> None:
+        """Gives the database back."""
+
+
+class StoreReader:
+    """A store's file, open for look-ups. It is held open only while it is read. Threads and forks may share it.
+
+    A row that this version cannot read counts as absent. Every method raises StoreError where the file cannot be read.
+    """
+
+    def __init__(self, path: Path, access: sqlite.Access) -> None:
+        self.location = str(path)
+        self._path = path
+        self._access = access
+
+    @classmethod
+    def open(cls, path: Path, *, immutable: bool = False) -> Self:
+        """Looks whether the file is a store of a schema that this version knows.
+
+        Args:
+            path: the file.
+            immutable: promise that no process writes it meanwhile, as holds for an installed one: no locks are taken.
+
+        Raises:
+            StoreError: missing, empty, damaged, of another program or of a newer schema.
+        """
+        sqlite.check_file(path, write=False, immutable=immutable)
+        opened = cls(path, sqlite.Access.IMMUTABLE if immutable else sqlite.Access.READ)
+        with sqlite.reading(path, opened._access) as connection:
+            sqlite.check_begun(sqlite.schema_number(connection, opened.location), opened.location)
+        return opened
+
+    def winner(self, problem_key: str, device_key: str) -> Record | None:
+        """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
+        mine = f"SELECT * FROM {WINNERS_TABLE} WHERE problem_key = ? AND device_key = ?"
+        kept = rows.readable(rows.record_of, self._found(mine, (problem_key, device_key)))
+        return kept[0] if kept else None
+
+    def records(self, operation: str | None = None) -> tuple[Record, ...]:
+        """All winners, or those of one operation, ordered by problem key, then device key."""
+        query = f"SELECT * FROM {WINNERS_TABLE}"
+        if operation is not None:
+            query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
+        found = self._found(query, () if operation is None else (operation,))
+        return rows.readable(rows.record_of, rows.in_order(found, *WINNER_IDENTITY))
+
+    def _found(self, query: str, values: tuple[str, ...]) -> tuple[Row, ...]:
+        with sqlite.reading(self._path, self._access) as connection:
+            found = connection.execute(query, values)
+            names = [column[0] for column in found.description]
+            return tuple(dict(zip(names, row, strict=True)) for row in found)
+
+    def close(self) -> None:
+        """Nothing is held between two calls."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_winners(location: str, *, immutable: bool = False) -> Winners:
+    """A store open for look-ups: a file by itself, a server through SQLAlchemy.
+
+    Args:
+        location: path of an SQLite file, or an SQLAlchemy URL (sqlite, postgresql).
+        immutable: as for `StoreReader.open`.
+
+    Raises:
+        StoreError: it cannot be read; or it is on a server, and what that needs is not installed.
+    """
+    url = _FILE_URL.fullmatch(location)
+    path = location if "://" not in location else url and (url["path"] or ":memory:")
+    if path == ":memory:":
+        raise StoreError(sqlite.MEMORY_IS_EMPTY)
+    if path is not None:
+        return StoreReader.open(Path(path).expanduser(), immutable=immutable)
+    try:
+        from warpsmith.store.store import Store
+    except ModuleNotFoundError as error:
+        told = f"a store that is no file needs {error.name}: {install(Extra.POSTGRES)}, or name a file with --store"
+        raise StoreError(told) from None
+    return Store.open(location, write=False, immutable=immutable)
