@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle, weights_bytes
+from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle
 from warpsmith.devices.base import Module, Runtime
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role

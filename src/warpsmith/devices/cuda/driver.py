@@ -16,6 +16,7 @@ import pycuda.driver as cuda
 from cuda.bindings import driver as bindings
 from numpy.typing import NDArray
 
+from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 
@@ -91,6 +92,7 @@ class PrimaryContext:
     def __init__(self, ordinal: int) -> None:
         with _reported(f"open cuda:{ordinal}"):
             self._context = cuda.Device(ordinal).retain_primary_context()
+        self._home = HomeProcess(f"cuda:{ordinal}")
         self._allocations: dict[int, Any] = {}
         self._is_default = _make_current_if_none(self._context.handle)
         with self.active(f"open cuda:{ordinal}"):
@@ -103,6 +105,7 @@ class PrimaryContext:
         Args:
             doing: completes the sentence "cannot ...".
         """
+        self._home.check()
         if self._context is None:
             raise DeviceError(f"cannot {doing}: the device is closed")
         with _reported(doing):

@@ -6,6 +6,7 @@ import functools
 import platform
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from warpsmith.devices.base import Allocation, Binary, BinaryKind, Graph, Runtim
 from warpsmith.devices.cuda.available import require_gpu
 from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.devices.cuda.nvml import Monitor
+from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
 
 if TYPE_CHECKING:
+    from warpsmith.devices.cuda.driver import PrimaryContext
     from warpsmith.devices.cuda.gate import Gate
     from warpsmith.devices.cuda.module import CudaModule
 
@@ -44,6 +47,8 @@ class CudaRuntime(Runtime):
 
     def __init__(self, ordinal: int = 0) -> None:
         self.device = cuda_device(ordinal)
+        self.ordinal = ordinal
+        self._home = HomeProcess(f"cuda:{ordinal}")
         from warpsmith.devices.cuda import driver
 
         self._versions = driver.versions()
@@ -51,7 +56,13 @@ class CudaRuntime(Runtime):
         self._context = driver.PrimaryContext(ordinal)
         self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
         # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
-        self._let_go = weakref.finalize(self, self._context.close)
+        self._let_go = weakref.finalize(self, _let_go, self._home, self._context)
+
+    def check_process(self) -> None:
+        self._home.check()
+
+    def current(self) -> AbstractContextManager[None]:
+        return self._context.active("make the GPU this thread's current one")
 
     def environment(self) -> dict[str, str]:
         try:
@@ -134,3 +145,8 @@ class CudaRuntime(Runtime):
         for module in self._modules:
             module.close()
         self._let_go()
+
+
+def _let_go(home: HomeProcess, context: PrimaryContext) -> None:
+    if home.is_current:  # a forked child may not ask the driver for anything
+        context.close()

@@ -207,6 +207,9 @@ struct Arena {
 
 class Arenas {
   public:
+    // A forked child has the thread that forked alone: the mutex is to be open there, and the list whole.
+    Arenas() { pthread_atfork(hold, let_go, let_go); }
+
     Arena *take() {
         pthread_mutex_lock(&mutex_);
         Arena *arena = free_;
@@ -243,10 +246,16 @@ class Arenas {
         return arena;
     }
 
+    static void hold();
+    static void let_go();
+
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
     Arena *free_ = nullptr;
 };
 
 static Arenas arenas;
+
+inline void Arenas::hold() { pthread_mutex_lock(&arenas.mutex_); }
+inline void Arenas::let_go() { pthread_mutex_unlock(&arenas.mutex_); }
 
 }  // namespace warpsmith_host
