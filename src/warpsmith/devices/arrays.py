@@ -124,7 +124,7 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
     return _checked(_of_numpy(np.from_dlpack(x), x), operand, writable)
 
 
-def empty_like_caller(x: object, operand: Operand, runtime: Runtime) -> Any:
+def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
     """An uninitialised array of the operand's shape, dtype and strides, of `x`'s library and on its device.
 
     Where the library is not known that is a NumPy array on the host and a PyCUDA GPUArray on a GPU.
