@@ -207,9 +207,6 @@ struct Arena {
 
 class Arenas {
   public:
-    // A forked child has the thread that forked alone: the mutex is to be open there, and the list whole.
-    Arenas() { pthread_atfork(hold, let_go, let_go); }
-
     Arena *take() {
         pthread_mutex_lock(&mutex_);
         Arena *arena = free_;
@@ -224,6 +221,9 @@ class Arenas {
         free_ = arena;
         pthread_mutex_unlock(&mutex_);
     }
+
+    void hold() { pthread_mutex_lock(&mutex_); }
+    void let_go() { pthread_mutex_unlock(&mutex_); }
 
     ~Arenas() {
         while (free_ != nullptr) {
@@ -246,16 +246,17 @@ class Arenas {
         return arena;
     }
 
-    static void hold();
-    static void let_go();
-
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
     Arena *free_ = nullptr;
 };
 
 static Arenas arenas;
 
-inline void Arenas::hold() { pthread_mutex_lock(&arenas.mutex_); }
-inline void Arenas::let_go() { pthread_mutex_unlock(&arenas.mutex_); }
+// In a forked child only the thread that forked goes on: the mutex is to be open there, and the list whole. Not in a C++
+// constructor of `Arenas`: with one, AddressSanitizer of g++ 12 no longer tells what kind of error an access beyond
+// dynamic shared memory is.
+__attribute__((constructor)) static void survive_forks() {
+    pthread_atfork([] { arenas.hold(); }, [] { arenas.let_go(); }, [] { arenas.let_go(); });
+}
 
 }  // namespace warpsmith_host
