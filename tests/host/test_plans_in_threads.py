@@ -195,8 +195,6 @@ class LikeAGpu(HostRuntime):
 def test_a_gpu_s_plan_says_so_in_a_forked_child(plan_of: PlanOf) -> None:
     plan = plan_of("argument", LikeAGpu())
     check(plan, np.random.default_rng(0))
-    told = (
-        "cuda:0 cannot be used in a forked child of the process that opened it; start processes with the spawn method"
-    )
+    told = "cuda:0 cannot be used in a forked child; start processes with the spawn method"
     assert in_a_fork(lambda: check(plan, np.random.default_rng(1))) == f"{DeviceError.__name__}: {told}"
     check(plan, np.random.default_rng(2))

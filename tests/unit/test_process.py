@@ -29,7 +29,7 @@ from warpsmith.plans import plan as plans
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 
-REMEDY = "cannot be used in a forked child of the process that opened it; start processes with the spawn method"
+REMEDY = "cannot be used in a forked child; start processes with the spawn method"
 PROBLEM = Filter2d(image=(4, 8), filter=(1, 1))
 PROGRAM = Program("test", Config.of({}), "", (Launch("k", (1, 1, 1), (1, 1, 1), (Pointer("image"),)),))
 BINARY = Binary(BinaryKind.CUBIN, b"", "sm_90", "none")

@@ -29,7 +29,7 @@ class HomeProcess:
         """Raises DeviceError in any other process, which can only be a forked child."""
         if os.getpid() != self._pid:
             remedy = "start processes with the spawn method"
-            raise DeviceError(f"{self._what} cannot be used in a forked child of the process that opened it; {remedy}")
+            raise DeviceError(f"{self._what} cannot be used in a forked child; {remedy}")
 
 
 class ForkLock:

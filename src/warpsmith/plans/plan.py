@@ -57,6 +57,7 @@ class Plan:
         self.binary = binary
         self._runtime = runtime
         self._module = runtime.load(binary)
+        # No family has any yet: calls that overlap would share them, in threads and in graphs.
         self._workspaces = {each.name: runtime.allocate(each.nbytes).address for each in match.program.workspaces}
         self._by_value = match.program.by_value
         self._pointed_to = match.program.pointed_to
