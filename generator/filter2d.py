@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.border import Border as Border
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
 from warpsmith.generator.distances import between_filters
-from warpsmith.generator.problem import PIXELS, Accuracy, DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, dtype_of, member
 
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
 less the pointers to image and result."""
-
-
-class Border(enum.StrEnum):
-    """How pixels outside the image are made, by the names and meaning of scipy.ndimage."""
-
-    VALID = "valid"
-    """None are: only outputs whose whole window lies inside the image (rows-R+1 by columns-S+1)."""
-    CONSTANT = "constant"
-    """k k k | a b c d | k k k, with k = cval."""
-    NEAREST = "nearest"
-    """a a a | a b c d | d d d."""
-    REFLECT = "reflect"
-    """c b a | a b c d | d c b (NumPy calls it symmetric)."""
-    MIRROR = "mirror"
-    """d c b | a b c d | c b a (NumPy calls it reflect)."""
-    WRAP = "wrap"
-    """b c d | a b c d | a b c."""
-
-    @classmethod
-    def of(cls, name: str) -> Border:
-        """The border of that name: SciPy's or OpenCV's. Raises BadArgument."""
-        plain = str(name).lower().removeprefix("border_")
-        return member(cls, BORDER_ALIASES.get(plain, plain), "border")
-
-
-BORDER_ALIASES = {
-    "replicate": Border.NEAREST,
-    "reflect101": Border.MIRROR,
-    "reflect_101": Border.MIRROR,
-    "default": Border.MIRROR,
-    "grid-constant": Border.CONSTANT,
-    "grid-mirror": Border.REFLECT,
-    "grid-wrap": Border.WRAP,
-}
-"""OpenCV's names of `BorderTypes`, without their prefix, where SciPy has another (OpenCV's `reflect` is SciPy's), and
-SciPy's second names of its modes, of which `grid-mirror` is not `mirror`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +32,9 @@ class Filter2d(Problem):
         image: rows and columns of one plane, in pixels.
         filter: rows R and columns S of the filter.
         planes: independent images, filtered by the same weights.
-        dtype: element type of the image.
-        border: how pixels outside the image are made; OpenCV's names mean what they mean there.
+        dtype: element type of the image: a name, a NumPy dtype or scalar type, or a dtype of PyTorch.
+        border: how pixels outside the image are made; the names of `Border`, or NumPy's, PyTorch's or OpenCV's where
+            they are not `reflect`, which is SciPy's and OpenCV's.
         cval: the value outside the image, for border `constant`.
         weights: the filters' values in row order, or as rows, where they are known at tune time; None to pass them
             at each call.
@@ -113,9 +78,9 @@ class Filter2d(Problem):
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
         set_field(self, "image", extent(self.image, "image"))
         set_field(self, "filter", extent(self.filter, "filter"))
-        set_field(self, "dtype", member(DType, self.dtype, "dtype", PIXELS))
+        set_field(self, "dtype", dtype_of(self.dtype, "dtype"))
         wanted = self.dtype if self.result_dtype is None else self.result_dtype
-        result_dtype = member(DType, wanted, "result dtype", PIXELS)
+        result_dtype = dtype_of(wanted, "result dtype")
         # One problem has one key: whatever says what is the case anyway is None.
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
         set_field(self, "border", Border.of(self.border))

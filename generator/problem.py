@@ -14,7 +14,7 @@ from warpsmith.errors import BadArgument
 Word = TypeVar("Word", bound=enum.StrEnum)
 
 
-def member(kind: type[Word], value: str, name: str, among: tuple[Word, ...] | None = None) -> Word:
+def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ...] | None = None) -> Word:
     """The member of `kind`, or of some of it, that `value` spells. Raises BadArgument with the choices."""
     choices = tuple(kind) if among is None else among
     if value not in choices:
@@ -39,6 +39,19 @@ class DType(enum.StrEnum):
 
 PIXELS = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
 """Element types of images."""
+
+
+def dtype_of(value: object, name: str, among: tuple[DType, ...] = PIXELS) -> DType:
+    """The element type that is meant by its name, a NumPy dtype or scalar type, or a dtype of PyTorch.
+
+    They are told by their names, so that neither library is loaded for it. Raises BadArgument with the choices, also
+    for a NumPy dtype of the other byte order, whose name is `>f4`.
+    """
+    if isinstance(value, type):
+        return member(DType, value.__name__, name, among)
+    if value is None or isinstance(value, str):
+        return member(DType, value, name, among)
+    return member(DType, str(value).removeprefix("torch."), name, among)
 
 
 class Accuracy(enum.StrEnum):

@@ -190,7 +190,7 @@ def _spawned(command: list[str], stderr: IO[bytes], environment: Mapping[str, st
             start_new_session=True,  # Ctrl-C is for the tuner, which then ends its workers itself
         )
 
-    starting = _spawner().submit(start)
+    starting = _spawner(os.getpid()).submit(start)
     try:
         return starting.result()
     except BaseException:  # Ctrl-C, which must leave no process behind
@@ -204,9 +204,9 @@ def _kill_unwanted(started: Future[subprocess.Popen[bytes]]) -> None:
 
 
 @functools.cache
-def _spawner() -> ThreadPoolExecutor:
-    """The one thread that starts processes: Linux ends those that die with their parent when the thread that started
-    them ends, and the threads that use them come and go.
+def _spawner(_process: int) -> ThreadPoolExecutor:
+    """The one thread of a process that starts processes: Linux ends those that die with their parent when the thread
+    that started them ends, and the threads that use them come and go. A forked child needs one of its own.
     """
     return ThreadPoolExecutor(1, thread_name_prefix="warpsmith-spawner")
 

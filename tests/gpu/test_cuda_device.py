@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle, weights_bytes
+from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle
 from warpsmith.devices.base import Module, Runtime
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.cuda.driver_choice import DriverChoice
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role
@@ -419,7 +420,7 @@ def test_torch_on_its_own_stream(module: Module, runtime: Runtime) -> None:
         big = torch.ones((4096, 4096), device="cuda")
         for _ in range(20):
             big = big @ big * 1e-4
-        x = (torch.arange(N, dtype=torch.float32, device="cuda") + big[0, 0] * 0).requires_grad_()
+        x = torch.arange(N, dtype=torch.float32, device="cuda") + big[0, 0] * 0
         assert device_view(x, VECTOR).stream == stream.cuda_stream
         y = saxpy_on(x, module, runtime)
         assert isinstance(y, torch.Tensor)
@@ -487,8 +488,10 @@ def test_weights_from_a_gpu() -> None:
     torch, cupy = pytest.importorskip("torch"), pytest.importorskip("cupy")
     operand = Operand("weights", Role.INPUT, (2, 3), DType.FLOAT32)
     expected = np.arange(6, dtype=np.float32).tobytes()
-    tensor = torch.arange(6, dtype=torch.float64, device="cuda").reshape(2, 3).requires_grad_()
+    tensor = torch.arange(6, dtype=torch.float64, device="cuda").reshape(2, 3)
     assert weights_bytes(tensor, operand) == expected
+    with torch.no_grad():
+        assert weights_bytes(tensor.requires_grad_(), operand) == expected
     assert weights_bytes(cupy.arange(6).reshape(2, 3), operand) == expected
 
 

@@ -146,6 +146,9 @@ def test_layout(refused: Refused, options: tuple[str, ...], why: str) -> None:
     [
         (("--border", "BORDER_REPLICATE"), "border=nearest"),
         (("--border", "reflect101"), "border=mirror"),
+        (("--border", "edge"), "border=nearest"),
+        (("--border", "symmetric"), "border=reflect"),
+        (("--border", "circular"), "border=wrap"),
         (("--border", "BORDER_REFLECT_101"), "border=mirror"),
         (("--border", "BORDER_REFLECT"), "border=reflect"),
         (("--border", "grid-mirror"), "border=reflect"),

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsmith.devices.arrays import device_view, empty_like_caller, host_view, stream_handle, weights_bytes
+from warpsmith.devices.arrays import device_view, empty_like_caller, host_view, stream_handle
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
 
@@ -178,8 +179,8 @@ def test_the_pitch_of_a_single_row_does_not_matter() -> None:
 @pytest.mark.parametrize("dtype", DType)
 def test_tensors_of_torch_are_viewed_with_their_strides(dtype: DType) -> None:
     torch = pytest.importorskip("torch")
-    operand = Operand("image", Role.INPUT, (2, 4, 6), dtype, (128, 32, dtype.itemsize))
-    tensor = torch.zeros((2, 4, 32 // dtype.itemsize), dtype=getattr(torch, str(dtype)))[..., :6]
+    operand = Operand("image", Role.INPUT, (2, 4, 3), dtype, (128, 32, dtype.itemsize))
+    tensor = torch.zeros((2, 4, 32 // dtype.itemsize), dtype=getattr(torch, str(dtype)))[..., :3]
     assert host_view(tensor, operand, writable=True).address == tensor.data_ptr()
     with pytest.raises(BadArgument, match=APART):
         host_view(tensor.contiguous(), operand)
@@ -209,6 +210,32 @@ def test_tensors_of_torch_are_viewed_with_their_strides(dtype: DType) -> None:
 def test_what_a_gpu_refuses(array: Any, message: str) -> None:
     with pytest.raises(BadArgument, match=message):
         device_view(array, IMAGE)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"device": SimpleNamespace(id=1)},
+        {"device": SimpleNamespace(index=1)},
+        {"__dlpack_device__": lambda: (2, 1)},
+        {"__dlpack_device__": lambda: (2, 1), "device": SimpleNamespace(id=7)},
+    ],
+    ids=["cupy", "torch", "dlpack", "jax"],
+)
+def test_an_array_on_another_gpu_is_refused_by_name(place: dict[str, Any]) -> None:
+    array = SimpleNamespace(__cuda_array_interface__=OnGpu().__cuda_array_interface__, **place)
+    with pytest.raises(BadArgument) as caught:
+        device_view(array, IMAGE, ordinal=0)
+    told = "image: is on cuda:1, and the plan on cuda:0; copy it there, or make a plan for device='cuda:1'"
+    assert str(caught.value) == told
+    assert device_view(array, IMAGE, ordinal=1).address
+    assert device_view(array, IMAGE).address
+
+
+@pytest.mark.parametrize("place", [{}, {"device": "gpu"}, {"__dlpack_device__": lambda: (13, 1)}])
+def test_an_array_that_does_not_say_where_it_is_or_is_everywhere(place: dict[str, Any]) -> None:
+    array = SimpleNamespace(__cuda_array_interface__=OnGpu().__cuda_array_interface__, **place)
+    assert device_view(array, IMAGE, ordinal=0).address
 
 
 def test_printing_a_view_does_not_fetch_the_array() -> None:

@@ -12,8 +12,9 @@ import pytest
 
 pytest.importorskip("cuda.bindings.driver")
 
-from warpsmith.devices.cuda import constants, texture
+from warpsmith.devices.cuda import constants, copies, texture
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
+from warpsmith.devices.cuda.copies import ModuleCopies
 from warpsmith.devices.cuda.texture import MOST_KEPT, Textures
 from warpsmith.errors import LaunchError
 from warpsmith.generator.problem import DType
@@ -35,9 +36,37 @@ class Notes:
         self.created = 0
         self.idle = OK
         """What a wait for the context answers."""
+        self.refused: str | None = None
+        """A function that fails."""
+        self.loaded = 0
+        self.mode = REAL.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
 
     def __getattr__(self, name: str) -> Any:
         return getattr(REAL, name)
+
+    def cuModuleLoadData(self, _image: bytes) -> tuple[Any, ...]:  # noqa: N802
+        self.loaded += 1
+        self.log.append(("load", self.loaded))
+        return (OK, self.loaded)
+
+    def cuModuleUnload(self, module: int) -> tuple[Any, ...]:  # noqa: N802
+        self.log.append(("unload", module))
+        return (OK,)
+
+    def cuModuleGetFunction(self, module: int, name: bytes) -> tuple[Any, ...]:  # noqa: N802
+        return (OK, (module, name))
+
+    def cuStreamCreate(self, flags: Any) -> tuple[Any, ...]:  # noqa: N802
+        assert flags == REAL.CUstream_flags.CU_STREAM_NON_BLOCKING
+        return (OK, 99)
+
+    def cuStreamSynchronize(self, stream: int) -> tuple[Any, ...]:  # noqa: N802
+        self.log.append(("host waits for", stream))
+        return (REAL.CUresult.CUDA_ERROR_INVALID_VALUE if self.refused == "wait" else OK,)
+
+    def cuStreamDestroy(self, stream: int) -> tuple[Any, ...]:  # noqa: N802
+        self.log.append(("destroy stream", stream))
+        return (OK,)
 
     def cuModuleGetGlobal(self, _module: Any, name: bytes) -> tuple[Any, ...]:  # noqa: N802
         return (OK, 0x500, SIZE) if name == b"taps" else (REAL.CUresult.CUDA_ERROR_NOT_FOUND, None, 0)
@@ -69,7 +98,8 @@ class Notes:
         return (OK, b"refused")
 
     def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[Any, ...]:  # noqa: N802
-        return (OK, mode)
+        before, self.mode = self.mode, mode
+        return (OK, before)
 
     def cuTexObjectCreate(self, resource: Any, _reading: Any, _view: None) -> tuple[Any, ...]:  # noqa: N802
         if resource.resType == REAL.CUresourcetype.CU_RESOURCE_TYPE_PITCH2D and resource.res.pitch2D.pitchInBytes % 32:
@@ -90,7 +120,7 @@ class Notes:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Notes:
     notes = Notes()
-    modules: tuple[ModuleType, ...] = (constants, texture)
+    modules: tuple[ModuleType, ...] = (constants, copies, texture)
     for module in modules:
         monkeypatch.setattr(module, "cu", notes)
     monkeypatch.setattr("warpsmith.devices.cuda.status.cu", notes)
@@ -103,9 +133,9 @@ class TestConstants:
         """Launches on a stream with a variable full of one byte; gives what the driver was asked since the last one."""
         held = Constants("module")
 
-        def launched(byte: int, stream: int, captured: bool = False) -> list[tuple[Any, ...]]:
+        def launched(byte: int, stream: int) -> list[tuple[Any, ...]]:
             driver.log.clear()
-            with held.written((bound(held, byte),), stream, "launch", captured=captured):
+            with held.written((bound(held, byte),), stream, "launch"):
                 driver.log.append(("kernel", stream))
             return list(driver.log)
 
@@ -126,42 +156,31 @@ class TestConstants:
         launch(1, 7)
         assert launch(1, 7) == [("wait", 7), ("kernel", 7), ("record", 7)]
 
-    def test_a_captured_launch_copies_and_leaves_events_of_outside_alone(self, launch: Any) -> None:
-        launch(1, 7)
-        assert launch(1, 8, captured=True) == [("copy", 0x500, 1, 8), ("kernel", 8)]
-        assert launch(1, 8, captured=True) == [("copy", 0x500, 1, 8), ("kernel", 8)]
-
-    def test_after_a_capture_nobody_knows_what_a_graph_has_written(self, launch: Any) -> None:
-        launch(1, 0)
-        launch(2, 8, captured=True)
-        for _ in range(2):
-            assert launch(1, 0) == [("copy", 0x500, 1, 0), ("kernel", 0)]
-
     def test_a_launch_that_fails_is_waited_for_too(self, driver: Notes) -> None:
         held = Constants("module")
-        with pytest.raises(RuntimeError), held.written((bound(held, 1),), 7, "launch", captured=False):
+        with pytest.raises(RuntimeError), held.written((bound(held, 1),), 7, "launch"):
             raise RuntimeError
         driver.log.clear()
-        with held.written((bound(held, 1),), 8, "launch", captured=False):
+        with held.written((bound(held, 1),), 8, "launch"):
             pass
         assert driver.log == [("wait", 8), ("record", 8)]
 
     def test_a_source_lives_until_its_copy_is_done(self, driver: Notes) -> None:
         held = Constants("module")
         for byte in range(64):
-            with held.written((bound(held, byte),), 0, "launch", captured=False):
+            with held.written((bound(held, byte),), 0, "launch"):
                 pass
         assert ("host waits",) not in driver.log
         assert len(held._sources) == 64
         driver.log.clear()
-        with held.written((bound(held, 64),), 0, "launch", captured=False):
+        with held.written((bound(held, 64),), 0, "launch"):
             pass
         assert driver.log == [("record", 0), ("host waits",), ("copy", 0x500, 64, 0)]
         assert len(held._sources) == 1
 
     def test_the_event_is_given_back(self, driver: Notes) -> None:
         held = Constants("module")
-        with held.written((bound(held, 1),), 7, "launch", captured=False):
+        with held.written((bound(held, 1),), 7, "launch"):
             pass
         held.close()
         held.close()
@@ -177,6 +196,39 @@ class TestConstants:
 
 def bound(held: Constants, byte: int) -> BoundConstant:
     return held.bind(LAUNCH, VARIABLE, bytes([byte]) * SIZE)
+
+
+class TestModuleCopies:
+    """What graphs launch has constants of its own, which nobody writes to again."""
+
+    def test_one_copy_for_each_contents_written_once_outside_of_the_capture(self, driver: Notes) -> None:
+        held, copies_of = Constants("module"), ModuleCopies(b"image")
+        before = driver.mode
+        assert copies_of.function("kernel", (bound(held, 1),), "launch") == (1, b"kernel")
+        assert driver.log == [
+            ("load", 1),
+            ("copy", 0x500, 1, 99),
+            ("host waits for", 99),
+            ("destroy stream", 99),
+        ]
+        driver.log.clear()
+        assert copies_of.function("other", (bound(held, 1),), "launch") == (1, b"other")
+        assert driver.log == []
+        assert copies_of.function("kernel", (bound(held, 2),), "launch") == (2, b"kernel")
+        assert driver.mode == before
+        driver.log.clear()
+        copies_of.close()
+        copies_of.close()
+        assert sorted(driver.log) == [("unload", 1), ("unload", 2)]
+
+    def test_one_that_cannot_be_written_is_unloaded(self, driver: Notes) -> None:
+        held, copies_of = Constants("module"), ModuleCopies(b"image")
+        driver.refused = "wait"
+        with pytest.raises(LaunchError, match="cannot launch: refused"):
+            copies_of.function("kernel", (bound(held, 1),), "launch")
+        assert driver.log[-2:] == [("destroy stream", 99), ("unload", 1)]
+        driver.refused = None
+        assert copies_of.function("kernel", (bound(held, 1),), "launch") == (2, b"kernel")
 
 
 def rows(pitch: int = 64) -> Texture:
@@ -233,6 +285,26 @@ class TestTextures:
         driver.idle = OK
         held.sweep()
         assert len(driver.textures) == MOST_KEPT
+
+    def test_one_dropped_while_the_context_is_waited_for_stays(
+        self, driver: Notes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its last launch may have been queued after the wait began."""
+        held = Textures()
+        used = [held.at(0x200 * i, rows()) for i in range(3 * MOST_KEPT)]
+        late = used.pop()
+        handle, held._recent = late.handle, {}
+        kept = [late]
+        del late, used
+
+        def wait() -> tuple[Any, ...]:
+            kept.clear()
+            return (OK,)
+
+        monkeypatch.setattr(driver, "cuCtxSynchronize", wait)
+        held.sweep()
+        assert driver.textures == {handle}
+        assert held._dropped == [handle]
 
     def test_closing_destroys_all_of_them_once(self, driver: Notes) -> None:
         held = Textures()

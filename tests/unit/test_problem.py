@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -369,6 +371,9 @@ class TestBorderNames:
             ("BORDER_DEFAULT", Border.MIRROR),
             ("BORDER_WRAP", Border.WRAP),
             ("replicate", Border.NEAREST),
+            ("edge", Border.NEAREST),
+            ("symmetric", Border.REFLECT),
+            ("circular", Border.WRAP),
             ("Reflect101", Border.MIRROR),
             ("grid-constant", Border.CONSTANT),
             ("grid-mirror", Border.REFLECT),
@@ -379,4 +384,56 @@ class TestBorderNames:
     )
     def test_means_what_it_means_there(self, name: str, border: Border) -> None:
         assert Border.of(name) is border
-        assert Filter2d(image=(8, 8), filter=(3, 3), border=name).border is border  # type: ignore[arg-type]
+        problem = Filter2d(image=(8, 8), filter=(3, 3), border=name)  # type: ignore[arg-type]
+        assert problem.border is border
+        assert problem.key() == Filter2d(image=(8, 8), filter=(3, 3), border=border).key()
+
+    def test_every_name_in_the_readmes_table_is_accepted(self) -> None:
+        text = (Path(__file__).parents[2] / "README.md").read_text()
+        rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", text[text.index("| `--border` |") :], re.MULTILINE)
+        assert [name for name, _ in rows[: len(Border)]] == list(Border)
+        found = {(name, other) for name, told in rows[: len(Border)] for other in re.findall(r"`(\w+)`", told)}
+        assert {("nearest", "edge"), ("reflect", "symmetric"), ("wrap", "circular")} <= found
+        for name, other in found - {("mirror", "reflect")}:
+            assert Border.of(other) is Border(name)
+
+
+class TestElementTypes:
+    @pytest.mark.parametrize(
+        "named",
+        [np.float16, np.dtype("float16"), np.dtype("f2"), np.str_("float16"), DType.FLOAT16],
+        ids=["scalar type", "dtype", "short", "numpy string", "member"],
+    )
+    def test_numpys_are_understood_and_stored_by_name(self, named: Any) -> None:
+        problem = Filter2d(image=(8, 8), filter=(3, 3), dtype=named)
+        assert problem.dtype is DType.FLOAT16
+        assert problem.key() == Filter2d(image=(8, 8), filter=(3, 3), dtype=DType.FLOAT16).key()
+        given = Filter2d(image=(8, 8), filter=(3, 3), result_dtype=named)
+        assert given.result_dtype is DType.FLOAT16
+        assert Problem.from_spec("filter2d", given.spec()) == given
+
+    def test_a_result_dtype_that_is_the_images_is_none(self) -> None:
+        problem = Filter2d(image=(8, 8), filter=(3, 3), dtype=np.uint8, result_dtype=np.dtype("uint8"))  # type: ignore[arg-type]
+        assert problem.result_dtype is None
+
+    def test_pytorchs_are_understood(self) -> None:
+        torch = pytest.importorskip("torch")
+        problem = Filter2d(image=(8, 8), filter=(3, 3), dtype=torch.uint8, result_dtype=torch.float32)
+        assert (problem.dtype, problem.result_dtype) == (DType.UINT8, DType.FLOAT32)
+        with pytest.raises(BadArgument, match="unknown dtype 'bfloat16'; choose one of float32, float16, uint8"):
+            Filter2d(image=(8, 8), filter=(3, 3), dtype=torch.bfloat16)
+
+    @pytest.mark.parametrize(
+        ("named", "told"),
+        [
+            (np.float64, "float64"),
+            (np.dtype("complex64"), "complex64"),
+            (np.dtype(">f4"), ">f4"),
+            (float, "float"),
+            (32, "32"),
+        ],
+    )
+    def test_others_are_refused_with_the_choices(self, named: Any, told: str) -> None:
+        with pytest.raises(BadArgument) as caught:
+            Filter2d(image=(8, 8), filter=(3, 3), dtype=named)
+        assert str(caught.value) == f"unknown dtype '{told}'; choose one of float32, float16, uint8"

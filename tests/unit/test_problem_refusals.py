@@ -41,7 +41,8 @@ class TestRefusals:
             ({"result_dtype": "int8"}, "unknown result dtype 'int8'; choose one of float32, float16, uint8"),
             (
                 {"border": "torus"},
-                "unknown border 'torus'; choose one of valid, constant, nearest, reflect, mirror, wrap",
+                "unknown border 'torus'; choose one of valid, constant, nearest, reflect, mirror, wrap, or by another "
+                r"name edge \(nearest\), replicate \(nearest\), symmetric \(reflect\), reflect101 \(mirror\)",
             ),
             ({"border": "BORDER_TRANSPARENT"}, "unknown border 'transparent'; choose one of valid"),
             ({"border": "grid-nearest"}, "unknown border 'grid-nearest'"),

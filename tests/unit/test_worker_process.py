@@ -505,3 +505,24 @@ class TestEnds:
         pid = os.getpid() if parent == "own" else 2**22 + 1  # above the largest id that Linux gives
         command = [sys.executable, "-P", "-m", "warpsmith.tuner.worker", str(pid), "0", "0"]
         assert subprocess.run(command, stdin=subprocess.DEVNULL, timeout=DEADLINE_S, check=False).returncode == status
+
+    def test_a_forked_child_starts_workers_of_its_own(self, worker: Worker, jobs: ModuleType, folder: Path) -> None:
+        """The thread that starts them in the parent does not live in the child."""
+        assert call(worker, jobs, os.getpid) != os.getpid()
+        child = os.fork()
+        if child == 0:
+            status = 3
+            try:
+                mine = Worker({"PYTHONPATH": str(folder)})
+                status = int(call(mine, jobs, os.getppid) != os.getpid())
+                mine.close()
+            finally:
+                os._exit(status)
+        deadline = time.monotonic() + DEADLINE_S
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if ended == (0, 0):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the forked child hangs")
+        assert os.waitstatus_to_exitcode(ended[1]) == 0

@@ -53,7 +53,7 @@ FiltersOption = Annotated[
     list[str] | None,
     typer.Option("--filter", metavar="ROWSxCOLUMNS", help="Repeatable; default 2x2 to 7x7, with --sweep 3x3."),
 ]
-BorderOption = Annotated[str, typer.Option("--border", help=f"One of {', '.join(Border)}.")]
+BorderOption = Annotated[str, typer.Option("--border", help=f"One of {', '.join(Border)}, or another library's name.")]
 DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type: {', '.join(PIXELS)}.")]
 WeightsOption = Annotated[
     Path | None, typer.Option("--weights", metavar="FILE.npy", help="Known values of the one --filter.")

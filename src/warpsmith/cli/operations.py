@@ -37,7 +37,8 @@ BorderOption = Annotated[
     typer.Option(
         "--border",
         help=f"Pixels outside the image, as in scipy.ndimage: {', '.join(Border)}; "
-        "or OpenCV's name: replicate (nearest), reflect101 (mirror), BORDER_REFLECT, ...",
+        "or another library's name: edge or replicate (nearest), symmetric (reflect), reflect101 (mirror), "
+        "circular (wrap).",
     ),
 ]
 CvalOption = Annotated[float, typer.Option("--cval", help="The value outside, for --border constant.")]

@@ -13,6 +13,15 @@ import numpy as np
 
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.tensors import (
+    check_output,
+    empty_tensor,
+    input_tensor,
+    mark_written,
+    record_use,
+    tensor_memory,
+    torch_of,
+)
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Operand
 
@@ -32,6 +41,13 @@ class ArrayView:
     keepalive: object = dataclasses.field(repr=False)  # printing an array would fetch it
     stream: int | None = None
     """Handle of the stream on which the array's owner orders its work; None where it does not say."""
+    is_copy: bool = False
+    """Whether it is a copy, made on `stream`, that nobody but the view holds."""
+
+    def used_on(self, stream: int | None) -> None:
+        """To be called when the work on `stream` that uses the array is queued, before the view is let go of."""
+        if self.is_copy and self.stream is not None and self.stream != (stream or 0):
+            record_use(torch_of(self.keepalive), self.keepalive, stream or 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,8 +64,10 @@ class _Array:
     stream: int | None = None
 
 
-def device_view(x: Any, operand: Operand, writable: bool = False, stream: int | None = None) -> ArrayView:
-    """A GPU array's address, without a copy and without waiting.
+def device_view(
+    x: Any, operand: Operand, writable: bool = False, stream: int | None = None, ordinal: int | None = None
+) -> ArrayView:
+    """A GPU array's address, without waiting, and without a copy but of a conjugated or negated view of PyTorch's.
 
     Args:
         x: anything with `__cuda_array_interface__` or `__dlpack__` on a GPU.
@@ -57,15 +75,17 @@ def device_view(x: Any, operand: Operand, writable: bool = False, stream: int | 
         writable: whether the array is written to.
         stream: handle of the stream that will use it; None for the default stream. `__dlpack__` asks for it, to order
             its owner's work before; for the other protocols the view names the owner's stream.
+        ordinal: the GPU that will use it; None where that is not to be checked.
 
     Raises:
-        BadArgument: the array is not that; the message names the operand.
+        BadArgument: the array is not that, or is on another GPU; the message names the operand.
     """
-    torch = _loaded("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
+    if torch := torch_of(x):
         if not x.is_cuda:
             raise _not_on_gpu(operand)
-        return _checked(_of_torch(torch, x), operand, writable)
+        _check_ordinal(x.device.index, operand, ordinal)
+        return _of_torch(torch, x, operand, writable)
+    _check_ordinal(_ordinal_of(x), operand, ordinal)
     interface = getattr(x, "__cuda_array_interface__", None)
     if interface is not None:
         return _checked(_of_cuda_interface(x, interface), operand, writable)
@@ -79,21 +99,20 @@ def device_view(x: Any, operand: Operand, writable: bool = False, stream: int | 
 
 
 def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
-    """A host array's address, without a copy.
+    """A host array's address, without a copy but of a conjugated or negated view of PyTorch's.
 
     Args:
-        x: a NumPy array, or anything with `__array_interface__` or `__dlpack__` on the CPU.
+        x: a NumPy array, a CPU tensor of PyTorch, or anything with `__array_interface__` or `__dlpack__` on the CPU.
         operand: what it must be: shape, dtype and strides; its start aligned to 16 bytes.
         writable: whether the array is written to.
 
     Raises:
         BadArgument: the array is not that; the message names the operand.
     """
-    torch = _loaded("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        if x.is_cuda:
-            raise _not_on_host(operand)
-        return _checked(_of_torch(torch, x), operand, writable)
+    if torch := torch_of(x):
+        if x.device.type != "cpu":
+            raise _not_on_host(operand, str(x.device))
+        return _of_torch(torch, x, operand, writable)
     if hasattr(x, "__array_interface__"):
         return _checked(_of_numpy(np.asarray(x), x), operand, writable)
     if hasattr(x, "__cuda_array_interface__"):
@@ -105,44 +124,25 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
     return _checked(_of_numpy(np.from_dlpack(x), x), operand, writable)
 
 
-def empty_like_caller(x: object, operand: Operand, runtime: Runtime) -> Any:
+def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
     """An uninitialised array of the operand's shape, dtype and strides, of `x`'s library and on its device.
 
     Where the library is not known that is a NumPy array on the host and a `DeviceArray` on a GPU.
     """
+    if torch := torch_of(x):
+        return empty_tensor(torch, operand, x.device)
     shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
     # Up to the end of the last row, so that a library can copy the rows with what lies between.
     nbytes = max(extent * stride for extent, stride in zip(shape, strides, strict=True))
-    torch, cupy = _loaded("torch"), _loaded("cupy")
-    if torch is not None and isinstance(x, torch.Tensor):
-        flat = torch.empty(nbytes // dtype.itemsize, dtype=getattr(torch, dtype.name), device=x.device)
-        return torch.as_strided(flat, shape, [stride // dtype.itemsize for stride in strides])
+    cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
         with x.device:
             return cupy.ndarray(shape, dtype, memptr=cupy.cuda.alloc(nbytes), strides=strides)
     if isinstance(runtime, CudaRuntime):
-        gpuarray = _loaded("pycuda.gpuarray")
+        gpuarray = sys.modules.get("pycuda.gpuarray")
         of_pycuda = gpuarray is not None and isinstance(x, gpuarray.GPUArray)
         return runtime.empty_array(shape, dtype, strides, nbytes, of_pycuda=of_pycuda)
     return np.ndarray(shape, dtype, np.empty(nbytes, np.uint8), strides=strides)
-
-
-def weights_bytes(w: object, operand: Operand) -> bytes:
-    """Small inputs that a kernel takes by value, as bytes in host memory, rounded to the operand's dtype.
-
-    Args:
-        w: nested lists, or an array of any library and device, of real numbers; its shape is the operand's, or it
-            lists the operand's elements in row order. From a GPU it is fetched, which waits.
-
-    Raises:
-        BadArgument: another shape, or no real numbers.
-    """
-    array = _on_host(w, operand)
-    if array.dtype.kind not in "fiub":
-        raise BadArgument(f"{operand.name}: expected real numbers; got {array.dtype}")
-    if array.shape not in (operand.shape, (operand.size,)):
-        raise BadArgument(f"{operand.name}: expected shape {operand.shape}; got {array.shape}")
-    return array.astype(operand.dtype.value).tobytes()
 
 
 def stream_handle(stream: object) -> int | None:
@@ -164,21 +164,32 @@ def stream_handle(stream: object) -> int | None:
     raise BadArgument(f"stream: expected a CUDA stream or its handle; got {type(stream).__name__}")
 
 
-def _loaded(name: str) -> Any:
-    """A module, where someone has imported it."""
-    return sys.modules.get(name)
-
-
 def _not_on_gpu(operand: Operand) -> BadArgument:
     return BadArgument(f"{operand.name}: is in host memory; move it to the GPU first")
 
 
-def _not_on_host(operand: Operand) -> BadArgument:
-    return BadArgument(f"{operand.name}: is on a GPU; the host device takes arrays in host memory")
+def _not_on_host(operand: Operand, where: str = "a GPU") -> BadArgument:
+    return BadArgument(f"{operand.name}: is on {where}; the host device takes arrays in host memory")
 
 
 def _no_array(x: object, operand: Operand, expected: str) -> BadArgument:
     return BadArgument(f"{operand.name}: expected {expected}; got {type(x).__name__}")
+
+
+def _ordinal_of(x: Any) -> int | None:
+    """Which GPU an array of a library other than PyTorch is on; None where it does not say, or is on none or on all."""
+    if hasattr(x, "__dlpack_device__"):
+        kind, ordinal = x.__dlpack_device__()
+        return int(ordinal) if kind == _DLPACK_GPU[0] else None
+    device = getattr(x, "device", None)
+    found = (getattr(device, attribute, None) for attribute in ("id", "index"))
+    return next((ordinal for ordinal in found if isinstance(ordinal, int)), None)
+
+
+def _check_ordinal(found: int | None, operand: Operand, ordinal: int | None) -> None:
+    if None not in (found, ordinal) and found != ordinal:
+        told = f"is on cuda:{found}, and the plan on cuda:{ordinal}"
+        raise BadArgument(f"{operand.name}: {told}; copy it there, or make a plan for device='cuda:{found}'")
 
 
 def _checked(array: _Array, operand: Operand, writable: bool) -> ArrayView:
@@ -187,6 +198,8 @@ def _checked(array: _Array, operand: Operand, writable: bool) -> ArrayView:
         expected = f"{operand.dtype} of shape {operand.shape}"
         raise BadArgument(f"{name}: expected {expected}; got {array.dtype} of shape {array.shape}")
     _check_strides(array, operand)
+    if not array.address:
+        raise BadArgument(f"{name}: has no memory")
     if array.address % ALIGNMENT:
         raise BadArgument(f"{name}: must start at a multiple of {ALIGNMENT} bytes; copy it first")
     if writable and array.readonly:
@@ -218,17 +231,16 @@ def _row_order(operand: Operand) -> tuple[int, ...]:
     return dataclasses.replace(operand, strides=()).strides
 
 
-def _of_torch(torch: Any, x: Any) -> _Array:
-    """PyTorch by its own methods: its array interface refuses tensors that require gradients, and names no stream."""
-    return _Array(
-        address=x.data_ptr(),
-        shape=tuple(x.shape),
-        dtype=str(x.dtype).removeprefix("torch."),
-        strides=tuple(stride * x.element_size() for stride in x.stride()),
-        readonly=False,
-        keepalive=x,
-        stream=torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None,
-    )
+def _of_torch(torch: Any, x: Any, operand: Operand, writable: bool) -> ArrayView:
+    if writable:
+        check_output(torch, x, operand.name)
+    used = x if writable else input_tensor(torch, x, operand)
+    stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
+    address, shape, dtype, strides = tensor_memory(used, operand)
+    view = _checked(_Array(address, shape, dtype, strides, False, used, stream), operand, writable)
+    if writable:
+        mark_written(torch, x)
+    return dataclasses.replace(view, is_copy=used is not x)
 
 
 def _of_cuda_interface(x: object, interface: dict[str, Any]) -> _Array:
@@ -269,19 +281,3 @@ def _of_numpy(array: np.ndarray[Any, Any], x: object) -> _Array:
         readonly=not array.flags.writeable,
         keepalive=x,
     )
-
-
-def _on_host(x: Any, operand: Operand) -> np.ndarray[Any, Any]:
-    """Any array or nested list as a NumPy array."""
-    torch = _loaded("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        x = x.detach().cpu().numpy()
-    elif hasattr(x, "__cuda_array_interface__") and hasattr(x, "get"):  # CuPy, PyCUDA
-        x = x.get()
-    try:
-        if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
-            return np.from_dlpack(x)
-        return np.asarray(x)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadArgument(f"{operand.name}: cannot be read as an array of numbers ({reason})") from None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from warpsmith.errors import DeviceError, LaunchError
@@ -154,9 +156,22 @@ def check_constant(launch: Launch, constant: Constant, offered: int, declared: i
 
 
 class Runtime(abc.ABC):
-    """One open device. Not thread-safe; one a process is the rule."""
+    """One open device; one a process is the rule.
+
+    What was loaded on it may be bound and launched by several threads at a time. All else is for one thread.
+    """
 
     device: Device
+    ordinal: int = 0
+    """Which GPU, as `DeviceRef` has it; 0 for the host."""
+
+    def check_process(self) -> None:
+        """Raises DeviceError in a forked child of the process that opened the device, where it does not work there."""
+        return
+
+    def current(self) -> AbstractContextManager[None]:
+        """Makes the device this thread's current one meanwhile, where there is such a thing."""
+        return contextlib.nullcontext()
 
     @abc.abstractmethod
     def environment(self) -> dict[str, str]:

@@ -45,6 +45,7 @@ class DeviceRef:
 
         Raises:
             BadArgument: any other text.
+            DeviceError: `auto` in a forked child of a process that has used a GPU.
         """
         match = re.fullmatch(r"auto|host|cuda(?::(\d{1,4}))?", text)
         if match is None:

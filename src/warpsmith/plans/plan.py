@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle, weights_bytes
+from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle
 from warpsmith.devices.base import Binary, BoundLaunch, Runtime
+from warpsmith.devices.process import ForkLock
 from warpsmith.devices.select import DeviceRef
+from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Operand, Problem
@@ -21,10 +23,19 @@ TEXTURE_ALIGNMENT = 512
 _MOST_BOUND = 16
 
 
-@cache
 def open_runtime(device: DeviceRef) -> Runtime:
     """The one runtime of a device in this process: all plans share its context."""
+    with _OPENING:
+        return _opened(device)
+
+
+@cache
+def _opened(device: DeviceRef) -> Runtime:
     return device.open()
+
+
+_OPENING = ForkLock()
+"""Two threads at once would open a device twice."""
 
 
 class Plan:
@@ -32,8 +43,11 @@ class Plan:
 
     The result is never waited for on a GPU: it is ready in stream order, as with CuPy and PyTorch. A plan remembers the
     launches of its last calls by the addresses of their arrays and the values of their weights, so that a call like one
-    of those costs little. It keeps no array alive. A CUDA graph with a plan in it needs the plan alive, and is to run
-    in stream order with the plan's other calls and graphs: weights may lie in memory of the kernel's own.
+    of those costs little. It keeps no array alive.
+
+    Threads may call one plan at the same time, on one stream or several, with any weights. A CUDA graph with a plan in
+    it needs the plan alive, and may run at any time. In a forked child a plan of a GPU raises DeviceError; one of the
+    host goes on working.
     """
 
     def __init__(self, problem: Problem, match: Match, binary: Binary, runtime: Runtime) -> None:
@@ -43,12 +57,14 @@ class Plan:
         self.binary = binary
         self._runtime = runtime
         self._module = runtime.load(binary)
+        # No family has any yet: calls that overlap would share them, in threads and in graphs.
         self._workspaces = {each.name: runtime.allocate(each.nbytes).address for each in match.program.workspaces}
         self._by_value = match.program.by_value
         self._pointed_to = match.program.pointed_to
         arguments = (argument for launch in match.program.launches for argument in launch.arguments)
         self._textured = {argument.buffer for argument in arguments if isinstance(argument, Texture)}
         self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], list[BoundLaunch]] = {}  # the latest used last
+        self._binding = ForkLock()
         self._on_host = runtime.device.kind is DeviceKind.HOST
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
@@ -57,17 +73,21 @@ class Plan:
         Args:
             inputs: one array for each of the problem's inputs, in their order; for filter2d the image and the
                 weights, which may be left out where the problem knows them. On a GPU anything with
-                `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays. Of exactly the problem's shapes,
-                dtypes and strides: C-contiguous where it has no pitch. Weights are passed inside the launch: give
-                them as a NumPy array, since a device array is copied back first, and waited for.
+                `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays and CPU tensors of PyTorch. Of
+                exactly the problem's shapes, dtypes and strides: C-contiguous where it has no pitch. A conjugated or
+                negated view of PyTorch's is copied first. Weights are passed inside the launch: give them as a NumPy
+                array, since a device array is copied back first, and waited for.
             out: an array to write to; a new one of the caller's own kind where it is None.
             stream: a CUDA stream (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None is the
                 caller's current stream.
 
         Returns: `out`, or the new array.
 
-        Raises BadArgument naming the array that does not fit.
+        Raises:
+            BadArgument: an array that does not fit, is on another device, or requires a gradient; it is named.
+            DeviceError: the plan is of a GPU that was opened before this process was forked.
         """
+        self._runtime.check_process()
         arrays = self._paired(inputs)
         problem, requested = self.problem, stream_handle(stream)
         target = empty_like_caller(inputs[0], problem.output, self._runtime) if out is None else out
@@ -85,23 +105,26 @@ class Plan:
         chosen = self._stream(requested, views.values())
         for launch in self._launches(addresses, values):
             launch(chosen)
+        for view in views.values():
+            view.used_on(chosen)
         return target
 
     def _launches(self, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> list[BoundLaunch]:
         """The program's launches on these addresses and values, from an earlier call where there was one."""
         key = (tuple(addresses.values()), tuple(values.values()))
-        bound = self._bound.pop(key, None)
-        if bound is None:
-            bound = [self._module.bind(launch, addresses, values) for launch in self.match.program.launches]
-        self._bound[key] = bound
-        if len(self._bound) > _MOST_BOUND:
-            del self._bound[next(iter(self._bound))]
-        return bound
+        with self._binding:
+            bound = self._bound.pop(key, None)
+            if bound is None:
+                bound = [self._module.bind(launch, addresses, values) for launch in self.match.program.launches]
+            self._bound[key] = bound
+            if len(self._bound) > _MOST_BOUND:
+                del self._bound[next(iter(self._bound))]
+            return bound
 
     def _view(self, array: Any, operand: Operand, stream: int | None, *, writable: bool = False) -> ArrayView:
         if self._on_host:
             return host_view(array, operand, writable)
-        view = device_view(array, operand, writable, stream)
+        view = device_view(array, operand, writable, stream, self._runtime.ordinal)
         if operand.name in self._textured and view.address % TEXTURE_ALIGNMENT:
             told = f"this plan reads it through a texture: it must start at a multiple of {TEXTURE_ALIGNMENT} bytes"
             raise BadArgument(f"{operand.name}: {told}; copy it first")
@@ -121,7 +144,7 @@ class Plan:
             return None
         from warpsmith.devices.cuda.interop import launch_stream
 
-        return launch_stream(requested, [view.stream for view in views])
+        return launch_stream(requested, [view.stream for view in views], self._runtime.current)
 
     def _paired(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         """The inputs by operand name, with the values that the problem knows by itself."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+
+from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError
 from warpsmith.extras import Extra, install
 
@@ -10,19 +13,39 @@ def gpu_count() -> int:
     """How many GPUs the driver offers; CUDA_VISIBLE_DEVICES narrows it.
 
     Raises:
-        DeviceError: there is none, or the driver or the extra `cuda` is missing; the message names the remedy.
+        DeviceError: there is none, or the driver or the extra `cuda` is missing, or this is a forked child of a process
+            that has asked before; the message names the remedy.
     """
+    _check_not_forked()
     try:
         from warpsmith.devices.cuda import driver
     except ModuleNotFoundError as error:
         raise DeviceError(f"no {error.name} here: {install(Extra.CUDA)}, or use the device host") from None
     except ImportError as error:
         raise DeviceError(f"cuda-bindings do not load ({error}): reinstall them, or use the device host") from None
-    return driver.count()
+    found = driver.count()
+    _first_asked()
+    return found
+
+
+@functools.cache
+def _first_asked() -> HomeProcess:
+    """The process that started the driver; a fork copies what is remembered of it, but not the driver's own state."""
+    return HomeProcess("CUDA")
+
+
+def _check_not_forked() -> None:
+    if _first_asked.cache_info().currsize:
+        _first_asked().check()
 
 
 def cuda_device_count() -> int:
-    """How many GPUs programs can run on; 0 without a GPU, a driver or the extra `cuda`."""
+    """How many GPUs programs can run on; 0 without a GPU, a driver or the extra `cuda`.
+
+    Raises:
+        DeviceError: this is a forked child of a process that has asked before.
+    """
+    _check_not_forked()
     try:
         return gpu_count()
     except DeviceError:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from warpsmith.devices.cuda.device_array import DeviceArray
 from warpsmith.devices.cuda.primary_context import PrimaryContext
 from warpsmith.devices.cuda.status import SUCCESS, call
-from warpsmith.errors import DeviceError
 
 _DEFAULT_STREAM = 0
 
@@ -27,8 +26,8 @@ class BindingsContext(PrimaryContext):
         return {"cuda-bindings": str(cuda.bindings.__version__)}
 
     def active(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        if self._handle is None:
-            raise DeviceError(f"cannot {doing}: the device is closed")
+        self._check_usable(doing)
+        assert self._handle is not None
         return _Pushed(self._handle, doing)
 
     def empty_array(

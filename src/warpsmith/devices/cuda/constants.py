@@ -15,7 +15,7 @@ from typing import Any
 from cuda.bindings import driver as cu
 
 from warpsmith.devices.base import check_constant
-from warpsmith.devices.cuda.status import SUCCESS, call, failure
+from warpsmith.devices.cuda.status import SUCCESS, call, failure, outside_of_captures
 from warpsmith.generator.program import Constant, Launch
 
 _DEFAULT = 0
@@ -32,12 +32,17 @@ class BoundConstant:
     source: ctypes.Array[ctypes.c_char] = dataclasses.field(repr=False)
     """The content, where the driver reads it; never written to again."""
 
+    @property
+    def source_address(self) -> int:
+        """Where `source` lies."""
+        return ctypes.addressof(self.source)
+
 
 class Constants:
     """The `__constant__` variables of one module. All calls expect the module's context to be current.
 
-    A captured launch takes its copies into the graph. When and where that graph runs is not known here: whoever runs
-    it orders it with the other launches of the module, by one stream or by events.
+    One thread at a time, `written` included up to its end: the copies, the launch and the event of one thread may not
+    fall between those of another. Captured launches have variables of their own, in `ModuleCopies`.
     """
 
     def __init__(self, module: Any) -> None:
@@ -50,8 +55,6 @@ class Constants:
         """What the last copy to each variable wrote, in the order of the launches."""
         self._sources: list[object] = []
         """What copies may still be reading: the driver need not have taken pageable memory when it returns."""
-        self._captured: list[object] = []
-        """What graphs read whenever they run."""
 
     def bind(self, launch: Launch, constant: Constant, content: bytes) -> BoundConstant:
         """Finds a variable. Raises LaunchError where there is none, or one of another size."""
@@ -63,25 +66,16 @@ class Constants:
         return BoundConstant(constant.symbol, int(address), content, source)
 
     @contextlib.contextmanager
-    def written(
-        self, constants: tuple[BoundConstant, ...], stream: int, doing: str, *, captured: bool
-    ) -> Iterator[None]:
-        """Within it the variables have their contents, for work on `stream`."""
-        if captured:
-            self._captured += [each.source for each in constants]
-            for each in constants:
-                _copy(each, stream, doing)
-            yield
-            return
+    def written(self, constants: tuple[BoundConstant, ...], stream: int, doing: str) -> Iterator[None]:
+        """Within it the variables have their contents, for work on `stream`, which is not being captured."""
         self._follow(stream, doing)
         self._forget_sources(doing)
         try:
             for each in constants:
-                # A graph writes to the variable whenever it runs: from then on nobody knows what stands there.
-                if self._captured or self._content.get(each.symbol) != each.content:
+                if self._content.get(each.symbol) != each.content:
                     self._content.pop(each.symbol, None)
                     self._sources.append(each.source)
-                    _copy(each, stream, doing)
+                    call(cu.cuMemcpyHtoDAsync(each.address, each.source_address, len(each.content), stream), doing)
                     self._content[each.symbol] = each.content
             yield
         finally:
@@ -121,7 +115,8 @@ class Constants:
         """
         if len(self._sources) >= _MOST_SOURCES:
             self._record_default(doing)
-            call(cu.cuEventSynchronize(self._event), doing)
+            with outside_of_captures(doing):  # another thread may be capturing
+                call(cu.cuEventSynchronize(self._event), doing)
             self._sources.clear()
 
     def close(self) -> None:
@@ -129,8 +124,3 @@ class Constants:
         event, self._event = self._event, None
         if event is not None:
             cu.cuEventDestroy(event)
-
-
-def _copy(constant: BoundConstant, stream: int, doing: str) -> None:
-    source = ctypes.addressof(constant.source)
-    call(cu.cuMemcpyHtoDAsync(constant.address, source, len(constant.content), stream), doing)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 
 _DEFAULT = 0
 
 
-def launch_stream(requested: int | None, owners: Iterable[int | None]) -> int | None:
+def launch_stream(
+    requested: int | None,
+    owners: Iterable[int | None],
+    current: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> int | None:
     """The stream to launch on, made to wait for all work that the arguments' owners have queued on theirs.
 
     Args:
         requested: handle of the caller's choice; None for the stream of the first owner that names one.
         owners: for each array, the stream on which its owner orders its work (`ArrayView.stream`).
+        current: makes the device current meanwhile; a thread that made no CUDA call yet has none.
 
     Returns:
         A handle; None, the default stream, where neither the caller nor an owner names one.
@@ -22,8 +29,10 @@ def launch_stream(requested: int | None, owners: Iterable[int | None]) -> int | 
     """
     known = [owner for owner in owners if owner is not None]
     chosen = requested if requested is not None else next(iter(known), None)
-    for owner in set(known) - {chosen or _DEFAULT}:
-        _wait(chosen or _DEFAULT, owner)
+    if others := set(known) - {chosen or _DEFAULT}:
+        with current():
+            for owner in others:
+                _wait(chosen or _DEFAULT, owner)
     return chosen
 
 

@@ -17,8 +17,10 @@ from cuda.bindings import driver as cu
 
 from warpsmith.devices.base import BoundLaunch, Module, argument_bytes, given
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
+from warpsmith.devices.cuda.copies import ModuleCopies
 from warpsmith.devices.cuda.status import STATUS, SUCCESS, call, failure, is_capturing
 from warpsmith.devices.cuda.texture import TextureObject, Textures
+from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Launch, Texture
@@ -36,7 +38,7 @@ _MAX_BLOCK = (1024, 1024, 64)  # CUDA programming guide, technical specification
 
 
 class CudaModule(Module):
-    """A cubin loaded into a context."""
+    """A cubin loaded into a context. Threads may bind and launch at the same time."""
 
     def __init__(self, context: PrimaryContext, device: Device, image: bytes) -> None:
         self._context = context
@@ -44,17 +46,17 @@ class CudaModule(Module):
         doing = f"load a binary on {device.name} ({device.arch})"
         with context.active(doing):
             self._handle = call(cu.cuModuleLoadData(image), doing)
-        self._textures, self._constants = Textures(), Constants(self._handle)
-        self._unload = weakref.finalize(self, _unload, context, self._handle, self._textures, self._constants)
+        self._state = _State(ForkLock(), Textures(), Constants(self._handle), ModuleCopies(image))
+        self._unload = weakref.finalize(self, _unload, context, self._handle, self._state)
 
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         if not self._unload.alive:
             raise LaunchError(f"kernel {launch.entry} was bound after its module was closed")
         doing = f"bind kernel {launch.entry}"
-        with self._context.active(doing):
+        with self._context.active(doing), self._state.lock:
             function = call(cu.cuModuleGetFunction(self._handle, launch.entry.encode()), doing)
             textures = {
-                each: self._textures.at(given(launch, each.buffer, addresses), each)
+                each: self._state.textures.at(given(launch, each.buffer, addresses), each)
                 for each in launch.arguments
                 if isinstance(each, Texture)
             }
@@ -62,34 +64,43 @@ class CudaModule(Module):
             data = [argument_bytes(launch, each, addresses, values, handles) for each in launch.arguments]
             _check_geometry(function, launch, self._device)
             _check_arguments(function, launch, [len(each) for each in data])
-            if launch.shared_bytes:
-                _allow_shared(function, launch)
+            _allow_shared(function, launch)
             constants = tuple(
-                self._constants.bind(launch, each, given(launch, each.operand, values)) for each in launch.constants
+                self._state.constants.bind(launch, each, given(launch, each.operand, values))
+                for each in launch.constants
             )
         bound = _BoundKernel(self, self._context, function, launch, data)
         if not textures and not constants:
             return bound
-        return _KernelWithState(
-            bound, self._context, self._textures, tuple(textures.values()), self._constants, constants
-        )
+        return _KernelWithState(bound, self._context, self._state, launch, tuple(textures.values()), constants)
 
     def close(self) -> None:
         self._unload()
 
 
-def _unload(context: PrimaryContext, handle: Any, textures: Textures, constants: Constants) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _State:
+    """What a module has beside its code. Whoever uses any of it, or launches what does, holds the lock meanwhile."""
+
+    lock: ForkLock
+    textures: Textures
+    constants: Constants
+    copies: ModuleCopies
+
+
+def _unload(context: PrimaryContext, handle: Any, state: _State) -> None:
     # A context that has failed or was let go takes its modules along.
     with contextlib.suppress(DeviceError), context.active("unload a binary"):
-        textures.close()
-        constants.close()
+        state.textures.close()
+        state.constants.close()
+        state.copies.close()
         cu.cuModuleUnload(handle)
 
 
 class _BoundKernel:
     """A launch whose arguments lie ready: calling it costs one driver call."""
 
-    __slots__ = ("_arguments", "_context", "_geometry", "_kept", "doing")
+    __slots__ = ("_arguments", "_context", "_function", "_geometry", "_kept", "doing")
 
     def __init__(
         self, module: CudaModule, context: PrimaryContext, function: Any, launch: Launch, data: list[bytes]
@@ -98,18 +109,23 @@ class _BoundKernel:
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*map(ctypes.addressof, buffers))
         self._context = context
         self.doing = f"launch kernel {launch.entry}"
-        self._geometry = (function, *launch.grid, *launch.block, launch.shared_bytes)
+        self._function = function
+        self._geometry = (*launch.grid, *launch.block, launch.shared_bytes)
         self._arguments = ctypes.addressof(pointers)
         # The driver reads code and arguments through addresses, which keep nothing alive.
         self._kept = (module, buffers, pointers)
 
     def __call__(self, stream: int | None) -> None:
-        (status,) = cu.cuLaunchKernel(*self._geometry, stream or 0, self._arguments, 0)
+        self.launch(self._function, stream)
+
+    def launch(self, function: Any, stream: int | None) -> None:
+        """Launches `function`, the same kernel or that of a copy of the module."""
+        (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
         if status == SUCCESS:
             return
         if status in _NOT_CURRENT:
             with self._context.active(self.doing):
-                (status,) = cu.cuLaunchKernel(*self._geometry, stream or 0, self._arguments, 0)
+                (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
         if status != SUCCESS:
             raise failure(status, self.doing)
 
@@ -120,24 +136,34 @@ class _KernelWithState:
 
     kernel: _BoundKernel
     context: PrimaryContext
-    textures: Textures
+    state: _State
+    configuration: Launch
     objects: tuple[TextureObject, ...]
-    constants: Constants
     contents: tuple[BoundConstant, ...]
 
     def __call__(self, stream: int | None) -> None:
         handle, doing = stream or 0, self.kernel.doing
-        with self.context.active(doing):
-            captured = is_capturing(handle, doing)
+        with self.context.active(doing), self.state.lock:
+            if is_capturing(handle, doing):
+                self._capture(stream)
+                return
             if self.contents:
-                with self.constants.written(self.contents, handle, doing, captured=captured):
+                with self.state.constants.written(self.contents, handle, doing):
                     self.kernel(stream)
             else:
                 self.kernel(stream)
-            if captured:
-                self.textures.keep(self.objects)
-            else:
-                self.textures.sweep()
+            self.state.textures.sweep()
+
+    def _capture(self, stream: int | None) -> None:
+        """Launches into a graph, which nobody knows when and where it will run."""
+        if self.contents:
+            launch = self.configuration
+            function = self.state.copies.function(launch.entry, self.contents, self.kernel.doing)
+            _allow_shared(function, launch)
+            self.kernel.launch(function, stream)
+        else:
+            self.kernel(stream)
+        self.state.textures.keep(self.objects)
 
 
 def _attribute(function: Any, attribute: Any, launch: Launch) -> int:
@@ -173,6 +199,8 @@ def _check_arguments(function: Any, launch: Launch, offered: list[int]) -> None:
 
 def _allow_shared(function: Any, launch: Launch) -> None:
     """Raises the kernel's limit of dynamic shared memory, which starts at 48 KiB less what it has statically."""
+    if launch.shared_bytes == 0:
+        return
     attribute = _FUNCTION.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     # Never lowered: another launch of the same kernel may be bound already and need the higher limit.
     if launch.shared_bytes > _attribute(function, attribute, launch):

@@ -11,6 +11,7 @@ import numpy as np
 from cuda.bindings import driver as cu
 from numpy.typing import NDArray
 
+from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class PrimaryContext(abc.ABC):
 
     def __init__(self, ordinal: int) -> None:
         doing = f"open cuda:{ordinal}"
+        self._home = HomeProcess(f"cuda:{ordinal}")
         handle = self._retain(ordinal, doing)
         self._handle: int | None = handle
         self._taken: set[int] = set()
@@ -41,7 +43,7 @@ class PrimaryContext(abc.ABC):
 
     @abc.abstractmethod
     def active(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        """Makes the context current on this thread. Raises DeviceError where it is closed."""
+        """Makes the context current on this thread. Raises DeviceError where it is closed, and in a forked child."""
 
     @abc.abstractmethod
     def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:
@@ -123,6 +125,11 @@ class PrimaryContext(abc.ABC):
         self._release(handle, taken)
         if self._is_default:
             _unset_current(handle)
+
+    def _check_usable(self, doing: str) -> None:
+        self._home.check()
+        if self._handle is None:
+            raise DeviceError(f"cannot {doing}: the device is closed")
 
     @abc.abstractmethod
     def _retain(self, ordinal: int, doing: str) -> int:

@@ -28,8 +28,7 @@ class PyCudaContext(PrimaryContext):
 
     @contextlib.contextmanager
     def active(self, doing: str) -> Iterator[None]:
-        if self._handle is None:
-            raise DeviceError(f"cannot {doing}: the device is closed")
+        self._check_usable(doing)
         with _reported(doing):
             self._context.push()
             try:

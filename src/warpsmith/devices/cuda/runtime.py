@@ -6,6 +6,7 @@ import functools
 import platform
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from warpsmith.devices.cuda.available import require_gpu
 from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.devices.cuda.driver_choice import DriverChoice, chosen_driver
 from warpsmith.devices.cuda.nvml import Monitor
+from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
 
@@ -52,15 +54,22 @@ class CudaRuntime(Runtime):
     def __init__(self, ordinal: int = 0, driver: DriverChoice | None = None) -> None:
         choice = chosen_driver() if driver is None else driver
         self.device = cuda_device(ordinal)
+        self.ordinal = ordinal
+        self._home = HomeProcess(f"cuda:{ordinal}")
         from warpsmith.devices.cuda.driver import cuda_version, open_context, pci_bus_id
 
-        self._ordinal = ordinal
         self._cuda_version = cuda_version()
         self._monitor = Monitor(pci_bus_id(ordinal))
         self._context = open_context(ordinal, choice)
         self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
         # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
-        self._let_go = weakref.finalize(self, self._context.close)
+        self._let_go = weakref.finalize(self, _let_go, self._home, self._context)
+
+    def check_process(self) -> None:
+        self._home.check()
+
+    def current(self) -> AbstractContextManager[None]:
+        return self._context.active("make the GPU this thread's current one")
 
     def environment(self) -> dict[str, str]:
         try:
@@ -154,7 +163,7 @@ class CudaRuntime(Runtime):
         """The same context as PyCUDA sees it, which alone can allocate what a GPUArray owns."""
         from warpsmith.devices.cuda.driver import open_context
 
-        opened = open_context(self._ordinal, DriverChoice.PYCUDA)
+        opened = open_context(self.ordinal, DriverChoice.PYCUDA)
         # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
         weakref.finalize(self, opened.close)
         return opened
@@ -168,3 +177,8 @@ class CudaRuntime(Runtime):
         if pycuda_context := self.__dict__.pop("_pycuda_context", None):
             pycuda_context.close()
         self._let_go()
+
+
+def _let_go(home: HomeProcess, context: PrimaryContext) -> None:
+    if home.is_current:  # a forked child may not ask the driver for anything
+        context.close()

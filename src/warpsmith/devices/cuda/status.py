@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from cuda.bindings import driver as cu
@@ -34,13 +36,28 @@ def failure(status: Any, doing: str) -> DeviceError:
 
 
 def call(result: tuple[Any, ...], doing: str) -> Any:
-    """The value of a finished driver call. Raises the error of `failure`."""
+    """The value of a finished driver call; all of them where it has several. Raises the error of `failure`."""
     status, *values = result
     if status != SUCCESS:
         raise failure(status, doing)
+    if len(values) > 1:
+        return tuple(values)
     return values[0] if values else None
 
 
 def is_capturing(stream: int, doing: str) -> bool:
     """Whether a stream's work goes into a CUDA graph. Raises the error of `failure` where the stream cannot be used."""
     return bool(call(cu.cuStreamIsCapturing(stream), doing) != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+
+@contextlib.contextmanager
+def outside_of_captures(doing: str) -> Iterator[None]:
+    """Allows this thread meanwhile what the driver takes for unsafe while it, or another, captures a graph.
+
+    For what is no part of what a graph repeats. Raises the error of `failure`.
+    """
+    before = call(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), doing)
+    try:
+        yield
+    finally:
+        cu.cuThreadExchangeStreamCaptureMode(before)

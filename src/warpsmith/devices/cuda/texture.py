@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.cuda.status import SUCCESS, call
+from warpsmith.devices.cuda.status import SUCCESS, call, outside_of_captures
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Texture
 
@@ -33,7 +31,7 @@ class TextureObject:
 
 
 class Textures:
-    """The texture objects of one module.
+    """The texture objects of one module, for one thread at a time.
 
     Destroying an object that a queued kernel reads through is undefined, and nothing tells when a kernel on a caller's
     stream has ended. So those that no launch is bound to any more are gathered, and destroyed together once the whole
@@ -62,8 +60,7 @@ class Textures:
         size = f"{texture.width}x{texture.height}" if texture.height else f"{texture.width}"
         pitch = f" with rows {texture.pitch} bytes apart" if texture.height else ""
         doing = f"make a texture of {size} {texture.dtype}{pitch} of {texture.buffer} at {address:#x}"
-        # While the thread captures a graph the driver takes this for unsafe; it is no part of what a graph repeats.
-        with _outside_of_captures(doing):
+        with outside_of_captures(doing):
             handle = int(call(cu.cuTexObjectCreate(_resource(address, texture), _reading(texture), None), doing))
         made = TextureObject(handle)
         self._alive.add(handle)
@@ -77,29 +74,22 @@ class Textures:
     def sweep(self) -> None:
         """Destroys what no launch is bound to any more, where that is much; then it waits for the context."""
         if len(self._dropped) >= MOST_KEPT:
-            self._destroy(self._dropped)
+            waiting = len(self._dropped)  # what other threads drop meanwhile was perhaps not waited for
+            if self._destroyed(self._dropped[:waiting]):
+                del self._dropped[:waiting]
 
     def close(self) -> None:
         """Destroys all of them, in the context that is current, after its work has ended."""
-        self._destroy(list(self._alive))
+        self._destroyed(list(self._alive))
 
-    def _destroy(self, handles: list[int]) -> None:
-        # Where the context cannot be waited for (a fault, a capture on some stream), they stay.
-        if handles and cu.cuCtxSynchronize()[0] == SUCCESS:
-            while handles:
-                handle = handles.pop()
-                cu.cuTexObjectDestroy(handle)
-                self._alive.discard(handle)
-
-
-@contextlib.contextmanager
-def _outside_of_captures(doing: str) -> Iterator[None]:
-    mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    before = call(cu.cuThreadExchangeStreamCaptureMode(mode), doing)
-    try:
-        yield
-    finally:
-        cu.cuThreadExchangeStreamCaptureMode(before)
+    def _destroyed(self, handles: list[int]) -> bool:
+        """Destroys them, unless the context cannot be waited for: after a fault, or in a capture on some stream."""
+        if not handles or cu.cuCtxSynchronize()[0] != SUCCESS:
+            return False
+        for handle in handles:
+            cu.cuTexObjectDestroy(handle)
+            self._alive.discard(handle)
+        return True
 
 
 def _resource(address: int, texture: Texture) -> Any:

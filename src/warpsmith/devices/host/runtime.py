@@ -27,6 +27,7 @@ from warpsmith.devices.base import (
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
 from warpsmith.devices.host.texture import describe
+from warpsmith.devices.process import ForkLock
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Constant, Launch, Texture
@@ -48,6 +49,9 @@ _REFUSALS = {
 class HostModule(Module):
     """A shared library of the host compiler. `workers` is how many cores a launch may use.
 
+    Several threads may launch at the same time. They wait for each other where kernels share memory of the library: its
+    `__constant__` variables, and in a sanitized build the shared memory of blocks.
+
     Raises:
         OSError: the image is no library that this machine can load.
     """
@@ -56,6 +60,7 @@ class HostModule(Module):
         self._device = device
         self._workers = workers
         self._is_sanitized = _SANITIZER_MARK in image
+        self._in_turn = ForkLock()
         # A file in memory: nothing is left behind by a process that is killed, and a sanitizer finds the names and
         # lines for its report. It stays open, since the loader takes a second library of the same path for the first.
         # The path names this process, since clang's symbolizer is another.
@@ -92,9 +97,10 @@ class HostModule(Module):
         def run(_stream: int | None) -> None:
             if self._library is None:
                 raise LaunchError(f"kernel {launch.entry} was launched after its module was closed")
-            for target, content in constants:
-                ctypes.memmove(target, content, len(content))
-            function(*geometry, pointers, self._workers)
+            with self._in_turn if constants or self._is_sanitized else contextlib.nullcontext():
+                for target, content in constants:
+                    ctypes.memmove(target, content, len(content))
+                function(*geometry, pointers, self._workers)
 
         # `pointers` and handles hold addresses alone: what they point to must live as long as the launch.
         run.kept = (storage, textures)  # type: ignore[attr-defined]

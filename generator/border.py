@@ -1,0 +1,57 @@
+"""Borders: how pixels outside an image are made, and what other libraries call them."""
+
+from __future__ import annotations
+
+import enum
+
+from warpsmith.errors import BadArgument
+
+
+class Border(enum.StrEnum):
+    """How pixels outside the image are made, by the names and meaning of scipy.ndimage."""
+
+    VALID = "valid"
+    """None are: only outputs whose whole window lies inside the image (rows-R+1 by columns-S+1)."""
+    CONSTANT = "constant"
+    """k k k | a b c d | k k k, with k = cval."""
+    NEAREST = "nearest"
+    """a a a | a b c d | d d d."""
+    REFLECT = "reflect"
+    """c b a | a b c d | d c b (NumPy calls it symmetric)."""
+    MIRROR = "mirror"
+    """d c b | a b c d | c b a (NumPy calls it reflect)."""
+    WRAP = "wrap"
+    """b c d | a b c d | a b c."""
+
+    @classmethod
+    def of(cls, name: str) -> Border:
+        """The border of that name: SciPy's, OpenCV's, NumPy's or PyTorch's.
+
+        `reflect` is SciPy's and OpenCV's; what NumPy and PyTorch call so is `mirror`.
+
+        Raises:
+            BadArgument: there is none of that name; the message lists all names.
+        """
+        plain = str(name).lower().removeprefix("border_")
+        known = {border.value: border for border in cls} | BORDER_ALIASES
+        if plain not in known:
+            others = ", ".join(f"{alias} ({border})" for alias, border in BORDER_ALIASES.items())
+            raise BadArgument(f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {others}")
+        return known[plain]
+
+
+BORDER_ALIASES = {
+    "edge": Border.NEAREST,
+    "replicate": Border.NEAREST,
+    "symmetric": Border.REFLECT,
+    "reflect101": Border.MIRROR,
+    "reflect_101": Border.MIRROR,
+    "default": Border.MIRROR,
+    "circular": Border.WRAP,
+    "grid-constant": Border.CONSTANT,
+    "grid-mirror": Border.REFLECT,
+    "grid-wrap": Border.WRAP,
+}
+"""Names of other libraries where SciPy has another: of `numpy.pad`, PyTorch's `padding_mode`, OpenCV's `BorderTypes`
+without their prefix, and SciPy's second names of its modes, of which `grid-mirror` is not `mirror`. NumPy's and
+PyTorch's `reflect` is missing, since SciPy's and OpenCV's is another border."""

@@ -1,0 +1,103 @@
+"""PyTorch's tensors: which can be used where they lie, which are copied, which are refused.
+
+PyTorch is never imported here: a tensor exists only where somebody has imported it already.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import Operand
+
+
+def torch_of(x: object) -> Any:
+    """The module `torch` where `x` is a tensor of it; None otherwise."""
+    torch = sys.modules.get("torch")
+    tensor = getattr(torch, "Tensor", None)  # there is none yet while another thread imports PyTorch
+    return torch if tensor is not None and isinstance(x, tensor) else None
+
+
+def check_tensor(torch: Any, x: Any, name: str) -> None:
+    """Raises BadArgument where a plan would silently compute something else than PyTorch's operators do."""
+    if x.requires_grad and torch.is_grad_enabled():
+        remedy = "pass x.detach(), or call the plan within torch.no_grad()"
+        raise BadArgument(f"{name}: requires a gradient, and plans compute none; {remedy}")
+    if x.layout is not torch.strided:
+        raise BadArgument(f"{name}: is a tensor of layout {x.layout}; make it dense first, with x.to_dense()")
+
+
+def input_tensor(torch: Any, x: Any, operand: Operand) -> Any:
+    """`x`, or a copy of the operand's strides where its memory does not hold its values.
+
+    That is so where PyTorch's conjugate or negative bit is set: the values are those in memory, conjugated or negated.
+    The copy is made on PyTorch's current stream.
+
+    Raises:
+        BadArgument: it requires a gradient, or is not dense.
+    """
+    check_tensor(torch, x, operand.name)
+    is_like_operand = (tuple(x.shape), _dtype_name(x)) == (operand.shape, operand.dtype.value)
+    if not is_like_operand or not has_lazy_bits(x):  # one that does not fit is refused by what reads its shape
+        return x
+    copy = empty_tensor(torch, operand, x.device)
+    copy.copy_(x.detach())
+    return copy
+
+
+def check_output(torch: Any, x: Any, name: str) -> None:
+    """Raises BadArgument where `x` requires a gradient, is not dense, or has its conjugate or negative bit set."""
+    check_tensor(torch, x, name)
+    if has_lazy_bits(x):
+        told = "out= has PyTorch's conjugate or negative bit set, so its memory does not hold its values"
+        raise BadArgument(f"{name}: {told}; give a tensor that is no conjugated or negated view")
+
+
+def mark_written(torch: Any, x: Any) -> None:
+    """Tells autograd that `x` is written to, as PyTorch's own operations in place do."""
+    if not x.is_inference():  # those have no version
+        torch.autograd.graph.increment_version(x)
+
+
+def has_lazy_bits(x: Any) -> bool:
+    """Whether the values of a tensor are those in its memory conjugated, or negated."""
+    return bool(x.is_conj() or x.is_neg())
+
+
+def empty_tensor(torch: Any, operand: Operand, device: Any) -> Any:
+    """An uninitialised tensor of the operand's shape, dtype and strides, with memory up to the end of its last row."""
+    itemsize = operand.dtype.itemsize
+    nbytes = max(extent * stride for extent, stride in zip(operand.shape, operand.strides, strict=True))
+    flat = torch.empty(nbytes // itemsize, dtype=getattr(torch, operand.dtype.value), device=device)
+    return torch.as_strided(flat, operand.shape, [stride // itemsize for stride in operand.strides])
+
+
+def tensor_memory(x: Any, operand: Operand) -> tuple[int, tuple[int, ...], str, tuple[int, ...]]:
+    """Address, shape, dtype by NumPy's name, and strides in bytes.
+
+    By PyTorch's own methods, since its array interface names no stream.
+
+    Raises:
+        BadArgument: it has no memory of its own.
+    """
+    try:
+        address = x.data_ptr()
+    except RuntimeError:  # within torch.vmap and torch.func.grad, and of torch.compile
+        raise BadArgument(f"{operand.name}: is a {type(x).__name__} of PyTorch's without memory of its own") from None
+    strides = tuple(stride * x.element_size() for stride in x.stride())
+    return address, tuple(x.shape), _dtype_name(x), strides
+
+
+def record_use(torch: Any, x: Any, stream: int) -> None:
+    """Keeps PyTorch from giving a tensor's memory to others before the work that `stream` has now is done.
+
+    Args:
+        stream: handle of a stream of the tensor's GPU, other than the one on which the tensor was made.
+    """
+    used_on = torch.cuda.ExternalStream(stream, device=x.device) if stream else torch.cuda.default_stream(x.device)
+    x.record_stream(used_on)
+
+
+def _dtype_name(x: Any) -> str:
+    return str(x.dtype).removeprefix("torch.")
