@@ -1,4 +1,4 @@
-"""`warpsmith db`: look into stores, check, prune, merge, carry them elsewhere."""
+"""`warpsmith db`: inspect, check, prune, merge, import and export stores."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from warpsmith.cli import db_check, db_look, db_prune, files
 from warpsmith.cli.options import JsonOption, StoreOption
+from warpsmith.cli.ordered import ordered_group
 from warpsmith.cli.output import print_facts, print_json
 from warpsmith.cli.subjects import DeviceKeyOption, subjects_with
 from warpsmith.errors import BadArgument, NothingStored
@@ -21,6 +22,9 @@ from warpsmith.store import t4
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.location import write_location
 from warpsmith.store.store import MergeReport, Store
+
+COMMANDS = ("ls", "show", "check", "prune", "merge", "import", "export")
+"""In the order of the help text."""
 
 
 class Format(enum.StrEnum):
@@ -33,7 +37,11 @@ class Format(enum.StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Look into stores, check, prune, merge and carry them.", no_args_is_help=True)
+    group = typer.Typer(
+        cls=ordered_group(COMMANDS),
+        help="Inspect, check, prune, merge, import and export stores.",
+        no_args_is_help=True,
+    )
     db_look.register(group)
     db_prune.register(group)
     group.command("merge")(_merge)
