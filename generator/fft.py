@@ -107,7 +107,7 @@ class Fft(Problem):
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
         set_field(self, "size", sizes(self.size, "size"))
         if min(self.size) < 2:
-            raise BadArgument("a transform has 2 points or more in each dimension")
+            raise BadArgument("each dimension of a transform needs at least 2 points")
         set_field(self, "batch", count(self.batch, "batch"))
         set_field(self, "kind", member(Kind, self.kind, "kind"))
         set_field(self, "inverse", self._canonical_direction())
@@ -115,7 +115,7 @@ class Fft(Problem):
         set_field(self, "norm", member(Norm, self.norm, "norm"))
         set_field(self, "layout", member(Layout, self.layout, "layout"))
         if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
-            raise BadArgument("a transform of one dimension has nothing to transpose")
+            raise BadArgument("layout transposed needs two dimensions; this transform has one")
         set_field(self, "order", member(Order, self.order, "order"))
         if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")

@@ -83,10 +83,10 @@ def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callabl
         raise TuningFailed(_why_none(workshop, trials))
     finalists = list(_finalists(workshop, finals, ranked, keep))
     if not finalists:
-        raise TuningFailed(f"no candidate of {workshop.problem.key()} stayed right on fresh data")
+        raise TuningFailed(f"no candidate of {workshop.problem.key()} passed the second verification, on fresh data")
     beside = finals.side_by_side(tuple(finalist.contender for finalist in finalists))
     if isinstance(beside, Failure):
-        warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=2)
+        warnings.warn(f"the other libraries could not be timed: {beside.message}", stacklevel=2)
         beside = InTurns(tuple(finalist.contender.measurement.timing for finalist in finalists), ())
     order = [(list(workshop.families).index(each.trial.family), each.trial.config.key()) for each in finalists]
     winner = min(tied(beside.ours, CLOSE, 1.0), key=order.__getitem__)
@@ -184,4 +184,4 @@ def _why_none(workshop: Workshop, trials: list[Trial]) -> str:
         return f"no candidate of {workshop.problem.key()} was tried; give it more trials or time"
     counts = collections.Counter(str(failure.kind) for failure in failures)
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return f"none of {len(failures)} candidates is right: {told}; the first: {failures[0].message}"
+    return f"none of {len(failures)} candidates is correct: {told}; the first: {failures[0].message}"
