@@ -133,7 +133,7 @@ def _raise() -> None:
 
 
 def test_need_a_store_that_processes_can_share(script: ModuleType) -> None:
-    with Store.open(":memory:", write=True) as store, pytest.raises(BadArgument, match="not one in memory"):
+    with Store.open(":memory:", write=True) as store, pytest.raises(BadArgument, match="not in memory"):
         tune(PROBLEM, (HOST, HOST), store, TuneOptions(), SilentProgress(), (script.Numbered(range(3), {}),))
 
 
