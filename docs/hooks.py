@@ -89,16 +89,17 @@ def site_link(target: str, source: str, page: str) -> str:
 def help_of_every_command() -> Iterator[str]:
     """Markdown: a heading and the help text of each command, in the order in which the help lists them."""
     import typer
+    from typer.core import TyperGroup
 
     from warpsmith.cli.app import build
 
     def walk(command: Any, words: tuple[str, ...]) -> Iterator[str]:
         yield f"{'#' * (len(words) + 2)} {' '.join(('warpsmith', *words))}"
         yield f"\n```text\n{_help_of(words)}\n```\n"
-        children = {name: command.commands[name] for name in getattr(command, "list_commands", lambda _: ())(None)}
-        for name, child in children.items():
-            if not child.hidden:
-                yield from walk(child, (*words, name))
+        names = command.list_commands(None) if isinstance(command, TyperGroup) else []
+        for name in names:
+            if not command.commands[name].hidden:
+                yield from walk(command.commands[name], (*words, name))
 
     yield from walk(typer.main.get_command(build([])), ())
 
