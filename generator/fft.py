@@ -29,60 +29,65 @@ class Norm(enum.StrEnum):
     """Which direction is scaled, by NumPy's names: N is the number of points of one transform."""
 
     BACKWARD = "backward"
-    """The inverse by 1/N."""
+    """The inverse is scaled by 1/N."""
     ORTHO = "ortho"
-    """Both by 1/sqrt(N)."""
+    """Both directions are scaled by 1/sqrt(N)."""
     FORWARD = "forward"
-    """The forward one by 1/N."""
+    """The forward transform is scaled by 1/N."""
 
 
 class Layout(enum.StrEnum):
-    """How the spectrum lies in memory, the slowest dimension first."""
+    """Memory layout of the spectrum, the slowest dimension first."""
 
     BATCH = "batch"
-    """(batch, rows, columns): as NumPy's."""
+    """(batch, rows, columns): NumPy's."""
     TRANSPOSED = "transposed"
     """(batch, columns, rows): the two inner dimensions of a 2-D spectrum exchanged (fbfft, section 5.1)."""
     FREQUENCY = "frequency"
-    """(rows, columns, batch): what a matrix product for each frequency wants."""
+    """(rows, columns, batch): the operands of one matrix product per frequency are contiguous."""
 
 
 class Order(enum.StrEnum):
     """The order of the frequencies in the spectrum."""
 
     NATURAL = "natural"
+    """Ascending, as `numpy.fft` has it."""
     REVERSED = "reversed"
-    """Bit-reversed along each axis, as decimation in frequency leaves them and decimation in time takes them: place i
-    holds the frequency whose bits are those of i turned round. Of a half spectrum the first n/2 columns are, as n/2
-    numbers; the last column stays the last."""
+    """Bit-reversed along each axis, as decimation in frequency leaves it and decimation in time takes it: position i
+    holds the frequency whose index has the bits of i in reverse. Of a half spectrum the first n/2 columns are reversed
+    as n/2 numbers; the last column stays the last."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fft(Problem):
-    """Discrete Fourier transforms of one or two dimensions, one after the other in memory, as `numpy.fft` has them.
+    """Batched discrete Fourier transforms of one or two dimensions, with the conventions of `numpy.fft`.
 
-    Forward: spectrum[k] = scale * sum over j of signal[j] * exp(-2 pi i j k / n), along each axis; inverse with a plus
-    sign. All arrays have the batch as a dimension, whatever it is:
+    Forward: spectrum[k] = scale * sum over j of signal[j] * exp(-2 pi i j k / n), along each axis; the inverse has a
+    plus sign. All arrays have the batch as a dimension, also where it is 1:
 
-    signal (batch, valid rows, valid columns), float32 for real kinds, else complex64; spectrum, complex64, (batch,
-    rows, columns) with columns n/2 + 1 for real kinds, or as `layout` says. One-dimensional transforms have no rows.
+    - signal: (batch, rows, columns) or (batch, valid rows, valid columns); float32 for `r2c` and `c2r`, else complex64
+    - spectrum: (batch, rows, columns), columns // 2 + 1 of them for `r2c` and `c2r`, or as `layout` says; complex64
+
+    One-dimensional transforms have no rows.
 
     Args:
-        size: points of one transform, n or rows and columns.
-        batch: how many transforms.
-        kind: which side is real.
-        inverse: the direction of `c2c`; None for that which the kind has: `c2r` is inverse, others are forward.
-        valid: the part of the signal that is there, from its start on; None for all. A forward transform takes the
-            rest for zeros (`s` of `numpy.fft`, larger than the array); an inverse one leaves it out of the result.
+        size: points of one transform: n, or rows and columns.
+        batch: number of transforms.
+        kind: which side of the transform is real.
+        inverse: direction of `c2c`. None for the direction of the kind: `c2r` is inverse, the others are forward.
+        valid: size of the part of the signal that exists, from its start; None for all of it. A forward transform
+            takes the rest as zeros (`numpy.fft` with an `s` larger than the array); an inverse one leaves it out of the
+            result.
         norm: which direction is scaled.
-        layout: how the spectrum lies in memory.
-        order: the order of its frequencies; `reversed` takes sizes that are powers of two.
+        layout: memory layout of the spectrum.
+        order: order of the frequencies; `reversed` needs sizes that are powers of two.
 
     Raises:
-        BadArgument: a size that is not 2 or more, a part that is larger than the whole, an unknown word.
+        BadArgument: a size below 2, a `valid` part larger than the size, or an unknown value of an option.
 
-    The half of a spectrum that is its own mirror image (the first column, and of an even number the last) has a
-    Hermitian part only, as in `numpy.fft.irfft2`: the rest of it is ignored.
+    Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
+    are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
+    `numpy.fft.irfft2`: what is not is ignored.
 
     Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 5.
     """
@@ -103,7 +108,7 @@ class Fft(Problem):
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
         set_field(self, "size", sizes(self.size, "size"))
         if min(self.size) < 2:
-            raise BadArgument("a transform has 2 points or more in each dimension")
+            raise BadArgument("each dimension of a transform needs at least 2 points")
         set_field(self, "batch", count(self.batch, "batch"))
         set_field(self, "kind", member(Kind, self.kind, "kind"))
         set_field(self, "inverse", self._canonical_direction())
@@ -111,7 +116,7 @@ class Fft(Problem):
         set_field(self, "norm", member(Norm, self.norm, "norm"))
         set_field(self, "layout", member(Layout, self.layout, "layout"))
         if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
-            raise BadArgument("a transform of one dimension has nothing to transpose")
+            raise BadArgument("layout transposed needs two dimensions; this transform has one")
         set_field(self, "order", member(Order, self.order, "order"))
         if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
@@ -127,22 +132,25 @@ class Fft(Problem):
         norm: Norm | str = Norm.BACKWARD,
         inverse: bool | None = None,
     ) -> Fft:
-        """The problem that `numpy.fft` or `torch.fft` solves for an array of that shape.
+        """The problem that `numpy.fft` or `torch.fft` solves for an array of this shape.
+
+        All dimensions before `axes` are the batch: the plan takes the array reshaped to one batch dimension.
 
         Args:
-            shape: of the array that is transformed: for `c2r` and an inverse `c2c` the spectrum's.
-            kind: see the class.
-            s: points of the transform along each axis. More than a signal has pad it with zeros. None takes the
-                array's own; `c2r` then has an even number of columns.
-            axes: one or two, the last of the array and in order; torch's `dim`. None takes as many of the last as `s`
-                has, and without `s` the last one.
-            norm: see the class.
-            inverse: see the class.
+            shape: shape of the array that is transformed: the spectrum's for `c2r` and for an inverse `c2c`.
+            kind: as in the class.
+            s: points of the transform along each axis; more than the signal has pad it with zeros. None for the array's
+                own size, where `c2r` takes the number of columns to be even.
+            axes: the last one or two axes of the array, in order; PyTorch's `dim`. None for as many of the last axes as
+                `s` has numbers, or the last axis if there is no `s`.
+            norm: as in the class.
+            inverse: as in the class.
 
-        All dimensions before the axes are the batch: the plan takes the array as (batch, ...), reshaped.
+        Returns:
+            The problem, with `valid` where `s` pads the signal.
 
         Raises:
-            BadArgument: axes that are not the last ones, an `s` that would crop the array.
+            BadArgument: `axes` that are not the last ones, or an `s` that would crop the array.
         """
         points = None if s is None else sizes(s, "s")
         chosen, kind = _last_axes(shape, points, axes), member(Kind, kind, "kind")
@@ -181,23 +189,23 @@ class Fft(Problem):
 
     @property
     def points(self) -> int:
-        """Of one transform."""
+        """Points of one transform."""
         return math.prod(self.size)
 
     @property
     def signal_size(self) -> tuple[int, ...]:
-        """Of one transform, in elements."""
+        """Rows and columns, or length, of the signal of one transform, in elements."""
         return self.valid or self.size
 
     @property
     def spectrum_size(self) -> tuple[int, ...]:
-        """Of one transform, in elements and natural layout: a half spectrum has n/2 + 1 columns."""
+        """Rows and columns, or length, of the spectrum of one transform, in elements; n // 2 + 1 columns if half."""
         *rows, columns = self.size
         return (*rows, columns // 2 + 1 if self.is_real else columns)
 
     @property
     def scale(self) -> float:
-        """What every element of the result is multiplied by."""
+        """Factor of every element of the result."""
         scaled = Norm.BACKWARD if self.inverse else Norm.FORWARD
         if self.norm is Norm.ORTHO:
             return 1 / math.sqrt(self.points)

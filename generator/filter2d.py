@@ -31,7 +31,7 @@ class Filter2d(Problem):
     Args:
         image: rows and columns of one plane, in pixels.
         filter: rows R and columns S of the filter.
-        planes: independent images, filtered by the same weights.
+        planes: number of independent images, filtered by the same weights.
         dtype: element type of the image: a name, a NumPy dtype or scalar type, or a dtype of PyTorch.
         border: how pixels outside the image are made; the names of `Border`, or NumPy's, PyTorch's or OpenCV's where
             they are not `reflect`, which is SciPy's and OpenCV's.
@@ -39,16 +39,15 @@ class Filter2d(Problem):
         weights: the filters' values in row order, or as rows, where they are known at tune time; None to pass them
             at each call.
         channels: interleaved channels of a pixel, 1 to 4, each filtered by the same weights.
-        filters: filters that are applied to the image in one pass.
+        filters: number of filters that are applied to the image in one pass.
         result_dtype: element type of the result; None for the image's. uint8 is rounded to nearest, half to even,
             and saturated.
         convolve: turn the filter by 180 degrees about its anchor, as `scipy.ndimage.convolve` does.
         anchor: row and column of the tap that lies on the output pixel; None for (R//2, S//2). SciPy's `origin` is
             the distance of the anchor from there.
-        pitch: bytes from one row of the image to the next; None where rows follow each other without a gap. Planes
-            follow each other without one.
-        result_pitch: the same of the result.
-        accuracy: what errors are small against; `normwise` admits algorithms that need fewer multiplications.
+        pitch: row pitch of the image in bytes; None where rows are contiguous. Planes follow each other without a gap.
+        result_pitch: row pitch of the result in bytes.
+        accuracy: what the error bound is relative to; `normwise` admits algorithms that need fewer multiplications.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.

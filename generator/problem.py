@@ -29,7 +29,7 @@ class DType(enum.StrEnum):
     FLOAT16 = "float16"
     UINT8 = "uint8"
     COMPLEX64 = "complex64"
-    """Real and imaginary part, float32 each, side by side."""
+    """Real and imaginary part, interleaved, float32 each."""
 
     @property
     def itemsize(self) -> int:
@@ -55,12 +55,13 @@ def dtype_of(value: object, name: str, among: tuple[DType, ...] = PIXELS) -> DTy
 
 
 class Accuracy(enum.StrEnum):
-    """What the error of a result is small against."""
+    """What the error bound of a result is relative to."""
 
     ELEMENTWISE = "elementwise"
-    """Each output's own sum of |weights| * |pixels|: small outputs keep their digits beside large ones."""
+    """Each output's own sum of |weight| * |pixel|: an output is accurate whatever its neighbours are."""
     NORMWISE = "normwise"
-    """The sum of |weights| times the largest |pixel| of the window: sums and differences of pixels may be formed."""
+    """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
+    pixels, such as Winograd's."""
 
 
 class Role(enum.StrEnum):
@@ -117,7 +118,7 @@ class Operand:
 
 
 class Problem(abc.ABC):
-    """What is to be computed. Subclasses are frozen dataclasses, one an operation, and register themselves."""
+    """What is to be computed, without the data. One frozen dataclass per operation, which registers itself."""
 
     operation: ClassVar[str]
     error_unit: ClassVar[str] = "of the sum of |terms|"
@@ -140,12 +141,12 @@ class Problem(abc.ABC):
 
     @abc.abstractmethod
     def key(self) -> str:
-        """One readable line that covers everything that can change the answer or the winner."""
+        """The problem as one readable line, which is its key in stores: equal for equal problems alone."""
 
     @property
     @abc.abstractmethod
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays of the problem, in the order in which a plan takes them; the output last."""
+        """The arrays with their shapes, dtypes and strides, in the order of a plan's inputs; the output last."""
 
     @property
     @abc.abstractmethod

@@ -331,6 +331,47 @@ def database(postgresql: PostgresServer) -> Iterator[str]:
     postgresql.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+BLOCK = re.compile(r"(?:<!-- on a GPU: (?P<gpu>\w+) -->\n)?```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+"""A block of Python in a page; the comment before it names the library whose arrays it needs on a GPU."""
+CLAIM = re.compile(r"^(?P<name>\w+) = .*  # (?P<expected>(?:numpy|scipy)\..*?\))(?:: .*)?$", re.MULTILINE)
+"""A line that says in a comment what NumPy or SciPy would compute: `y = f(x, w)  # scipy.ndimage.correlate(x, w)`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CodeBlock:
+    """A block of Python in a page of the documentation."""
+
+    code: str
+    gpu: str | None
+
+    def run(self, names: dict[str, Any]) -> int:
+        """Runs it, compares what it computes to what its comments say, and returns how many of them there are."""
+        import numpy as np
+
+        exec(compile(self.code, "<documentation>", "exec"), names)
+        importlib.import_module("scipy.ndimage")
+        importlib.import_module("scipy.signal")
+        libraries = {name: importlib.import_module(name) for name in ("numpy", "scipy")}
+        claims = list(CLAIM.finditer(self.code))
+        for claim in claims:
+            expected = np.asarray(eval(claim["expected"], {**names, **libraries}))
+            result = names[claim["name"]]
+            assert result.shape == expected.shape, claim[0]
+            np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * abs(expected).max(), err_msg=claim[0])
+        return len(claims)
+
+
+@pytest.fixture(scope="session")
+def code_blocks() -> Callable[[str], list[CodeBlock]]:
+    """The blocks of Python of a page, which is named from the repository's root."""
+
+    def blocks(page: str) -> list[CodeBlock]:
+        text = (Path(__file__).parent.parent / page).read_text()
+        return [CodeBlock(block["code"], block["gpu"]) for block in BLOCK.finditer(text)]
+
+    return blocks
+
+
 def _index(text: str, names: dict[str, int]) -> int:
     functions: dict[str, Callable[[int, int], int]] = {
         "quotient": lambda divisor, number: number * (0xFFFFFFFF // divisor + 1) >> 32,

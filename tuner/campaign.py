@@ -57,7 +57,7 @@ def read_problems(path: Path) -> tuple[Problem, ...]:
     except OSError as error:
         raise BadArgument(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
-        raise BadArgument(f"{path} is no JSON: {error}") from None
+        raise BadArgument(f"{path} is not valid JSON: {error}") from None
     if not isinstance(entries, list) or not entries:
         raise BadArgument(f'{path} must hold a list of problems, such as [{{"operation": "filter2d", ...}}]')
     return tuple(dict.fromkeys(_problem(path, number, entry) for number, entry in enumerate(entries, start=1)))

@@ -101,7 +101,7 @@ def choose(
         *_untried_finalists(workshop, finals, untried, keep),
     ]
     if not finalists:
-        raise TuningFailed(f"no candidate of {workshop.problem.key()} stayed right on fresh data")
+        raise TuningFailed(f"no candidate of {workshop.problem.key()} passed the second verification, on fresh data")
     beside = _in_turns(finals, finalists)
     order = [(list(workshop.families).index(each.trial.family), each.trial.config.key()) for each in finalists]
     answered = [place for place, each in enumerate(finalists) if each.is_answer]
@@ -125,7 +125,7 @@ def _in_turns(finals: Bench, finalists: Sequence[_Finalist]) -> InTurns:
     beside = finals.side_by_side(tuple(finalist.contender for finalist in finalists))
     if not isinstance(beside, Failure):
         return beside
-    warnings.warn(f"nothing was timed beside the winner: {beside.message}", stacklevel=3)
+    warnings.warn(f"the other libraries could not be timed: {beside.message}", stacklevel=3)
     return InTurns(tuple(finalist.contender.measurement.timing for finalist in finalists), ())
 
 
@@ -239,4 +239,4 @@ def _why_none(workshop: Workshop, trials: list[Trial]) -> str:
         return f"no candidate of {workshop.problem.key()} was tried; give it more trials or time"
     counts = collections.Counter(str(failure.kind) for failure in failures)
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return f"none of {len(failures)} candidates is right: {told}; the first: {failures[0].message}"
+    return f"none of {len(failures)} candidates is correct: {told}; the first: {failures[0].message}"

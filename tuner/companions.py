@@ -76,7 +76,7 @@ class Companions:
         options: TuneOptions,
     ) -> None:
         if devices and store.address is None:
-            raise BadArgument("several devices share a store in a file or on a server, not one in memory")
+            raise BadArgument("tuning on several devices needs a store in a file or on a server, not in memory")
         self._store, self._devices = store, devices
         self._workshop = workshop
         self._options = options
@@ -130,5 +130,5 @@ class Companions:
             if not isinstance(error, WarpsmithError | WorkerDied):
                 raise error
             words = error.last_words.splitlines()[-1:] if isinstance(error, WorkerDied) else []
-            warnings.warn(": ".join([f"tuning goes on without {job.device}", str(error), *words]), stacklevel=2)
+            warnings.warn(": ".join([f"tuning continues without {job.device}", str(error), *words]), stacklevel=2)
             self._store.strike(job.tuner)

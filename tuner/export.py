@@ -29,11 +29,14 @@ KERNELS = "kernels"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What was written and what was not."""
+    """What an export wrote, and what it left out."""
 
     folder: Path
+    """The bundle."""
     kernels: int
+    """Number of kernels written."""
     cubins: int
+    """Number of files of machine code written."""
     skipped: tuple[str, ...]
     """A line for each record or cubin left out, with the reason."""
 

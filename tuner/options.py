@@ -1,4 +1,4 @@
-"""What a tuning run is told, and what it tells."""
+"""Options of a tuning run, and its report."""
 
 from __future__ import annotations
 
@@ -65,32 +65,37 @@ class TuneOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TuneReport:
-    """What came of a tuning run."""
+    """The result of a tuning run."""
 
     record: Record | None
     """The winner as stored; None for a run under sanitizers."""
     finalists: tuple[Trial, ...]
-    """As they were timed in turns, the winner first."""
+    """The finalists with the times that they took in turns, the winner first."""
     before: Trial | None
-    """What a look-up answered before the search, timed in the same turns: the winner is never slower. None for a run
-    under sanitizers, and where that answer is not right."""
+    """What a look-up answered before the search, with its time in the same turns: the winner is never slower. None for
+    a run under sanitizers, and where that answer is not correct."""
     tried: int
-    """Trials of this run, by everyone who took part in it."""
+    """Trials of this run, on all devices and by all tuners that shared it."""
     others: int
-    """Of those tried, the ones by further devices and by tuners elsewhere."""
+    """Those of `tried` that ran on further devices or in other tuners."""
     reused: int
-    """Trials of earlier runs that still hold."""
+    """Trials of earlier runs that are still valid."""
     failures: Mapping[FailureKind, int]
+    """Failed trials by kind."""
     space_size: int | None
+    """Configurations of all families; None where a space is too large to be counted."""
     elapsed_s: float
+    """Duration of the run in seconds."""
     interrupted: bool
+    """Whether Ctrl-C ended the search."""
     costs: Costs
-    """Where the time went."""
+    """Time by stage."""
     standings: tuple[Standing, ...]
-    """The families that competed, those that stayed first; of the others, when and why they left."""
+    """The kernel families that competed: first those that stayed to the end, then the others, with when and why they
+    were given up."""
 
     def spec(self) -> dict[str, Any]:
-        """The report as JSON values, without what was chosen."""
+        """The report as JSON values, without the winner and the finalists."""
         return {
             "trials": self.tried,
             "others": self.others,

@@ -61,7 +61,7 @@ def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: 
     Returns:
         The file's content; the same arguments give the same SVG.
     """
-    with _axes(title, "outputs a thread", image) as (axes, file):
+    with _axes(title, "outputs per thread", image) as (axes, file):
         for index, line in enumerate(lines):
             _draw(axes, line, index)
         if copy_ns is not None:

@@ -143,7 +143,7 @@ class RichProgress:
         # No refresh thread: a fork while it holds the console's lock would leave the child waiting for ever.
         # Standard output stays as it is, since rich would send what is printed there to standard error.
         self._live = Live(
-            Group(Text(title, style="bold"), Text(f"{total} trials to go", style="dim")),
+            Group(Text(title, style="bold"), Text(f"{total} trials", style="dim")),
             console=self._console,
             auto_refresh=False,
             redirect_stdout=False,
@@ -200,10 +200,11 @@ def _best_of(snapshot: Snapshot, scale: _Scale) -> list[str]:
 
 
 def _left(snapshot: Snapshot) -> str:
-    trials = f"{snapshot.total - snapshot.done} trials left"
+    left = snapshot.total - snapshot.done
+    trials = f"{left} trial{'s' * (left != 1)} left"
     if snapshot.time_left_s is None:
         return trials
-    return f"{trials}, {format_duration(snapshot.time_left_s)} to go"
+    return f"{trials}, about {format_duration(snapshot.time_left_s)}"
 
 
 def estimate_time_left(*, done: int, reused: int, total: int, elapsed_s: float, limit_s: float | None) -> float | None:

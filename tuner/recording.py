@@ -89,7 +89,7 @@ class Recording:
         except FileNotFoundError:
             raise BadArgument(f"there is no recording {path}") from None
         except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise BadArgument(f"{path} is no recording that can be read: {error}") from None
+            raise BadArgument(f"{path} is not a readable recording: {error}") from None
 
     def write(self, path: Path) -> None:
         """Writes the whole file, or none where it cannot: JSON lines, compressed, the same bytes for the same content.

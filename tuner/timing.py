@@ -95,7 +95,9 @@ class TimingPolicy:
             # Of 120 samples with the usual spread of 1% the median is known to 0.07%.
             return cls(10, 60, 60e6, 200e3, 0.01, 1.1, 12, cold=cold is not False, launching=launching)
         if cold or launching is not Launching.EAGER:
-            raise BadArgument("the host is timed with warm caches and without graphs; only a GPU has a choice")
+            raise BadArgument(
+                "the host is always timed with warm caches and without CUDA graphs; --l2 and --launch need a GPU"
+            )
         return cls(5, 30, 300e6, 2e6, 0.02, 1.5, 6, cold=False)
 
     def for_finalists(self) -> TimingPolicy:

@@ -1,4 +1,4 @@
-"""The functions that users call. What they need is imported when they are called: importing warpsmith is quick."""
+"""The functions of the public API. Each imports what it needs when it is called: `import warpsmith` is quick."""
 
 from __future__ import annotations
 
@@ -28,25 +28,33 @@ def tune(
     sampler: str = "additive",
     store: str | None = None,
 ) -> TuneReport:
-    """Searches for the fastest right kernel for `problem` and stores it, with every trial on the way.
+    """Searches for the fastest correct kernel for `problem`, and stores the winner and every trial.
 
-    The stored winner is never slower than what `plan` answered before, which takes part and is timed in turns with it.
+    Each candidate is compiled, verified element by element against float64, and timed. The winner is verified again on
+    fresh data and timed in turns with the other finalists, a plain copy and the other libraries that are installed. It
+    is never slower than what `plan` answered before, which is one of the finalists.
 
     Args:
         problem: what is to be computed.
-        device: `auto` (the first GPU, else the host), `cuda:I`, `host`, or `all` for every GPU of this machine.
-        trials: trials to have in the store at the end; earlier runs count, so that a killed run goes on.
-        time_limit: seconds of searching, counted from when the device and the reference result are ready. What is known
-            already is tried first, and the best two of that are timed whatever the limit.
-        seed: of the search and of the test data.
+        device: `auto` (the first GPU, or the host where there is none), `cuda:I`, `host`, or `all` for every GPU of
+            this machine.
+        trials: number of trials in the store at the end of the run; those of earlier runs count.
+        time_limit: seconds of searching, counted from when the device and the float64 reference are ready. Whatever the
+            limit, the best two of what is known are timed first; verifying and timing the finalists comes after it.
+        seed: seed of the search and of the test data.
         sampler: `additive`, or one of Optuna's: `tpe`, `gp`, `cmaes`, `random`.
-        store: a file or URL to keep results in; None is the user's own store.
+        store: file or database URL to write to; None for WARPSMITH_STORE, or the user's own file.
+
+    Returns:
+        The stored winner, the number of trials and failures, and the time that each stage took.
 
     Raises:
-        BadArgument: no such device or sampler, no family solves the problem, or an option out of its range.
-        CompileError, DeviceError, StoreError: as their names say.
+        BadArgument: an unknown device or sampler, a problem that no kernel family can solve, or an option out of range.
+        CompileError: the compiler is missing.
+        DeviceError: the device is not available, or failed.
         MissingExtra: warpsmith was installed without its extra `tune`.
-        TuningFailed: no candidate was right.
+        StoreError: the store cannot be opened or written.
+        TuningFailed: no candidate was correct.
     """
     from warpsmith.extras import Extra, require
 
@@ -64,16 +72,28 @@ def tune(
 
 
 def plan(problem: Problem, device: str = "auto", *, store: str | None = None) -> Plan:
-    """The best stored kernel for `problem`, compiled and loaded. Looks up, never searches.
+    """Looks up the best stored kernel for `problem`, compiles and loads it. Never searches.
+
+    Where nothing fits in the store, the plan runs the default configuration of the first kernel family that can solve
+    the problem; `plan.match.kind` says how the answer was found.
 
     Args:
         problem: what is to be computed.
-        device: `auto`, `cuda:I` or `host`.
-        store: a file or URL to look in first; then come the user's own store and the shipped one.
+        device: `auto` (the first GPU, or the host where there is none), `cuda:I` or `host`.
+        store: file or database URL to search first; then the user's own file and the shipped store are searched. None
+            for WARPSMITH_STORE.
+
+    Returns:
+        A callable: `y = plan(x, w)`.
 
     Raises:
-        BadArgument: no such device, or no family solves the problem.
-        CompileError, DeviceError, StoreError: as their names say.
+        BadArgument: an unknown device, or a problem that no kernel family can solve.
+        CompileError: the compiler is missing, or refused the kernel.
+        DeviceError: the device is not available, or failed.
+        StoreError: a store cannot be read.
+
+    Warns:
+        StaleTiming: the stored time was taken with another driver or toolkit; the result is not affected.
     """
     from warpsmith.plans.make import plan as make
 
@@ -81,7 +101,21 @@ def plan(problem: Problem, device: str = "auto", *, store: str | None = None) ->
 
 
 def query(problem: Problem, device: str = "auto", *, store: str | None = None) -> Match:
-    """How `plan` would find its answer, without compiling anything; arguments and errors as there."""
+    """Finds the answer that `plan` would run, without compiling it.
+
+    Args:
+        problem: what is to be computed.
+        device: as for `plan`.
+        store: as for `plan`.
+
+    Returns:
+        The kind of match, the program with its CUDA text, and the stored record with its times, where there is one.
+
+    Raises:
+        BadArgument: an unknown device, or a problem that no kernel family can solve.
+        DeviceError: the device is not available.
+        StoreError: a store cannot be read.
+    """
     from warpsmith.devices.select import DeviceRef
     from warpsmith.plans.lookup import look_up
 
@@ -95,17 +129,22 @@ def export(
     archs: tuple[str, ...] = (),
     store: str | None = None,
 ) -> ExportReport:
-    """Writes a bundle of stored winners: CUDA text, machine code, a manifest with checksums.
+    """Writes stored winners as a bundle: CUDA text, machine code, and a manifest with checksums.
 
     Args:
-        problems: whose winners, on every device that has one; None for all that is stored.
+        problems: problems whose winners are exported, for every device that has one; None for all stored winners.
         folder: an empty or missing folder, or an earlier bundle, which is replaced.
-        archs: architectures to compile for, such as `sm_90`; without any, those of the winners' own GPUs.
-        store: a file or URL to look in first; then come the user's own store and the shipped one.
+        archs: architectures to compile for, such as `sm_90`; if empty, those of the GPUs that were tuned on.
+        store: as for `plan`.
+
+    Returns:
+        The number of kernels and cubins that were written, and a line for each that was left out.
 
     Raises:
-        NothingStored: one of the problems has no stored winner, or nothing is stored at all.
-        BundleError: the folder cannot be written or holds something else.
+        BadArgument: an unknown architecture.
+        BundleError: the folder cannot be written, or holds other files.
+        NothingStored: a problem has no stored winner, or nothing is stored at all.
+        StoreError: a store cannot be read.
     """
     from warpsmith.store.location import open_for_reading
     from warpsmith.tuner.export import export as write
@@ -130,9 +169,18 @@ def _winners(problems: Iterable[Problem] | None, records: tuple[Record, ...]) ->
 
 
 def load_bundle(folder: str | Path) -> Bundle:
-    """Opens an exported bundle and checks its files. Needs neither a store nor the tuner's packages.
+    """Opens an exported bundle and checks its files against their checksums.
 
-    Raises BundleError where it is no bundle, incomplete or altered.
+    Needs neither a store nor the packages of the tuner (optuna, sqlalchemy, jinja2).
+
+    Args:
+        folder: what `export` wrote.
+
+    Returns:
+        The bundle; `bundle.plan(problem)` makes one of its kernels callable.
+
+    Raises:
+        BundleError: the folder is not a bundle, is incomplete, or was altered.
     """
     from warpsmith.plans.bundle import load_bundle as load
 

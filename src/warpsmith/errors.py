@@ -1,4 +1,4 @@
-"""Errors that a user meets. Each is one line that names the remedy, and knows its exit code."""
+"""Errors that users meet. The message is one line that names the remedy; each class has an exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class WarpsmithError(Exception):
-    """Base of every expected error; the command line prints it as one line and exits with `exit_code`."""
+    """Base of every expected error. The command line prints the message and exits with `exit_code`, by default 1."""
 
     exit_code: ClassVar[int] = 1
 
@@ -18,29 +18,29 @@ class BadArgument(WarpsmithError, ValueError):
 
 
 class NothingStored(WarpsmithError, LookupError):
-    """No stored answer for this problem on this device. Exit code 3."""
+    """Nothing is stored for this problem on this device. Exit code 3."""
 
     exit_code = 3
 
 
 class StoreError(WarpsmithError):
-    """A store that is missing, damaged, foreign, too new, or not writable."""
+    """A store that is missing, damaged, of another program, of a newer version, or not writable."""
 
 
 class CompileError(WarpsmithError):
-    """A compiler that is missing, or that refused a program."""
+    """A compiler that is missing, or that rejected a program."""
 
 
 class DeviceError(WarpsmithError):
-    """No such device, or a device that failed."""
+    """A device that does not exist, or that failed."""
 
 
 class LaunchError(DeviceError):
-    """A kernel that the device refused to launch, such as a block that is too large."""
+    """A kernel that the device refused to launch, such as one whose thread block is too large."""
 
 
 class OutOfMemory(DeviceError):
-    """The device has too little free memory for the buffers of a problem, or a worker process took too much."""
+    """Too little free device memory for the buffers of a problem, or a worker process that used too much memory."""
 
 
 class MissingExtra(WarpsmithError):
@@ -48,4 +48,4 @@ class MissingExtra(WarpsmithError):
 
 
 class BundleError(WarpsmithError):
-    """A bundle that is incomplete, altered since its export, or of another format version."""
+    """A bundle that is incomplete, was altered after its export, or has another format version."""

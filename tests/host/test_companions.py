@@ -122,7 +122,7 @@ def test_one_that_fails_leaves_the_work_to_the_others(
         def __init__(self) -> None:
             super().__init__(range(6), {})
 
-    with pytest.warns(UserWarning, match="tuning goes on without host: the worker process ended with exit code 1"):
+    with pytest.warns(UserWarning, match="tuning continues without host: the worker process ended with exit code 1"):
         report = tuned(6, family=Local())
     assert (report.tried, report.others) == (6, 0)
     assert stored(tmp_path) == list(range(6))
@@ -133,7 +133,7 @@ def _raise() -> None:
 
 
 def test_need_a_store_that_processes_can_share(script: ModuleType) -> None:
-    with Store.open(":memory:", write=True) as store, pytest.raises(BadArgument, match="not one in memory"):
+    with Store.open(":memory:", write=True) as store, pytest.raises(BadArgument, match="not in memory"):
         tune(PROBLEM, (HOST, HOST), store, TuneOptions(), SilentProgress(), (script.Numbered(range(3), {}),))
 
 

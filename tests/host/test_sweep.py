@@ -153,7 +153,7 @@ def test_where_nothing_is_right_the_reasons_are_kept(
     assert run([*SWEEP, "--trials", "1"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("warpsmith: error: none of ")
-    assert error.endswith("configs is right; sweep-3x3/sweep.json says why")
+    assert error.endswith("configs is correct; sweep-3x3/sweep.json says why")
     assert written(folder / "sweep-3x3") == {"sweep.json", "sweep.md"}
     assert "7 differ" in (folder / "sweep-3x3" / "sweep.json").read_text()
 

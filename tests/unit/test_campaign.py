@@ -165,7 +165,7 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("content", "told"),
         [
-            ("[", "is no JSON"),
+            ("[", "is not valid JSON"),
             ([], "must hold a list of problems"),
             ({"operation": "filter2d"}, "must hold a list of problems"),
             ([3], "problem 1: it must be an object that names its operation"),
@@ -193,7 +193,7 @@ class TestCommand:
             (["--from", "list.json", "--replay", "list.json"], "name an operation, or give one of"),
             (["--device", "host"], "name an operation, or give one of"),
             (["--from", "list.json", "filter2d", "--image", "8x8", "--filter", "3x3"], "take no operation"),
-            (["--replay", "list.json"], "no recording that can be read"),
+            (["--replay", "list.json"], "is not a readable recording"),
             (["--replay", "none"], "there is no recording none"),
         ],
     )

@@ -233,7 +233,7 @@ class TestWinner:
     def test_without_turns_is_the_fastest_of_the_finals_and_it_is_said(self) -> None:
         setting = Setting(windowa=100.0, windowb=95.0)
         setting.beside = Failure(FailureKind.CRASH, "a library crashed")
-        with pytest.warns(UserWarning, match="nothing was timed beside the winner: a library crashed"):
+        with pytest.warns(UserWarning, match="the other libraries could not be timed: a library crashed"):
             record = setting.choose(*letters(2, step=1))
         assert name_of(record.trial) == "windowb"
         assert record.trial.outcome.timing == timing(95.0, samples=5)  # type: ignore[union-attr]
@@ -338,7 +338,9 @@ class TestFreshData:
 
     def test_nothing_right_is_a_failure(self) -> None:
         setting = Setting(windowa=WRONG, windowb=WRONG)
-        with pytest.raises(TuningFailed, match=rf"^no candidate of {PROBLEM.key()} stayed right on fresh data$"):
+        with pytest.raises(
+            TuningFailed, match=rf"^no candidate of {PROBLEM.key()} passed the second verification, on fresh data$"
+        ):
             setting.choose(*letters(2))
         assert len(setting.kept) == 2
         assert setting.contenders == []
@@ -350,7 +352,7 @@ class TestFreshData:
         ([], f"no candidate of {PROBLEM.key()} was tried; give it more trials or time"),
         (
             [trial("plaina", None), trial("plainb", None, outcome=Failure(FailureKind.COMPILE, "no"))],
-            "none of 2 candidates is right: 1 wrong, 1 compile; the first: off by one",
+            "none of 2 candidates is correct: 1 wrong, 1 compile; the first: off by one",
         ),
     ],
 )

@@ -190,7 +190,7 @@ class TestVerify:
         assert answer["right"] is True
         assert answer["match"] == "exact"
         assert 0 <= answer["max_error"] <= answer["bound"] == 1e-6
-        assert re.search(r"^right     largest error \S+ of the sum", printed("verify", "filter2d", *ON_HOST), re.M)
+        assert re.search(r"^correct   largest error \S+ of the sum", printed("verify", "filter2d", *ON_HOST), re.M)
 
     def test_wrong_is_a_failure(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         wrong = Evaluated(Failure(FailureKind.WRONG, "7 of 3844 differ"), 0.0, 0.0, 0.0)

@@ -81,7 +81,7 @@ def test_problem(refused: Refused, command: str, options: tuple[str, ...], why: 
     [
         (("--trials", "0"), "'--trials'"),
         (("--trials", "few"), "'--trials'"),
-        (("--time-limit", "soon"), "a time limit must be a number of seconds, or like 90s, 5m, 2h; got 'soon'"),
+        (("--time-limit", "soon"), "a time limit must be a number of seconds, or like 90s, 5m or 2h; got 'soon'"),
         (("--time-limit", "-5"), "a time limit must be a number"),
         (("--time-limit", "5d"), "a time limit must be a number"),
         (("--time-limit", "nan"), "a time limit must be a number"),
@@ -127,7 +127,7 @@ BORDERED = (*SHAPE, "--border", "mirror")
             (*BORDERED, "--origin", "0,2"),
             "--origin 0,2 lies outside the 3x3 filter; its rows go from -1 to 1, its columns from -1 to 1",
         ),
-        ((*BORDERED, "--origin", "0,0", "--anchor", "1,1"), "--anchor and --origin say the same thing"),
+        ((*BORDERED, "--origin", "0,0", "--anchor", "1,1"), "--anchor and --origin both set the anchor"),
         ((*SHAPE, "--anchor", "0,0"), "an anchor has no meaning with border valid"),
         ((*SHAPE, "--origin", "1,0"), "an anchor has no meaning with border valid"),
         ((*SHAPE, "--pitch", "255"), "pitch must be 256 bytes or more, in steps of 4; got 255"),

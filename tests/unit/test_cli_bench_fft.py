@@ -156,7 +156,7 @@ class TestProblems:
 
 class TestTable:
     HEADER = (
-        "| transform | batch | found | time | GB/s | copy | % of copy "
+        "| transform | batch | match | time | GB/s | copy | % of copy "
         f"| {SCIPY} | speed-up over the fastest peer | largest error |"
     )
 
@@ -258,7 +258,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "why"),
         [
-            (("--size", "1"), "a transform has 2 points or more in each dimension"),
+            (("--size", "1"), "each dimension of a transform needs at least 2 points"),
             (("--size", "8", "--size", "8x"), "--size must be N or ROWSxCOLUMNS, such as 256 or 32x32; got '8x'"),
             (("--batch", "0"), "batch must be 1 or more; got 0"),
             (("--batch", "many"), "'--batch'"),
@@ -269,7 +269,10 @@ class TestRefused:
             (("--norm", "unitary"), "unknown norm 'unitary'; choose one of backward, ortho, forward"),
             (("--norm", ""), "unknown norm ''; choose one of backward"),
             (("--layout", "rows"), "unknown layout 'rows'; choose one of batch, transposed, frequency"),
-            (("--size", "8", "--layout", "transposed"), "a transform of one dimension has nothing to transpose"),
+            (
+                ("--size", "8", "--layout", "transposed"),
+                "layout transposed needs two dimensions; this transform has one",
+            ),
             (("--device", "tpu"), "unknown device 'tpu'"),
             (("--image", "8x8"), "No such option: --image"),
             (("--size", "8", "--size", "37"), "no kernel family solves fft size=37 "),

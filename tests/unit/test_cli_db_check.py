@@ -116,7 +116,7 @@ class TestTimes:
         rechecks.verdicts[PROBLEMS[2]] = verdict
         assert run(list(CHECK)) == 1
         shown = capsys.readouterr()
-        expected = "warpsmith: error: 1 of 4 winners moved or are not right any more; tune them again\n"
+        expected = "warpsmith: error: 1 of 4 winners have another time or a wrong result; tune them again\n"
         assert shown.err == expected
         (line,) = [line for line in shown.out.splitlines() if line.startswith(verdict)]
         assert PROBLEMS[2].key() in line

@@ -1,4 +1,4 @@
-"""`warpsmith db prune`: says what would go, and removes it where it is told to."""
+"""`warpsmith db prune`: lists what would be removed, and removes it with --yes."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         capsys.readouterr().out.splitlines()
         == [
-            "would go  4 of 7 trials, 1 of 2 winners, 0 of 1 runs, 0 of 2 poisoned programs",
+            "to remove 4 of 7 trials, 1 of 2 winners, 0 of 1 runs, 0 of 2 poisoned programs",
             "from      a.db",
             f"          {SMALL.key()} on {H200.key()}: 4 trials",
             f"          {LARGE.key()} on {H200.key()}: 0 trials, its winner",
@@ -187,8 +187,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("code", "arguments", "why"),
         [
-            (2, (), "say what may go: --keep-trials N"),
-            (2, ("--yes",), "say what may go"),
+            (2, (), "name what to remove: --keep-trials N"),
+            (2, ("--yes",), "name what to remove"),
             (2, ("--keep-trials", "-1"), "greater than or equal to 0"),
             (2, ("--keep-trials", "all"), "a valid integer"),
             (2, ("--operation", "dct"), "choose one of filter2d, fft"),

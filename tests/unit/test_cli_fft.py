@@ -99,7 +99,7 @@ class TestTuned:
         answer = document(*asked)
         assert (answer["right"], answer["match"]) == (True, "exact")
         assert 0 <= answer["max_error"] <= answer["bound"] == 1e-6
-        assert re.search(r"^right     largest error \S+ of twice the result's root mean square", printed(*asked), re.M)
+        assert re.search(r"^correct   largest error \S+ of twice the result's root mean square", printed(*asked), re.M)
 
     def test_verify_of_what_is_not_stored_takes_the_default(self, document: Document) -> None:
         answer = document("verify", "fft", "--size", "12", "--kind", "c2r", "--batch", "3", *ON_HOST)
@@ -155,8 +155,8 @@ def test_what_is_not_stored_is_named_with_exit_code_3(refused: Refused, options:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--size", "1"), "a transform has 2 points or more in each dimension"),
-        (("--size", "8x1"), "a transform has 2 points or more in each dimension"),
+        (("--size", "1"), "each dimension of a transform needs at least 2 points"),
+        (("--size", "8x1"), "each dimension of a transform needs at least 2 points"),
         (("--size", "0"), "size must be one or two positive sizes"),
         (("--size", "8x8x8"), "--size must be N or ROWSxCOLUMNS, such as 256 or 32x32; got '8x8x8'"),
         (("--size", "-8"), "--size must be N or ROWSxCOLUMNS"),
@@ -172,7 +172,7 @@ def test_what_is_not_stored_is_named_with_exit_code_3(refused: Refused, options:
         (("--size", "8", "--valid", "4x"), "--valid must be N or ROWSxCOLUMNS"),
         (("--size", "8", "--norm", "unitary"), "unknown norm 'unitary'; choose one of backward, ortho, forward"),
         (("--size", "8", "--layout", "rows"), "unknown layout 'rows'; choose one of batch, transposed, frequency"),
-        (("--size", "8", "--layout", "transposed"), "a transform of one dimension has nothing to transpose"),
+        (("--size", "8", "--layout", "transposed"), "layout transposed needs two dimensions; this transform has one"),
         (("--size", "8", "--order", "shifted"), "unknown order 'shifted'; choose one of natural, reversed"),
         (("--size", "12", "--order", "reversed"), "bit-reversed order needs powers of two; got 12"),
         (("--size", "8", "--image", "8x8"), "No such option: --image"),

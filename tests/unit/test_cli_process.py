@@ -102,6 +102,22 @@ def test_help(
     assert set(words) <= set(re.findall(r"[\w-]+", text))
 
 
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("", ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor")),
+        ("db", ("ls", "show", "check", "prune", "merge", "import", "export")),
+    ],
+)
+def test_help_lists_commands_in_the_order_of_their_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, names: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run([*command.split(), "--help"]) == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert tuple(re.findall(r"^│ (\w+) ", text, re.MULTILINE)) == names
+
+
 @pytest.mark.parametrize("arguments", [("db", "ls", "--json"), ("explain", *SHAPE, "--device", "host", "--json")])
 def test_reader_that_has_seen_enough_is_no_failure(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     process = subprocess.Popen(

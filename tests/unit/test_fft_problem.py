@@ -252,9 +252,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("fields", "says"),
         [
-            ({"size": 1}, "a transform has 2 points or more in each dimension"),
-            ({"size": (1, 8)}, "a transform has 2 points or more in each dimension"),
-            ({"size": (8, 1)}, "a transform has 2 points or more in each dimension"),
+            ({"size": 1}, "each dimension of a transform needs at least 2 points"),
+            ({"size": (1, 8)}, "each dimension of a transform needs at least 2 points"),
+            ({"size": (8, 1)}, "each dimension of a transform needs at least 2 points"),
             ({"size": 0}, "size must be one or two positive sizes below 32768, N or ROWSxCOLUMNS; got 0"),
             ({"size": -8}, "size must be one or two positive sizes below 32768, N or ROWSxCOLUMNS; got -8"),
             ({"size": (8, 8, 8)}, "size must be one or two positive sizes .* got 8x8x8"),
@@ -278,7 +278,7 @@ class TestRefusals:
             ({"kind": None}, "unknown kind None; choose one of r2c"),
             ({"norm": "unitary"}, "unknown norm 'unitary'; choose one of backward, ortho, forward"),
             ({"layout": "rows"}, "unknown layout 'rows'; choose one of batch, transposed, frequency"),
-            ({"layout": "transposed"}, "a transform of one dimension has nothing to transpose"),
+            ({"layout": "transposed"}, "layout transposed needs two dimensions; this transform has one"),
             ({"order": "shifted"}, "unknown order 'shifted'; choose one of natural, reversed"),
             ({"size": 12, "order": "reversed"}, "bit-reversed order needs powers of two; got 12"),
             ({"size": (8, 6), "order": "reversed"}, "bit-reversed order needs powers of two; got 8x6"),

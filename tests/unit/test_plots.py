@@ -48,7 +48,7 @@ def test_a_sweep_has_one_line_a_path_and_the_copy() -> None:
         "line-asynchronous-copies-to-shared",
         "line-copy",
     }
-    assert {line.name for line in LINES} | {"copy", "3x3 filter", "outputs a thread", "time (us)"} <= texts(svg)
+    assert {line.name for line in LINES} | {"copy", "3x3 filter", "outputs per thread", "time (us)"} <= texts(svg)
     assert {"1", "2", "4", "8", "16"} <= texts(svg)
 
 

@@ -157,13 +157,13 @@ class TestRefusals:
     )
     def test_a_file_that_is_damaged(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
         path.write_bytes(damage(path.read_bytes()))
-        with pytest.raises(BadArgument, match="is no recording that can be read"):
+        with pytest.raises(BadArgument, match="is not a readable recording"):
             Recording.read(path)
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(BadArgument, match=f"there is no recording {tmp_path}/none"):
             Recording.read(tmp_path / "none")
-        with pytest.raises(BadArgument, match="is no recording"):
+        with pytest.raises(BadArgument, match="is not a readable recording"):
             Recording.read(tmp_path)
 
 

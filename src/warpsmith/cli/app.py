@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from warpsmith.cli.ordered import ordered_group
 from warpsmith.cli.output import print_error, print_json
 from warpsmith.errors import WarpsmithError
 from warpsmith.extras import Extra, missing, require
@@ -37,6 +38,7 @@ def build(arguments: list[str]) -> typer.Typer:
     """
     app = typer.Typer(
         name="warpsmith",
+        cls=ordered_group(COMMANDS),
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

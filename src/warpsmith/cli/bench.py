@@ -46,20 +46,27 @@ GLOBAL_ONLY = "global only"
 """The paper's name for the simplest kernel: the default config of the plainest family, the registry's last."""
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.1f}")
-FASTEST_PEER = Column("fastest peer", lambda row: "-" if row.speed_up is None else f"{row.speed_up:.2f}x our time")
+FASTEST_PEER = Column("fastest peer", lambda row: _fastest_peer(row))
 
 ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image.")]
 FiltersOption = Annotated[
     list[str] | None,
-    typer.Option("--filter", metavar="ROWSxCOLUMNS", help="Repeatable; default 2x2 to 7x7, with --sweep 3x3."),
+    typer.Option(
+        "--filter", metavar="ROWSxCOLUMNS", help="Size of the filter. Repeatable; default 2x2 to 7x7, with --sweep 3x3."
+    ),
 ]
 BorderOption = Annotated[str, typer.Option("--border", help=f"One of {', '.join(Border)}, or another library's name.")]
 DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type: {', '.join(PIXELS)}.")]
 WeightsOption = Annotated[
-    Path | None, typer.Option("--weights", metavar="FILE.npy", help="Known values of the one --filter.")
+    Path | None, typer.Option("--weights", metavar="FILE.npy", help="Known weights of the one --filter.")
 ]
 SweepOption = Annotated[
-    bool, typer.Option("--sweep", help="Time the design space of one size instead.", rich_help_panel="Sweep")
+    bool,
+    typer.Option(
+        "--sweep",
+        help="Time the search space of one filter size instead, evenly over memory paths and outputs per thread.",
+        rich_help_panel="Sweep",
+    ),
 ]
 OutOption = Annotated[
     Path | None,
@@ -68,13 +75,18 @@ OutOption = Annotated[
 TrialsOption = Annotated[
     int | None,
     typer.Option(
-        "--trials", min=1, help="Configs to try in all, at least one a cell; default 4 a cell.", rich_help_panel="Sweep"
+        "--trials",
+        min=1,
+        help="Total number of configurations to try, at least one per cell; default 4 per cell.",
+        rich_help_panel="Sweep",
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Time stored winners beside the libraries installed here.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Compare stored winners with the other libraries that are installed, in one run.", no_args_is_help=True
+    )
     group.command("filter2d")(_filter2d)
     group.command("fft")(bench_fft)
     app.add_typer(group, name="bench")
@@ -99,7 +111,10 @@ def _filter2d(
     trials: TrialsOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Image filters beside cuDNN, CuPy and NPP on a GPU, SciPy on the host; default is the paper's workload."""
+    """Compare image filters with cuDNN, CuPy and NPP on a GPU, or SciPy on the host.
+
+    The default is the workload of Iandola et al. 2013.
+    """
     problems = [
         Filter2d(
             extent(image, "--image"),
@@ -151,8 +166,17 @@ def _show(results: Results) -> None:
     peers = map(peer_column, results.peers)
     results.print_comparison([FOUND, TIME, RATE, FLOP_RATE, COPY_TIME, COPY_SHARE, *peers, FASTEST_PEER, ERROR])
     print("\nWhat was fastest, in the form of the paper's tables 3 and 4:\n")
-    header = ["filter", "optimal layout", "family", "outputs a thread", "speed-up over the fastest peer"]
+    header = ["filter", "optimal layout", "family", "outputs per thread", "speed-up over the fastest peer"]
     print_table([*header, f"speed-up over {GLOBAL_ONLY}", "% of copy"], map(_layout_cells, results.rows))
+
+
+def _fastest_peer(row: Row) -> str:
+    """`3.06x faster than CuPy`, or how much slower."""
+    peer = min(row.rivals, key=row.rivals.__getitem__, default=None)
+    if peer is None:
+        return "-"
+    ratio = row.rivals[peer] / row.ours
+    return f"{ratio:.2f}x faster than {peer}" if ratio >= 1 else f"{1 / ratio:.2f}x slower than {peer}"
 
 
 def _layout_cells(row: Row) -> list[str]:

@@ -50,15 +50,17 @@ SizesOption = Annotated[
 BatchOption = Annotated[
     int | None,
     typer.Option(
-        "--batch", help="Transforms; default as many as make 256 MiB of signal, 4 MiB on the host.", show_default=False
+        "--batch",
+        help="Number of transforms; default as many as make 256 MiB of signal, 4 MiB on the host.",
+        show_default=False,
     ),
 ]
 NormOption = Annotated[
     str | None,
     typer.Option(
         "--norm",
-        help=f"What is scaled: {', '.join(Norm)}; default the other direction, "
-        "since cuFFT would scale in a pass of its own.",
+        help=f"Which direction is scaled: {', '.join(Norm)}; default the other one, "
+        "since cuFFT scales in a separate pass.",
         show_default=False,
     ),
 ]
@@ -79,7 +81,7 @@ def bench_fft(
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Fourier transforms beside cuFFT on a GPU, SciPy on the host; the default is fbfft's sizes."""
+    """Compare Fourier transforms with cuFFT on a GPU, or SciPy on the host; the default is fbfft's sizes."""
     ref = DeviceRef.parse(device)
     scaled = default_norm(kind, inverse=inverse) if norm is None else norm
     some = [fft(size, 1, kind, inverse, valid, scaled, layout) for size in sizes or FBFFT_SIZES]

@@ -24,7 +24,9 @@ from warpsmith.tuner.compare import Comparison, compare
 from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
 from warpsmith.tuner.progress import format_rate, format_share, format_time
 
-SaveOption = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the JSON document here too.")]
+SaveOption = Annotated[
+    Path | None, typer.Option("--save", metavar="FILE", help="Also write the JSON document to this file.")
+]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Plot times over sizes, as .svg or .png.")
 ]
@@ -94,7 +96,7 @@ class Column:
     cell: Callable[[Row], str]
 
 
-FOUND = Column("found", lambda row: str(row.match.kind))
+FOUND = Column("match", lambda row: str(row.match.kind))
 TIME = Column("time", lambda row: format_time(row.ours))
 RATE = Column("GB/s", lambda row: format_rate(row.subject.problem.bytes, row.ours).removesuffix(" GB/s"))
 COPY_TIME = Column("copy", lambda row: format_time(row.times[COPY]))

@@ -6,10 +6,10 @@ from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.record import Record
 
 _WORDS = {
-    Verdict.SAME: "its time was {time} when last looked at, on {day}: as stored",
-    Verdict.FASTER: "its time was {time} when last looked at, on {day}: faster than stored; tune again to renew it",
-    Verdict.SLOWER: "its time was {time} when last looked at, on {day}: slower than stored; tune again to renew it",
-    Verdict.WRONG: "it was not right when last looked at, on {day}: tune again",
+    Verdict.SAME: "last checked on {day}: {time}, as stored",
+    Verdict.FASTER: "last checked on {day}: {time}, faster than stored; tune again to renew it",
+    Verdict.SLOWER: "last checked on {day}: {time}, slower than stored; tune again to renew it",
+    Verdict.WRONG: "last checked on {day}: its result was wrong; tune again",
 }
 
 

@@ -1,4 +1,4 @@
-"""`warpsmith db`: look into stores, check, prune, merge, carry them elsewhere."""
+"""`warpsmith db`: inspect, check, prune, merge, import and export stores."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from warpsmith.cli import db_check, db_look, db_prune, files
 from warpsmith.cli.options import JsonOption, StoreOption
+from warpsmith.cli.ordered import ordered_group
 from warpsmith.cli.output import print_facts, print_json
 from warpsmith.cli.subjects import DeviceKeyOption, subjects_with
 from warpsmith.errors import BadArgument, NothingStored
@@ -21,6 +22,9 @@ from warpsmith.store import t4
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.location import write_location
 from warpsmith.store.store import MergeReport, Store
+
+COMMANDS = ("ls", "show", "check", "prune", "merge", "import", "export")
+"""In the order of the help text."""
 
 
 class Format(enum.StrEnum):
@@ -33,7 +37,11 @@ class Format(enum.StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Look into stores, check, prune, merge and carry them.", no_args_is_help=True)
+    group = typer.Typer(
+        cls=ordered_group(COMMANDS),
+        help="Inspect, check, prune, merge, import and export stores.",
+        no_args_is_help=True,
+    )
     db_look.register(group)
     db_prune.register(group)
     group.command("merge")(_merge)
@@ -44,11 +52,11 @@ def register(app: typer.Typer) -> None:
 
 
 def _merge(
-    source: Annotated[str, typer.Argument(metavar="STORE", help="File or URL to take from.")],
+    source: Annotated[str, typer.Argument(metavar="STORE", help="File or URL of the store to merge.")],
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Take over what another store holds; the faster of two winners stays. All or nothing."""
+    """Merge another store into this one; the faster of two winners is kept. All or nothing."""
     with Store.open(source, write=False) as other, Store.open(write_location(store), write=True) as own:
         report = own.merge(other)
     return _tell(report, json)
@@ -59,7 +67,7 @@ def _import(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Take over JSON lines. A bad line is named and nothing is imported."""
+    """Import JSON lines. An invalid line is named, and nothing is imported."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -76,9 +84,12 @@ def _import(
 def _export(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE | WORDS]...", help="The file; or, beside --out, words of the problem's key."),
+        typer.Argument(metavar="[FILE | WORDS]...", help="The file; or, with --out, words of the problem's key."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Written whole or not at all.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File to write; it is written completely or not at all."),
+    ] = None,
     form: Annotated[
         str, typer.Option("--format", help="lines (the whole store), or t4 (the trials of one problem).")
     ] = Format.LINES.value,
@@ -86,7 +97,7 @@ def _export(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Write the store that `tune` would write to as JSON lines, or one problem's trials as T4 results."""
+    """Export the store that `tune` writes to as JSON lines, or one problem's trials as T4 results."""
     chosen, given = member(Format, form, "format"), list(words or ())
     if out is None:
         if len(given) != 1:
@@ -95,7 +106,7 @@ def _export(
     if chosen is Format.T4:
         return _export_t4(out, given, device_key, store, json)
     if given or device_key is not None:
-        raise BadArgument("JSON lines carry the whole store; words and --device-key choose for --format t4")
+        raise BadArgument("JSON lines carry the whole store; words and --device-key are for --format t4")
     with Store.open(write_location(store), write=False) as own:
         lines = list(export_lines(own))
     _refuse_store(out, own)

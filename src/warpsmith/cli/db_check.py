@@ -31,7 +31,7 @@ def register(group: typer.Typer) -> None:
 
 def _check(
     times: Annotated[
-        bool, typer.Option("--times", help="Verify and time stored winners again, as after a driver update.")
+        bool, typer.Option("--times", help="Verify and time stored winners again, such as after a driver update.")
     ] = False,
     sample: Annotated[
         int | None,
@@ -39,7 +39,7 @@ def _check(
             "--sample",
             metavar="N",
             min=1,
-            help=f"Winners to look at, those looked at longest ago first; default {SAMPLE}.",
+            help=f"Number of winners to check, those checked longest ago first; default {SAMPLE}.",
             show_default=False,
         ),
     ] = None,
@@ -51,9 +51,9 @@ def _check(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Look for damage in every store that is asked; exit 1 where there is some, or where a time has moved."""
+    """Check every store that is searched for damage; exit 1 if there is any, or if a time has changed."""
     if not times and (sample is not None or device is not None):
-        raise BadArgument("--sample and --device choose what --times looks at; add --times")
+        raise BadArgument("--sample and --device choose what --times checks; add --times")
     with open_with_trials(store) as stores:
         found = {each.location: list(each.check()) for each in stores.stores}
         if not json:
@@ -66,9 +66,9 @@ def _check(
     bad = [each for each in seen if not each.rechecked.checked.verdict.is_good]
     damaged = [location for location, problems in found.items() if problems]
     if damaged:
-        print_error(f"{', '.join(damaged)}: damaged; see what was found on standard output")
+        print_error(f"{', '.join(damaged)}: damaged; the findings are on standard output")
     if bad:
-        print_error(f"{len(bad)} of {len(seen)} winners moved or are not right any more; tune them again")
+        print_error(f"{len(bad)} of {len(seen)} winners have another time or a wrong result; tune them again")
     return 1 if bad or damaged else 0
 
 
@@ -102,7 +102,7 @@ class _Times:
         if not self._quiet:
             verdicts = [each.rechecked.checked.verdict for each in seen]
             told = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)
-            print_facts([("looked at", f"{len(seen)} of {len(self._winners)} winners of {self._device.name}: {told}")])
+            print_facts([("checked", f"{len(seen)} of {len(self._winners)} winners of {self._device.name}: {told}")])
         return seen
 
     def _look(self, store: Store, record: Record) -> _Seen:

@@ -1,4 +1,4 @@
-"""`warpsmith db prune`: what is of no more use leaves the store."""
+"""`warpsmith db prune`: removes from a store what is no longer of use."""
 
 from __future__ import annotations
 
@@ -30,19 +30,26 @@ KeepOption = Annotated[
         "--keep-trials",
         metavar="N",
         min=0,
-        help="Of each winner's problem keep the N fastest trials; failures and slower ones go.",
+        help="Keep the N fastest trials of each problem that has a winner; remove slower and failed ones.",
         show_default=False,
     ),
 ]
 StaleOption = Annotated[
-    bool, typer.Option("--stale", help="Trials and winners of kernels that this version writes otherwise.")
+    bool, typer.Option("--stale", help="Remove trials and winners whose kernel text this version no longer generates.")
 ]
 PoisonedOption = Annotated[
-    bool, typer.Option("--poisoned", help="Forgive programs that crashed or hung, such as after a driver update.")
+    bool,
+    typer.Option(
+        "--poisoned",
+        help="Remove programs from the poison list, so that they are tried again, such as after a driver update.",
+    ),
 ]
 # A dry run unless told otherwise, as `git clean`: what is gone took hours on a GPU, and nothing can bring it back.
 YesOption = Annotated[
-    bool, typer.Option("--yes/--dry-run", help="Remove it; default only says what would go.", show_default=False)
+    bool,
+    typer.Option(
+        "--yes/--dry-run", help="Remove it; the default only lists what would be removed.", show_default=False
+    ),
 ]
 
 
@@ -60,13 +67,13 @@ def _prune(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Remove what is of no more use from the store that `tune` would write to; without --yes say what would go.
+    """Remove what is no longer of use from the store that `tune` writes to; without --yes only list it.
 
-    --operation and --device-key choose where; alone, everything of theirs goes. All of it goes, or nothing.
+    --operation and --device-key restrict what is removed; alone, they remove everything of theirs. All or nothing.
     """
     scope, whole = scope_of(operation, device_key), keep_trials is None and not stale and not poisoned
     if whole and scope == Scope():
-        raise BadArgument("say what may go: --keep-trials N, --stale, --poisoned, --operation or --device-key")
+        raise BadArgument("name what to remove: --keep-trials N, --stale, --poisoned, --operation or --device-key")
     location = write_location(store)
     with Store.open(location, write=False) as own:
         check_scope(scope, (own,))
@@ -111,7 +118,7 @@ def _tell(pruned: Pruned, before: Census, location: str, *, removed: bool, json:
         f"{trials} of {before.trials} trials, {len(pruned.winners)} of {before.winners} winners, "
         f"{pruned.runs} of {before.runs} runs, {pruned.poisoned} of {before.poisoned} poisoned programs"
     )
-    print_facts([("removed" if removed else "would go", told), ("from", location)])
+    print_facts([("removed" if removed else "to remove", told), ("from", location)])
     for subject in sorted({*pruned.trials, *pruned.winners}):
         winner = ", its winner" if subject in pruned.winners else ""
         print_facts([("", f"{' on '.join(subject)}: {pruned.trials.get(subject, 0)} trials{winner}")])

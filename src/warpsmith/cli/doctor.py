@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
-    """Look at compilers, devices and stores; exit 1 where no device can be used or a store cannot be read."""
+    """Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read."""
     looks: dict[str, Callable[[], str]] = {
         "warpsmith": lambda: f"{importlib.metadata.version('warpsmith')}, Python {platform.python_version()}",
         "host": lambda: DeviceRef.parse("host").device().name,

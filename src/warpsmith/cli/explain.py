@@ -25,7 +25,9 @@ COUNTED = 20_000
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Show how an answer is found, and what was tried.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Show how the kernel for a problem is found and which configurations were tried.", no_args_is_help=True
+    )
     add_commands(group, _explain)
     app.add_typer(group, name="explain")
 
@@ -34,10 +36,8 @@ def _explain(
     problem: Problem,
     device: DeviceOption = "auto",
     store: StoreOption = None,
-    top: Annotated[int, typer.Option("--top", min=0, help="Trials to list.", rich_help_panel="Run")] = 10,
-    source: Annotated[
-        bool, typer.Option("--source", help="Print the CUDA text and nothing else.", rich_help_panel="Run")
-    ] = False,
+    top: Annotated[int, typer.Option("--top", min=0, help="Number of trials to list.", rich_help_panel="Run")] = 10,
+    source: Annotated[bool, typer.Option("--source", help="Print only the CUDA text.", rich_help_panel="Run")] = False,
     json: JsonOption = False,
 ) -> int:
     target = DeviceRef.parse(device).device()

@@ -20,7 +20,9 @@ OutOption = Annotated[
 ArchOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--arch", help="Compile cubins for sm_NN; default the winners' own GPUs. Repeatable.", rich_help_panel="Run"
+        "--arch",
+        help="Architecture to compile for, such as sm_90; default those of the GPUs that were tuned on. Repeatable.",
+        rich_help_panel="Run",
     ),
 ]
 
@@ -34,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 def _export_all(
     context: typer.Context,
-    everything: Annotated[bool, typer.Option("--all", help="Every stored winner.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Export every stored winner.")] = False,
     out: OutOption = None,
     arch: ArchOption = None,
     store: StoreOption = None,

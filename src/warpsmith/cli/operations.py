@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 
 _DTYPES = ", ".join(PIXELS)
-ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image, in pixels.")]
-FilterOption = Annotated[str, typer.Option("--filter", metavar="ROWSxCOLUMNS", help="The filter, in taps.")]
-PlanesOption = Annotated[int, typer.Option("--planes", help="Independent planes, filtered alike.")]
-ChannelsOption = Annotated[int, typer.Option("--channels", help="Interleaved channels of a pixel, 1 to 4.")]
+ImageOption = Annotated[
+    str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="Size of one plane of the image, in pixels.")
+]
+FilterOption = Annotated[str, typer.Option("--filter", metavar="ROWSxCOLUMNS", help="Size of the filter, in taps.")]
+PlanesOption = Annotated[
+    int, typer.Option("--planes", help="Number of independent planes, filtered with the same weights.")
+]
+ChannelsOption = Annotated[int, typer.Option("--channels", help="Interleaved channels per pixel, 1 to 4.")]
 FiltersOption = Annotated[
     int | None,
-    typer.Option("--filters", help="Filters to apply in one pass; default as many as in --weights, else 1."),
+    typer.Option("--filters", help="Number of filters applied in one pass; default as many as in --weights, else 1."),
 ]
 DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type of the image: {_DTYPES}.")]
 ResultDTypeOption = Annotated[
@@ -41,30 +45,33 @@ BorderOption = Annotated[
         "circular (wrap).",
     ),
 ]
-CvalOption = Annotated[float, typer.Option("--cval", help="The value outside, for --border constant.")]
+CvalOption = Annotated[float, typer.Option("--cval", help="Value outside the image, for --border constant.")]
 ConvolveOption = Annotated[
-    bool, typer.Option("--convolve", help="Turn the filter by 180 degrees, as scipy.ndimage.convolve.")
+    bool, typer.Option("--convolve", help="Turn the filter by 180 degrees, as scipy.ndimage.convolve does.")
 ]
 AnchorOption = Annotated[
     str | None,
-    typer.Option("--anchor", metavar="ROW,COLUMN", help="The tap that lies on the output pixel; default the middle."),
+    typer.Option("--anchor", metavar="ROW,COLUMN", help="The tap that lies on the output pixel; default the centre."),
 ]
 OriginOption = Annotated[
     str | None,
-    typer.Option("--origin", metavar="ROW,COLUMN", help="The same as in scipy.ndimage: how far from the middle."),
+    typer.Option(
+        "--origin", metavar="ROW,COLUMN", help="The same as scipy.ndimage counts it: the offset from the centre."
+    ),
 ]
 PitchOption = Annotated[
-    int | None, typer.Option("--pitch", metavar="BYTES", help="From one row of the image to the next; default dense.")
+    int | None, typer.Option("--pitch", metavar="BYTES", help="Row pitch of the image in bytes; default contiguous.")
 ]
 ResultPitchOption = Annotated[
-    int | None, typer.Option("--result-pitch", metavar="BYTES", help="From one row of the result to the next.")
+    int | None,
+    typer.Option("--result-pitch", metavar="BYTES", help="Row pitch of the result in bytes; default contiguous."),
 ]
 AccuracyOption = Annotated[
     str,
     typer.Option(
         "--accuracy",
-        help="What errors are small against: each output's own terms (elementwise), or the largest pixel of its window "
-        "(normwise), which admits faster algorithms.",
+        help="What the error bound is relative to: the sum of an output's own absolute terms (elementwise), or the "
+        "largest pixel of its window (normwise), which admits faster algorithms.",
     ),
 ]
 WeightsOption = Annotated[
@@ -72,7 +79,7 @@ WeightsOption = Annotated[
     typer.Option(
         "--weights",
         metavar="FILE.npy",
-        help="The values of the filter, or of several (filters, rows, columns), to be written into the kernel.",
+        help="Weights of the filter, or of several (filters, rows, columns), written into the kernel as literals.",
     ),
 ]
 
@@ -95,7 +102,7 @@ def filter2d(
     result_pitch: ResultPitchOption = None,
     accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
 ) -> Problem:
-    """An image filter: correlation with a small window, as scipy.ndimage.correlate."""
+    """Image filter: correlation with a small filter, as scipy.ndimage.correlate computes it."""
     taps = extent(filter_size, "--filter")
     values, known = (None, 1) if weights is None else read_weights(weights, taps, filters)
     return Filter2d(
@@ -120,24 +127,26 @@ def filter2d(
 SizeOption = Annotated[
     str, typer.Option("--size", metavar="N|ROWSxCOLUMNS", help="Points of one transform, in one dimension or two.")
 ]
-BatchOption = Annotated[int, typer.Option("--batch", help="Transforms, one after the other in memory.")]
-KindOption = Annotated[str, typer.Option("--kind", help=f"Which side is real: {', '.join(Kind)}.")]
-InverseOption = Annotated[bool, typer.Option("--inverse", help="The inverse of c2c; c2r always is.")]
+BatchOption = Annotated[int, typer.Option("--batch", help="Number of transforms.")]
+KindOption = Annotated[str, typer.Option("--kind", help=f"Which side of the transform is real: {', '.join(Kind)}.")]
+InverseOption = Annotated[bool, typer.Option("--inverse", help="Inverse direction for c2c; c2r is always inverse.")]
 ValidOption = Annotated[
     str | None,
     typer.Option(
         "--valid",
         metavar="N|ROWSxCOLUMNS",
-        help="The part of the signal that is there: the rest is taken for zeros, or left out of the result.",
+        help="Size of the part of the signal that exists: the rest is zero padding, or is left out of the result.",
     ),
 ]
-NormOption = Annotated[str, typer.Option("--norm", help=f"What is scaled, as in numpy.fft: {', '.join(Norm)}.")]
+NormOption = Annotated[
+    str, typer.Option("--norm", help=f"Which direction is scaled, as in numpy.fft: {', '.join(Norm)}.")
+]
 LayoutOption = Annotated[
     str,
-    typer.Option("--layout", help=f"How the spectrum lies, its slowest dimension: {', '.join(Layout)}."),
+    typer.Option("--layout", help=f"Memory layout of the spectrum: {', '.join(Layout)}."),
 ]
 OrderOption = Annotated[
-    str, typer.Option("--order", help=f"Of the frequencies: {', '.join(Order)} (bits turned round).")
+    str, typer.Option("--order", help=f"Order of the frequencies: {', '.join(Order)} (bit-reversed).")
 ]
 
 
@@ -151,7 +160,7 @@ def fft(
     layout: LayoutOption = Layout.BATCH.value,
     order: OrderOption = Order.NATURAL.value,
 ) -> Fft:
-    """Batched Fourier transforms of one or two dimensions, as numpy.fft."""
+    """Batched Fourier transforms of one or two dimensions, with the conventions of numpy.fft."""
     return Fft(
         size=sizes(size, "--size"),
         batch=batch,
@@ -176,7 +185,7 @@ def add_commands(group: typer.Typer, verb: Callable[..., Any]) -> None:
 def _anchor(anchor: str | None, origin: str | None, taps: tuple[int, int]) -> tuple[int, int] | None:
     """The tap on the output pixel, which scipy.ndimage counts from the middle of the filter."""
     if anchor is not None and origin is not None:
-        raise BadArgument("--anchor and --origin say the same thing; give one of them")
+        raise BadArgument("--anchor and --origin both set the anchor; give one of them")
     if origin is None:
         return None if anchor is None else pair(anchor, "--anchor")
     row, column = (size // 2 + away for size, away in zip(taps, pair(origin, "--origin"), strict=True))
@@ -217,7 +226,7 @@ def _array(path: Path) -> NDArray[Any]:
         with path.open("rb") as file:
             # numpy.load takes a file of another kind for a pickle, and says so.
             if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
-                raise BadArgument(f"{path} is no .npy file; write the weights with numpy.save")
+                raise BadArgument(f"{path} is not a .npy file; write the weights with numpy.save")
             file.seek(0)
             array: NDArray[Any] = read_array(file, allow_pickle=False)
             return array

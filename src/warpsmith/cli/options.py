@@ -16,13 +16,16 @@ from warpsmith.tuner.sampler_choice import SamplerChoice
 
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cuda:I or host.", rich_help_panel="Run")]
 DevicesOption = Annotated[
-    str, typer.Option("--device", help="auto, cuda:I, host, or all GPUs of one model.", rich_help_panel="Run")
+    str,
+    typer.Option(
+        "--device", help="auto, cuda:I, host, or all (every GPU; they must be of one model).", rich_help_panel="Run"
+    ),
 ]
 StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
-        help="File or URL of the store; default WARPSMITH_STORE, else the user's own.",
+        help="File or URL of the store; default WARPSMITH_STORE, else the user's own file.",
         show_default=False,
         rich_help_panel="Run",
     ),
@@ -35,18 +38,18 @@ TrialsOption = Annotated[
     typer.Option(
         "--trials",
         min=1,
-        help="Trials to have in the store at the end; earlier runs count.",
+        help="Number of trials in the store at the end; trials of earlier runs count.",
         show_default=False,
         rich_help_panel="Run",
     ),
 ]
 SeedOption = Annotated[
-    int, typer.Option("--seed", min=0, help="Of the search and of the test data.", rich_help_panel="Run")
+    int, typer.Option("--seed", min=0, help="Seed of the search and of the test data.", rich_help_panel="Run")
 ]
 
 TimeLimitOption = Annotated[
     str | None,
-    typer.Option("--time-limit", help="Stop searching after this long: 60s, 5m, 2h.", rich_help_panel="Run"),
+    typer.Option("--time-limit", help="Duration after which the search stops: 60s, 5m, 2h.", rich_help_panel="Run"),
 ]
 CompilerOption = Annotated[
     str, typer.Option("--compiler", help=f"One of {', '.join(CompilerChoice)}.", rich_help_panel="Run")
@@ -85,7 +88,7 @@ def seconds(text: str) -> float:
     """`90`, `90s`, `5m` or `2h` in seconds. Raises BadArgument."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip().lower())
     if match is None:
-        raise BadArgument(f"a time limit must be a number of seconds, or like 90s, 5m, 2h; got {text!r}")
+        raise BadArgument(f"a time limit must be a number of seconds, or like 90s, 5m or 2h; got {text!r}")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 

@@ -21,7 +21,9 @@ OperationOption = Annotated[
 ]
 DeviceKeyOption = Annotated[
     str | None,
-    typer.Option("--device-key", metavar="KEY", help="As `db ls` prints it; default all.", show_default=False),
+    typer.Option(
+        "--device-key", metavar="KEY", help="Key of a device as `db ls` prints it; default all.", show_default=False
+    ),
 ]
 
 

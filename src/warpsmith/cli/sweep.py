@@ -21,7 +21,7 @@ from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_swee
 from warpsmith.tuner.progress import format_duration, format_failures, format_share, format_time, progress_for
 from warpsmith.tuner.sweep import Point, Sweep, points, sweep
 
-HEADER = ("memory path", "outputs a thread", "time", "% of copy", "rows x columns", "config", "tried", "failed")
+HEADER = ("memory path", "outputs per thread", "time", "% of copy", "rows x columns", "config", "tried", "failed")
 
 
 def run_sweep(problem: Filter2d, ref: DeviceRef, trials: int | None, seed: int, folder: Path, json: bool) -> int:
@@ -41,11 +41,11 @@ def run_sweep(problem: Filter2d, ref: DeviceRef, trials: int | None, seed: int, 
     swept = sweep(problem, ref, plans, seed, progress_for(sys.stderr, quiet=False))
     found = points(swept.cells)
     text = _report(swept, found)
-    figure = "\n![time over outputs a thread](sweep.svg)\n" if plotted and swept.right else ""
+    figure = "\n![time over outputs per thread](sweep.svg)\n" if plotted and swept.right else ""
     files.save(folder / "sweep.json", json_module.dumps(swept.spec(), indent=1) + "\n")
     files.save(folder / "sweep.md", text + figure)
     if not swept.right:
-        raise WarpsmithError(f"none of {swept.tried} configs is right; {folder / 'sweep.json'} says why")
+        raise WarpsmithError(f"none of {swept.tried} configs is correct; {folder / 'sweep.json'} says why")
     if plotted:
         _plot(swept, found, folder)
     if json:

@@ -32,26 +32,30 @@ from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.session import tune_into
 from warpsmith.tuner.timing import CacheState, Launching
 
+_EFFORTS = ", ".join(f"{effort} ({effort.trials})" for effort in Effort)
 EffortOption = Annotated[
-    str, typer.Option("--effort", help=f"Trials without --trials: {', '.join(Effort)}.", rich_help_panel="Run")
+    str, typer.Option("--effort", help=f"Number of trials without --trials: {_EFFORTS}.", rich_help_panel="Run")
 ]
 L2Option = Annotated[
     str | None,
     typer.Option(
         "--l2",
-        help="Time with the GPU's L2 cache cold or warm; default cold.",
+        help="State of the GPU's L2 cache in each timed run: cold or warm; default cold.",
         show_default=False,
         rich_help_panel="Run",
     ),
 ]
 LaunchOption = Annotated[
-    str, typer.Option("--launch", help=f"Time launches as {' or '.join(Launching)}.", rich_help_panel="Run")
+    str,
+    typer.Option(
+        "--launch", help="Time launches one by one (eager) or in a CUDA graph (graph).", rich_help_panel="Run"
+    ),
 ]
 DropOption = Annotated[
     bool,
     typer.Option(
         "--drop/--no-drop",
-        help="Drop candidates that cannot win by their spills, registers or operations before they run.",
+        help="Skip candidates whose register spills, occupancy or operation count show that they cannot win.",
         rich_help_panel="Run",
     ),
 ]
@@ -66,7 +70,7 @@ SanitizeOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Search for the fastest kernel and store it.", no_args_is_help=True)
+    group = typer.Typer(help="Search for the fastest correct kernel and store it.", no_args_is_help=True)
     group.callback(invoke_without_command=True)(tune_without_shape)
     add_commands(group, _tune)
     app.add_typer(group, name="tune")
@@ -122,7 +126,7 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     facts += [("family", _standing(each)) for each in report.standings]
     facts.append(("stages", format_costs(report)))
     if report.interrupted:
-        facts.append(("note", "interrupted; the same command goes on from here"))
+        facts.append(("note", "interrupted; run the same command again to continue"))
     facts.append(("stored", location if report.record is not None else f"{location} (trials only)"))
     return facts
 
@@ -137,10 +141,9 @@ def _before(winner: Trial, before: Trial) -> str:
 
 def _standing(standing: Standing) -> str:
     """`NAME: 64 tried, best 35.2 us`, and why it left where it did."""
-    best = "none right" if standing.best_ns is None else f"best {format_time(standing.best_ns)}"
-    left = (
-        f"; left after {standing.left_after} trials of all: {standing.why}" if standing.left_after is not None else ""
-    )
+    best = "none correct" if standing.best_ns is None else f"best {format_time(standing.best_ns)}"
+    after = standing.left_after
+    left = "" if after is None else f"; given up after {after} trials of all families: {standing.why}"
     return f"{standing.family}: {standing.tried} tried, {best}{left}"
 
 
@@ -148,9 +151,9 @@ def format_costs(report: TuneReport) -> str:
     """`ask 0.2 s, ...`: what each stage of a run cost, and how many candidates a second came of it."""
     costs = report.costs
     told = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in costs.seconds.items())
-    twins = f"; {costs.twins} timed once with an equal binary" if costs.twins else ""
+    twins = f"; {costs.twins} not timed again, their machine code was the same" if costs.twins else ""
     rate = report.tried / report.elapsed_s
-    return f"{told} (compile in {costs.processes} processes){twins}; {rate:.1f} trials a second"
+    return f"{told} (compile in {costs.processes} processes){twins}; {rate:.1f} trials per second"
 
 
 def _document(report: TuneReport, location: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ FromOption = Annotated[
     typer.Option(
         "--from",
         metavar="FILE.json",
-        help="Tune a list of problems; --time-limit is for all of them.",
+        help="Tune a list of problems within one --time-limit for all.",
         show_default=False,
         rich_help_panel="Instead of an operation",
     ),
@@ -47,7 +47,7 @@ ReplayOption = Annotated[
     typer.Option(
         "--replay",
         metavar="FILE.jsonl.gz",
-        help="Search a recorded space without a device: trials needed to come within 2% of its best.",
+        help="Replay searches on a recorded space, without a device: trials until within 2% of its best.",
         show_default=False,
         rich_help_panel="Instead of an operation",
     ),
@@ -66,7 +66,7 @@ def tune_without_shape(
     compiler: CompilerOption = CompilerChoice.AUTO.value,
     json: JsonOption = False,
 ) -> int:
-    """Search for the fastest kernel and store it."""
+    """Search for the fastest correct kernel and store it."""
     if context.invoked_subcommand is not None:
         if problems is not None or replay is not None:
             raise BadArgument(f"--from and --replay take no operation, but {context.invoked_subcommand} was named")
@@ -101,7 +101,7 @@ def _tune_all(path: Path, devices: tuple[DeviceRef, ...], location: str, options
 
 
 def _cells(standing: ProblemStanding) -> tuple[str, ...]:
-    time = format_time(standing.best_ns) if standing.best_ns is not None else standing.failure or "no turn yet"
+    time = format_time(standing.best_ns) if standing.best_ns is not None else standing.failure or "not tuned yet"
     return standing.problem.key(), str(standing.turns), str(standing.trials), time
 
 

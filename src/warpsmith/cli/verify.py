@@ -17,7 +17,9 @@ from warpsmith.tuner.verify import ERROR_BOUND
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Check a plan's answer against float64; exit 1 where it is wrong.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Verify a stored kernel against a float64 reference; exit 1 if its result is wrong.", no_args_is_help=True
+    )
     add_commands(group, _verify)
     app.add_typer(group, name="verify")
 
@@ -55,7 +57,7 @@ def _verify(
             ("problem", problem.key()),
             ("match", str(match.kind)),
             ("kernel", f"{match.program.family} {match.program.config}"),
-            ("right", f"largest error {outcome.max_error:.2g} {problem.error_unit}, bound {bound:.0e}"),
+            ("correct", f"largest error {outcome.max_error:.2g} {problem.error_unit}, bound {bound:.0e}"),
         ]
     )
     return 0

@@ -39,7 +39,7 @@ class _Kernel:
 
 
 class Bundle:
-    """An exported folder, read and checked. `plan` makes its kernels callable."""
+    """An exported bundle whose files have been checked. `plan` makes its kernels callable."""
 
     def __init__(self, folder: Path, kernels: tuple[_Kernel, ...]) -> None:
         self.folder = folder
@@ -47,18 +47,23 @@ class Bundle:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems that the bundle has a kernel for."""
+        """The problems that the bundle has kernels for."""
         return tuple(kernel.record.problem for kernel in self._kernels)
 
     def plan(self, problem: Problem, device: str = "auto") -> Plan:
         """The bundle's kernel for exactly `problem`, ready to be called.
 
-        The machine code of the bundle is used where it fits the device, else its CUDA text is compiled.
+        The machine code of the bundle is used if it was made for the device's architecture; otherwise the CUDA text is
+        compiled.
+
+        Args:
+            problem: what is to be computed.
+            device: `auto` (the first GPU, or the host where there is none), `cuda:I` or `host`.
 
         Raises:
-            BadArgument: no device is called that.
-            BundleError: the bundle's machine code does not fit, and no compiler is there.
-            DeviceError: the device is not there.
+            BadArgument: an unknown device.
+            BundleError: the bundle has no machine code for this architecture, and no compiler is available.
+            DeviceError: the device is not available.
             NothingStored: the bundle has no kernel for this problem on this kind of device.
         """
         ref = DeviceRef.parse(device)
@@ -96,7 +101,7 @@ class Bundle:
 def load_bundle(folder: str | Path) -> Bundle:
     """Opens an exported folder and checks every file in it against its checksum.
 
-    Raises BundleError where it is no bundle, of another format version, incomplete or altered.
+    Raises BundleError where it is not a bundle, has another format version, is incomplete or was altered.
     """
     path = Path(folder)
     entries = _entries(path)

@@ -16,7 +16,7 @@ SOFT_FACTS = ("driver", "toolkit")
 
 
 class StaleTiming(UserWarning):
-    """The stored time was taken under another driver or toolkit than the present one."""
+    """The stored time was taken with another driver or toolkit than the installed one; results are not affected."""
 
 
 def plan(problem: Problem, device: str, store: str | None) -> Plan:

@@ -10,16 +10,17 @@ from warpsmith.store.record import Record
 
 
 class MatchKind(enum.StrEnum):
-    """How well the stored answer fits the question, best first."""
+    """How well the stored answer fits the problem and the device, best first."""
 
     EXACT = "exact"
     """This problem was tuned on this device."""
     NEAR = "near"
-    """Another size of this problem, or this one with an older kernel text, was tuned here; its config is legal."""
+    """Another size of this problem, or this problem with an earlier kernel text, was tuned on this device, and its
+    configuration is legal here."""
     DEVICE = "device"
-    """This problem was tuned on another device of the same kind; its config is legal here."""
+    """This problem was tuned on another device of the same kind, and its configuration is legal here."""
     DEFAULT = "default"
-    """Nothing is stored: the family's default config, which no one measured for this problem."""
+    """Nothing that fits is stored: the default configuration of a kernel family, not measured for this problem."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,8 +28,10 @@ class Match:
     """An answer and how it was found."""
 
     kind: MatchKind
+    """How well it fits."""
     program: Program
+    """The kernel: its family, configuration, CUDA text (`source`) and launches."""
     record: Record | None
     """The stored winner that the answer comes from; None for a default."""
     reasons: tuple[str, ...]
-    """Why each better kind of match was passed over, in the order of the ladder."""
+    """Why each better kind of match was not available, best kind first."""

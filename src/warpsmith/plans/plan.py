@@ -1,4 +1,4 @@
-"""Plans: winners ready to be called on arrays."""
+"""Plans: kernels that are ready to be called on arrays."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _OPENING = ForkLock()
 
 
 class Plan:
-    """A winner, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
+    """A kernel, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
 
-    The result is never waited for on a GPU: it is ready in stream order, as with CuPy and PyTorch. A plan remembers the
-    launches of its last calls by the addresses of their arrays and the values of their weights, so that a call like one
-    of those costs little. It keeps no array alive.
+    On a GPU a call does not wait for the result, which is ready in stream order, as with CuPy and PyTorch. A plan
+    caches the launches of its last calls by the addresses of their arrays and the values of their weights, so that a
+    repeated call costs little. It keeps no array alive.
 
-    Threads may call one plan at the same time, on one stream or several, with any weights. A CUDA graph with a plan in
-    it needs the plan alive, and may run at any time. In a forked child a plan of a GPU raises DeviceError; one of the
-    host goes on working.
+    Threads may call one plan at the same time, on one stream or several, with any weights. A CUDA graph that contains
+    calls of a plan needs the plan alive, and may run at any time. In a forked child a plan of a GPU raises DeviceError;
+    one of the host goes on working.
     """
 
     def __init__(self, problem: Problem, match: Match, binary: Binary, runtime: Runtime) -> None:
@@ -71,17 +71,18 @@ class Plan:
         """Computes the problem.
 
         Args:
-            inputs: one array for each of the problem's inputs, in their order; for filter2d the image and the
-                weights, which may be left out where the problem knows them. On a GPU anything with
-                `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays and CPU tensors of PyTorch. Of
-                exactly the problem's shapes, dtypes and strides: C-contiguous where it has no pitch. A conjugated or
-                negated view of PyTorch's is copied first. Weights are passed inside the launch: give them as a NumPy
-                array, since a device array is copied back first, and waited for.
-            out: an array to write to; a new one of the caller's own kind where it is None.
-            stream: a CUDA stream (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None is the
+            inputs: one array for each of the problem's inputs, in order: for `Filter2d` the image, and the weights
+                unless the problem has them; for `Fft` the signal, or the spectrum for an inverse transform. On a GPU
+                anything with `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays and CPU tensors of
+                PyTorch. Shapes, dtypes and strides must be exactly the problem's: C-contiguous unless it has a pitch.
+                A conjugated or negated view of PyTorch's is copied first. Give the weights as a NumPy array: they are
+                kernel parameters, and a device array must be copied back first.
+            out: array to write to, which may not overlap an input; None for a new array of the first input's library.
+            stream: CUDA stream to launch on (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None for the
                 caller's current stream.
 
-        Returns: `out`, or the new array.
+        Returns:
+            `out`, or the new array, of shape `problem.output.shape`.
 
         Raises:
             BadArgument: an array that does not fit, is on another device, or requires a gradient; it is named.

@@ -124,7 +124,7 @@ class Provenance:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A winner: the problem, the device, the trial that won, what stood beside it."""
+    """A stored winner: the problem, the device, the trial that won, and what was timed in the same run."""
 
     problem: Problem
     device: Device

@@ -40,7 +40,7 @@ _SANITIZER_MARK = b"__asan_init"
 # The other half of `Status` in launch.h.
 _REFUSALS = {
     1: "the grid or the block is empty",
-    2: "a block has at most 1024 threads, 1024 x 1024 x 64",
+    2: "a block has at most 1024 threads, in at most 1024 x 1024 x 64",
     3: "a grid has at most 2147483647 x 65535 x 65535 blocks",
     4: "it asks for more dynamic shared memory than the program was compiled for",
 }

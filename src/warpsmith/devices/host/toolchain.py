@@ -46,7 +46,7 @@ def find_compiler() -> str:
         if path := shutil.which(name):
             return path
     if chosen:
-        raise CompileError(f"CXX names {chosen!r}, which is no program; unset CXX or name a C++ compiler")
+        raise CompileError(f"CXX names {chosen!r}, which is not a program; unset CXX or name a C++ compiler")
     raise CompileError(f"the host device needs a C++17 compiler: {HOW_TO_INSTALL}")
 
 
