@@ -12,7 +12,7 @@ from warpsmith.errors import BundleError, CompileError, NothingStored, Warpsmith
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.plans.bundle_files import MANIFEST as MANIFEST  # with FORMAT and VERSION, what a writer needs
+from warpsmith.plans.bundle_files import MANIFEST as MANIFEST
 from warpsmith.plans.bundle_files import BundleFiles
 from warpsmith.plans.bundle_program import binary_of, check_program, checked_binary, checked_text
 from warpsmith.plans.match import Match, MatchKind

@@ -88,7 +88,10 @@ class BundleFiles:
             real = (self.folder / path).resolve()
             if real.is_relative_to(self.folder.resolve()):
                 return real
-        except (OSError, RuntimeError):  # links that go round in a circle; the kind of error depends on Python's version
+        except (
+            OSError,
+            RuntimeError,
+        ):  # links that go round in a circle; the kind of error depends on Python's version
             pass
         raise self._outside(path)
 

@@ -24,7 +24,10 @@ _MOST = 2**31
 """Sizes of grids, blocks and shared memory lie below it."""
 
 _DIRECTIVE = re.compile(
-    r"#[ \t]*(?:pragma[ \t]+unroll\b|(?:if|ifdef|ifndef|elif|else|endif|define|undef)\b|include[ \t]*<(?:cuda_\w+|mma)\.h>)"
+    r"""[#][ \t]*(?:pragma[ \t]+unroll\b
+    | (?:if|ifdef|ifndef|elif|else|endif|define|undef)\b
+    | include[ \t]*<(?:cuda_\w+|mma)\.h>)""",
+    re.VERBOSE,
 )
 _OTHER_WORDS = re.compile(r"\?\?=|%:|\b_Pragma\b|\b__has_(?:include|embed)\b")
 """Other spellings of a directive (C++17, [lex.digraph]; trigraphs of older standards), and what looks for files."""
