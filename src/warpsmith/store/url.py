@@ -1,0 +1,99 @@
+"""URLs of stores: which are understood, what is wrong with the others, and how they are told without a password."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from warpsmith.errors import BadArgument, StoreError
+from warpsmith.store import postgresql, sqlite
+
+_KNOWN = re.compile(r"(?:postgres|postgresql|sqlite)(?:\+\w*)?:")
+_PARTS = re.compile(
+    r"""(?P<driver>[\w+]+)://
+    (?:[^:/]*(?::[^@]*)?@)?                # user and password
+    (?:\[[^/?]+\]|[^/:?]+)?                # host
+    (?::(?P<port>[^/?]*))?""",
+    re.VERBOSE,
+)
+"""As SQLAlchemy divides a URL (`sqlalchemy.engine.url`), of which it does not say what is wrong."""
+
+_SECRET = re.compile(r"((?:^|[?&])(?:ssl)?password=)[^&]*", re.IGNORECASE)
+_QUOTE = "write @, : and / in a user's name or password as %40, %3A and %2F"
+_PORT = "the port after the host's colon must be a number from 1 to 65535; leave the colon out for PostgreSQL's own"
+
+
+class BadUrl(BadArgument, StoreError):
+    """A URL that names no store. Exit code 2."""
+
+
+def is_url(location: str) -> bool:
+    """Whether a location is meant as a URL: those of a database with a slash too few too, which are no file names."""
+    return "://" in location or _KNOWN.match(location) is not None
+
+
+def parse_url(location: str) -> URL:
+    """The URL of a store, an SQLite file or a PostgreSQL database. Raises BadUrl, and never tells a password."""
+    told = shown(location)
+    if not location.isprintable():
+        raise BadUrl(f"{' '.join(told.split())!r} has characters that no URL has: {sqlite.OTHER_STORE}")
+    try:
+        url = make_url(location)
+    except ArgumentError:
+        raise BadUrl(f"{told} is no database URL: {sqlite.OTHER_STORE}") from None
+    except ValueError:  # of a port alone
+        parts = _PARTS.match(location)
+        is_quoted = parts is None or "@" not in (parts["port"] or "")
+        raise BadUrl(f"{told}: {_PORT if is_quoted else _QUOTE}") from None
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+        _check_file(url, told)
+    elif url.drivername in ("postgresql", postgresql.DRIVER):
+        _check_server(url, told)
+    else:
+        known = f"a store is a file, or a URL of {postgresql.DRIVER}://"
+        raise BadUrl(f"{told}: {known}; {url.drivername!r} is no driver that it knows")
+    return url
+
+
+def _check_file(url: URL, told: str) -> None:
+    if url.host is not None or url.username is not None or url.port is not None:
+        raise BadUrl(f"{told}: the path of an SQLite store comes after three slashes, such as sqlite:///store.db")
+    if url.query:
+        raise BadUrl(f"{told}: an SQLite store takes no URL options; name the file alone")
+
+
+def _check_server(url: URL, told: str) -> None:
+    if "@" in (url.host or ""):
+        raise BadUrl(f"{told}: {_QUOTE}")
+    if url.port is not None and not 0 < url.port < 2**16:
+        raise BadUrl(f"{told}: {_PORT}")
+    if "plugin" in url.query:
+        raise BadUrl(f"{told}: a store's URL takes the options of PostgreSQL's client library, and plugin is none")
+
+
+def shown(location: str) -> str:
+    """A location as output may tell it: a URL without its password."""
+    if not is_url(location):
+        return location
+    try:
+        url = make_url(location)
+    except (ArgumentError, ValueError):
+        return _masked(location)
+    if "@" in (url.host or ""):
+        return _masked(location)
+    return url.difference_update_query(["password", "sslpassword"]).render_as_string(hide_password=True)
+
+
+def _masked(location: str) -> str:
+    """A location that cannot be divided, without what may be a password: whatever stands before the last @; without
+    one, what stands where a port would, since of `user:password` alone the password does.
+    """
+    scheme, colon, rest = location.partition(":")
+    rest = rest.lstrip("/")
+    slashes = location[len(scheme) + len(colon) : len(location) - len(rest)]
+    _, at, place = rest.rpartition("@")
+    if not at:
+        place = re.sub(r":(?![0-9]+(?:[/?]|$))[^/?]*", ":***", place, count=1)
+    return _SECRET.sub(r"\1***", f"{scheme}{colon}{slashes}{'***@' if at else ''}{place}")
