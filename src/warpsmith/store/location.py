@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import platformdirs
 
@@ -16,6 +18,12 @@ from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 
 ENVIRONMENT_VARIABLE = "WARPSMITH_STORE"
+
+Answer = TypeVar("Answer")
+
+
+class StorePassedOver(UserWarning):
+    """A store that nobody named cannot be read: a look-up goes on with the next one."""
 
 
 def own_store() -> Path:
@@ -38,24 +46,75 @@ def write_location(explicit: str | None) -> str:
     return named_location(explicit) or str(own_store())
 
 
-class StoreChain:
-    """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a store may lie that is asked."""
 
-    def __init__(self, stores: tuple[Store, ...]) -> None:
+    location: str
+    is_named: bool = False
+    """By the user, who then wants that one: it must be there and sound."""
+    is_installed: bool = False
+
+    def open(self) -> Store | None:
+        """The store; None where nobody named it and there is none, or an empty file, as a writer killed at its very
+        start leaves it. Raises StoreError.
+        """
+        if self.is_named:
+            return Store.open(self.location, write=False)
+        path = Path(self.location)
+        if not _has_content(path):
+            return None
+        # Where we cannot write, an installation nobody else writes either: no locks needed.
+        immutable = self.is_installed and not os.access(path, os.W_OK)
+        return Store.open(self.location, write=False, immutable=immutable)
+
+
+def _places(explicit: str | None) -> tuple[_Place, ...]:
+    named = named_location(explicit)
+    others = (_Place(str(own_store())), _Place(str(shipped_store()), is_installed=True))
+    return others if named is None else (_Place(named, is_named=True), *others)
+
+
+class StoreChain:
+    """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`.
+
+    Args:
+        stores: the stores.
+        optional: those of them that are passed over where they turn out damaged, with a warning.
+    """
+
+    def __init__(self, stores: tuple[Store, ...], optional: tuple[Store, ...] = ()) -> None:
         self.stores = stores
+        self._optional = optional
+        self._passed_over: list[Store] = []
 
     def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
         """Each store's winner of `Problem.key()` on `Device.key()`, store by store; a store is asked when it is due."""
-        answers = (store.winner(problem_key, device_key) for store in self.stores)
-        return (record for record in answers if record is not None)
+        for store in self.stores:
+            record = self._answer(store, lambda each: each.winner(problem_key, device_key))
+            if record is not None:
+                yield record
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, store by store; of one problem and device only the first store's."""
         found: dict[tuple[str, str], Record] = {}
         for store in self.stores:
-            for record in store.records(operation):
+            for record in self._answer(store, lambda each: each.records(operation)) or ():
                 found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
+
+    def _answer(self, store: Store, ask: Callable[[Store], Answer]) -> Answer | None:
+        """What a store answers; None, from now on, of one that may be passed over and turns out damaged."""
+        if store in self._passed_over:
+            return None
+        try:
+            return ask(store)
+        except StoreError as error:
+            if store not in self._optional:
+                raise
+            self._passed_over.append(store)
+            _warn_of(store.location, error)
+            return None
 
     def close(self) -> None:
         """Closes every store."""
@@ -79,22 +138,44 @@ def open_for_reading(explicit: str | None) -> StoreChain:
     Raises:
         StoreError: the named location is missing, or a store cannot be read.
     """
+    return _opened(explicit, passes_over=False)
+
+
+def open_for_look_up(explicit: str | None) -> StoreChain:
+    """`open_for_reading` for plans, which go on without a store that nobody named: its answer is only the faster one.
+
+    The user's own file and the shipped one are passed over where they are damaged, of a newer schema or not to be read,
+    each with one warning, a StorePassedOver; also where the damage shows only when they are asked.
+
+    Raises:
+        StoreError: the named location is missing or cannot be read.
+    """
+    return _opened(explicit, passes_over=True)
+
+
+def _opened(explicit: str | None, *, passes_over: bool) -> StoreChain:
+    stores: list[Store] = []
+    optional: list[Store] = []
     with contextlib.ExitStack() as opened:
-        stores = tuple(opened.enter_context(store) for store in _stores(explicit))
+        for place in _places(explicit):
+            is_optional = passes_over and not place.is_named
+            try:
+                store = place.open()
+            except StoreError as error:
+                if not is_optional:
+                    raise
+                _warn_of(place.location, error)
+                continue
+            if store is not None:
+                stores.append(opened.enter_context(store))
+                optional += [store] * is_optional
         opened.pop_all()
-    return StoreChain(stores)
+    return StoreChain(tuple(stores), tuple(optional))
 
 
-def _stores(explicit: str | None) -> Iterator[Store]:
-    named = named_location(explicit)
-    own, shipped = own_store(), shipped_store()
-    if named is not None:
-        yield Store.open(named, write=False)
-    if _has_content(own):
-        yield Store.open(str(own), write=False)
-    if _has_content(shipped):
-        # Where we cannot write, an installation nobody else writes either: no locks needed.
-        yield Store.open(str(shipped), write=False, immutable=not os.access(shipped, os.W_OK))
+def _warn_of(location: str, error: StoreError) -> None:
+    told = f"{error}; going on without this store: `warpsmith db check --store {location}` says what is wrong with it"
+    warnings.warn(told, StorePassedOver, stacklevel=2)
 
 
 def _has_content(path: Path) -> bool:

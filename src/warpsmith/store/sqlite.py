@@ -21,6 +21,10 @@ BUSY_TIMEOUT_S = 30.0
 WRITER_PRAGMAS = ("journal_mode=DELETE", "synchronous=FULL", "foreign_keys=ON")
 """Never WAL: such a file cannot be read in a read-only folder, nor shared over a network file system."""
 
+UNTRUSTED_SCHEMA = "trusted_schema=OFF"
+"""For every connection: a view, a trigger or a default of a file from elsewhere may call no function that does more
+than compute (SQLite's documentation, "Defense Against The Dark Arts")."""
+
 SMALLEST_PAGE = 512
 """Bytes; a database has a page at the least (SQLite file format, section 1.3.2)."""
 
@@ -72,7 +76,7 @@ def _connect(address: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:
         address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     try:
-        for pragma in pragmas:
+        for pragma in (UNTRUSTED_SCHEMA, *pragmas):
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error:
         connection.close()
