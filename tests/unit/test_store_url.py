@@ -51,10 +51,10 @@ def refusal(url: str, *, write: bool) -> str:
         ("://", "is no database URL"),
         (f"{PG}://user:s3cret@ho\nst/db", "has characters that no URL has"),
         (f"{PG}://user:s3cret@host/d\0b", "has characters that no URL has"),
-        ("mysql://user:s3cret@host/db", "'mysql' is no driver that it knows"),
-        ("postgresql+nosuch://user:s3cret@host/db", "'postgresql+nosuch' is no driver"),
-        ("postgresql+asyncpg://user:s3cret@host/db", "'postgresql+asyncpg' is no driver"),
-        ("sqlite+nosuch:///a.db", "'sqlite+nosuch' is no driver"),
+        ("mysql://user:s3cret@host/db", "a store is a file, or a URL of postgresql+psycopg://"),
+        ("postgresql+nosuch://user:s3cret@host/db", "a store knows no such driver; use postgresql+psycopg://"),
+        ("postgresql+asyncpg://user:s3cret@host/db", "a store knows no such driver; use postgresql+psycopg://"),
+        ("sqlite+nosuch:///a.db", "a store knows no such driver; use postgresql+psycopg://"),
         ("sqlite:///a.db?mode=ro", "an SQLite store takes no URL options"),
         ("sqlite://a.db", "three slashes"),
         (f"{PG}:///db?port=abc&password=s3cret", "'abc'"),
@@ -83,3 +83,12 @@ def test_a_file_may_be_a_url_and_its_name_anything(tmp_path: Path, scheme: str) 
     path = tmp_path / "user:word@host.db"
     Store.open(scheme.format(path), write=True).close()
     assert path.exists()
+
+
+@pytest.mark.parametrize("write", [False, True])
+@pytest.mark.parametrize(
+    ("location", "told"), [("a\0b", "is no name of a file"), ("~no-such-user/a.db", "a user who is not known here")]
+)
+def test_names_that_no_file_has(location: str, told: str, write: bool) -> None:
+    with pytest.raises(StoreError, match=told):
+        Store.open(location, write=write)

@@ -81,9 +81,9 @@ def _binary_of(name: str, content: bytes) -> Binary | None:
 
 def _content(name: str, binary: Binary) -> bytes:
     fields = dataclasses.asdict(binary)
-    image = fields.pop("image")
-    header = json.dumps({**fields, "sha256": _checksum(name, fields, image)})
-    return header.encode() + b"\n" + image
+    del fields["image"]
+    header = json.dumps({**fields, "sha256": _checksum(name, fields, binary.image)})
+    return header.encode() + b"\n" + binary.image
 
 
 def _checksum(name: str, fields: dict[str, object], image: bytes) -> str:

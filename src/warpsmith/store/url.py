@@ -51,9 +51,10 @@ def parse_url(location: str) -> URL:
         _check_file(url, told)
     elif url.drivername in ("postgresql", postgresql.DRIVER):
         _check_server(url, told)
+    elif url.get_backend_name() in ("sqlite", "postgresql"):
+        raise BadUrl(f"{told}: a store knows no such driver; use {postgresql.DRIVER}://, or name a file")
     else:
-        known = f"a store is a file, or a URL of {postgresql.DRIVER}://"
-        raise BadUrl(f"{told}: {known}; {url.drivername!r} is no driver that it knows")
+        raise BadUrl(f"{told}: a store is a file, or a URL of {postgresql.DRIVER}://")
     return url
 
 
