@@ -19,7 +19,8 @@ from warpsmith.errors import BundleError, CompileError, NothingStored
 from warpsmith.files import write_whole
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
-from warpsmith.plans.bundle import FORMAT, MANIFEST, VERSION, binary_spec
+from warpsmith.plans.bundle import FORMAT, VERSION, binary_spec
+from warpsmith.plans.bundle_files import MANIFEST, BundleFiles
 from warpsmith.plans.lookup import regenerate
 from warpsmith.store.record import Record
 
@@ -118,25 +119,25 @@ def _earlier_files(folder: Path) -> frozenset[str]:
     if not folder.exists():
         return frozenset()
     names = {each.name for each in folder.iterdir()}
-    if MANIFEST not in names:
+    # Through a link that somebody prepared, files elsewhere would be overwritten and removed.
+    if not any((folder / name).is_symlink() for name in (MANIFEST, KERNELS)):
         # Kernels alone are what an export that was killed leaves.
-        if names <= {KERNELS}:
-            return frozenset()
-    elif (listed := _listed_files(folder / MANIFEST)) is not None:
-        return listed
+        listed = _listed_files(folder) if MANIFEST in names else frozenset() if names <= {KERNELS} else None
+        if listed is not None:
+            return listed
     raise BundleError(f"{folder} holds other files; export to an empty folder")
 
 
-def _listed_files(manifest: Path) -> frozenset[str] | None:
+def _listed_files(folder: Path) -> frozenset[str] | None:
     """The kernel files that a bundle's manifest names; None where it is another program's, or damaged."""
     try:
-        content = json.loads(manifest.read_bytes())
+        content = BundleFiles(folder).manifest()
         if content["format"] != FORMAT:
             return None
         files = [file["path"] for entry in content["kernels"] for file in (entry["source"], *entry["binaries"])]
         # Files of an older bundle are removed: a path that leads elsewhere must not be believed.
         return frozenset(path for path in files if re.fullmatch(rf"{KERNELS}/[^/]+", path))
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (BundleError, LookupError, TypeError):
         return None
 
 

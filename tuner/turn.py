@@ -28,7 +28,7 @@ class Turn:
 
     def __enter__(self) -> None:
         if self._path is not None:
-            self._descriptor = os.open(self._path, os.O_RDWR)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW)
             until = time.monotonic() + PATIENCE_S
             while not _locked(self._descriptor) and time.monotonic() < until:
                 time.sleep(_LOOK_EVERY_S)

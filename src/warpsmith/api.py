@@ -31,13 +31,12 @@ def tune(
     """Searches for the fastest correct kernel for `problem`, and stores the winner and every trial.
 
     Each candidate is compiled, verified element by element against float64, and timed. The winner is verified again on
-    fresh data and timed in turns with the other finalists, a plain copy and the other libraries that are installed. It
-    is never slower than what `plan` answered before, which is one of the finalists.
+    fresh data and timed in turns with the other finalists, with what `plan` answered before, than which it is never
+    slower, with a plain copy and with the other libraries that are installed.
 
     Args:
         problem: what is to be computed.
-        device: `auto` (the first GPU, or the host where there is none), `cuda:I`, `host`, or `all` for every GPU of
-            this machine.
+        device: `auto` (the first GPU, or the host where there is none), `cuda:I`, `host`, or `all` GPUs here.
         trials: number of trials in the store at the end of the run; those of earlier runs count.
         time_limit: seconds of searching, counted from when the device and the float64 reference are ready. Whatever the
             limit, the best two of what is known are timed first; verifying and timing the finalists comes after it.

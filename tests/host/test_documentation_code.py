@@ -20,7 +20,10 @@ CLAIMS = {
 
 def test_every_quick_start_is_run() -> None:
     root = Path(__file__).parent.parent.parent
-    assert {str(page.relative_to(root)) for page in root.glob("docs/quickstart-*.md")} == CLAIMS.keys() - {"README.md", "docs/samplers.md"}
+    assert {str(page.relative_to(root)) for page in root.glob("docs/quickstart-*.md")} == CLAIMS.keys() - {
+        "README.md",
+        "docs/samplers.md",
+    }
 
 
 @pytest.mark.parametrize("page", CLAIMS)

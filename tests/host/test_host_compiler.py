@@ -31,6 +31,14 @@ def test_compiles_to_a_library_of_the_host(make_program):
     assert binary.compiler == HostCompiler().name
 
 
+def test_reads_no_header_of_the_working_folder(make_program, monkeypatch, tmp_path):
+    """Which may be anybody's: that header would become a part of every kernel."""
+    for name in ("cuda_on_host.h", "cuda_fp16.h"):
+        (tmp_path / name).write_text("#error planted\n")
+    monkeypatch.chdir(tmp_path)
+    assert HostCompiler().compile(make_program(f"#include <cuda_fp16.h>\n{GOOD}", "p")).image
+
+
 def test_refused_program_is_one_line_with_its_place(make_program):
     source = "\n\n" + GOOD.replace("= 1", "= nonsense")
     with pytest.raises(CompileError) as caught:

@@ -12,6 +12,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import location
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.shown import shown
 from warpsmith.store.store import Store
 
 PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3, 5))
@@ -141,4 +142,4 @@ def test_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_no_password_is_told(named: str, told: str) -> None:
-    assert location.shown(named) == told
+    assert shown(named) == told

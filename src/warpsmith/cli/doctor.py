@@ -12,10 +12,21 @@ import typer
 
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_error, print_json
-from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.errors import WarpsmithError
+from warpsmith.devices.compiler_report import (
+    CompilerReport,
+    Condition,
+    report_on_host_compiler,
+    report_on_nvcc,
+    report_on_nvrtc,
+)
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.extras import Extra, require
-from warpsmith.store.location import open_for_reading, shown, write_location
+from warpsmith.store.location import open_for_reading, write_location
+from warpsmith.store.shown import shown
+
+TRIAL_ARCH = "sm_80"
+"""What GPU compilers are tried for where no GPU says what is wanted: CUDA 11 to 13 know it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +35,7 @@ class _Finding:
 
     name: str
     good: bool
+    status: Condition
     told: str
 
 
@@ -32,36 +44,46 @@ def register(app: typer.Typer) -> None:
 
 
 def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
-    """Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read."""
-    looks: dict[str, Callable[[], str]] = {
-        "warpsmith": lambda: f"{importlib.metadata.version('warpsmith')}, Python {platform.python_version()}",
-        "host": lambda: DeviceRef.parse("host").device().name,
-        "host compiler": lambda: DeviceRef.parse("host").compiler(CompilerChoice.AUTO).identity,
-        "gpu": lambda: DeviceRef.parse("cuda:0").device().key(),
-        "nvrtc": lambda: DeviceRef.parse("cuda:0").compiler(CompilerChoice.NVRTC).identity,
-        "nvcc": lambda: DeviceRef.parse("cuda:0").compiler(CompilerChoice.NVCC).identity,
-        "stores": lambda: _stores(store),
-        "writes to": lambda: shown(write_location(store)),
-        **{f"extra {extra}": functools.partial(_extra, extra) for extra in Extra},
-    }
-    findings = [_look(name, look) for name, look in looks.items()]
+    """Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read.
+
+    Each compiler is tried on a small kernel, also where there is no GPU.
+    """
+    gpu = _look("gpu", lambda: DeviceRef.parse("cuda:0").device().key())
+    arch = DeviceRef.parse("cuda:0").device().arch if gpu.good else TRIAL_ARCH
+    findings = [
+        _look("warpsmith", lambda: f"{importlib.metadata.version('warpsmith')}, Python {platform.python_version()}"),
+        _look("host", lambda: DeviceRef.parse("host").device().name),
+        _of("host compiler", report_on_host_compiler()),
+        gpu,
+        _of("nvrtc", report_on_nvrtc(arch)),
+        _of("nvcc", report_on_nvcc(arch)),
+        _look("stores", lambda: _stores(store)),
+        _look("writes to", lambda: shown(write_location(store))),
+        *(_look(f"extra {extra}", functools.partial(_extra, extra)) for extra in Extra),
+    ]
     good = {finding.name: finding.good for finding in findings}
     usable = good["stores"] and ((good["host"] and good["host compiler"]) or (good["gpu"] and good["nvrtc"]))
     if json:
         print_json({"usable": usable, "findings": [dataclasses.asdict(finding) for finding in findings]})
     else:
         for finding in findings:
-            print(f"{'ok' if finding.good else '--':<3}{finding.name:<14} {finding.told}")
+            status = "" if finding.good else f"{finding.status}: "
+            print(f"{'ok' if finding.good else '--':<3}{finding.name:<14} {status}{finding.told}")
     if not usable:
         print_error("no device can be used here, or a store cannot be read; the findings on standard output say why")
     return 0 if usable else 1
 
 
+def _of(name: str, report: CompilerReport) -> _Finding:
+    return _Finding(name, report.condition is Condition.OK, report.condition, report.told)
+
+
 def _look(name: str, look: Callable[[], str]) -> _Finding:
     try:
-        return _Finding(name, True, look())
+        return _Finding(name, True, Condition.OK, look())
     except WarpsmithError as error:
-        return _Finding(name, False, str(error))
+        condition = Condition.MISSING if isinstance(error, DeviceError) else Condition.BROKEN
+        return _Finding(name, False, condition, str(error))
 
 
 def _extra(extra: Extra) -> str:

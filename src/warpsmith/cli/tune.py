@@ -23,8 +23,9 @@ from warpsmith.cli.output import print_facts, print_json, record_facts, winner_d
 from warpsmith.cli.tune_without_shape import tune_without_shape
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
-from warpsmith.store.location import shown, write_location
+from warpsmith.store.location import write_location
 from warpsmith.store.record import Trial, trial_spec
+from warpsmith.store.shown import shown
 from warpsmith.tuner.options import Effort, TuneOptions, TuneReport
 from warpsmith.tuner.progress import format_duration, format_failures, format_time, progress_for
 from warpsmith.tuner.rivalry import Standing

@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
-from warpsmith.files import write_whole
+from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.generator.program import Program
 
-_FORMAT = 1
+_FORMAT = 2
 """Raised whenever the files change their meaning: older ones are then never found."""
 
 
@@ -30,7 +30,8 @@ class CachedCompiler(Compiler):
     """A compiler that remembers, across processes and runs.
 
     A file is named after the source and the compiler's identity, so it never goes stale; it carries a checksum, so a
-    damaged one is compiled anew. A folder that cannot be written to costs only the memory.
+    damaged one is compiled anew. A folder that cannot be written to costs only the memory, and so does one that another
+    user owns or may write (`PrivateFolder`), with a warning: its programs would run with this user's rights.
 
     Args:
         compiler: the one that does the work.
@@ -45,43 +46,48 @@ class CachedCompiler(Compiler):
         return self.compiler.identity
 
     def cached(self, program: Program) -> Binary | None:
-        return _read(self._path(program))
+        return self._read(self._name(program))
 
     def compile(self, program: Program) -> Binary:
-        path = self._path(program)
-        binary = _read(path)
+        name = self._name(program)
+        binary = self._read(name)
         if binary is None:
             binary = self.compiler.compile(program)
             with contextlib.suppress(OSError):
-                _write(path, binary)
+                PrivateFolder(self.folder).write(name, _content(name, binary))
         return binary
 
-    def _path(self, program: Program) -> Path:
+    def _name(self, program: Program) -> str:
         text = json.dumps([_FORMAT, self.identity, program.source])
-        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()}.bin"
+        return f"{hashlib.sha256(text.encode()).hexdigest()}.bin"
 
-
-def _read(path: Path) -> Binary | None:
-    """The binary in a file; None where there is none, or where it is damaged."""
-    try:
-        header, _, image = path.read_bytes().partition(b"\n")
-        fields = json.loads(header)
-        if fields.pop("sha256") != _checksum(fields, image):
+    def _read(self, name: str) -> Binary | None:
+        """The binary in a file; None where there is none, or where it is damaged or not to be trusted."""
+        try:
+            content = PrivateFolder(self.folder).read(name)
+            return None if content is None else _binary_of(name, content)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
-        return Binary(**{**fields, "kind": BinaryKind(fields["kind"])}, image=image)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+
+
+def _binary_of(name: str, content: bytes) -> Binary | None:
+    """The binary that `_content` wrote; None where its checksum is another. Raises as a damaged header makes it."""
+    header, _, image = content.partition(b"\n")
+    fields = json.loads(header)
+    if fields.pop("sha256") != _checksum(name, fields, image):
         return None
+    return Binary(**{**fields, "kind": BinaryKind(fields["kind"])}, image=image)
 
 
-def _write(path: Path, binary: Binary) -> None:
-    """Writes a binary so that no reader ever sees a part of it. Raises OSError."""
+def _content(name: str, binary: Binary) -> bytes:
     fields = dataclasses.asdict(binary)
-    image = fields.pop("image")
-    header = json.dumps({**fields, "sha256": _checksum(fields, image)})
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(path, header.encode() + b"\n" + image, mode=0o600)
+    del fields["image"]
+    header = json.dumps({**fields, "sha256": _checksum(name, fields, binary.image)})
+    return header.encode() + b"\n" + binary.image
 
 
-def _checksum(fields: dict[str, object], image: bytes) -> str:
-    """Over the header too: a wrong register count would mislead as much as a wrong image."""
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode() + b"\n" + image).hexdigest()
+def _checksum(name: str, fields: dict[str, object], image: bytes) -> str:
+    """Over the header too: a wrong register count would mislead as much as a wrong image. And over the file's name:
+    the binary of one program is no binary of another's.
+    """
+    return hashlib.sha256(json.dumps([name, fields], sort_keys=True).encode() + b"\n" + image).hexdigest()

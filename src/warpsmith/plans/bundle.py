@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.base import Binary
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BundleError, CompileError, NothingStored, WarpsmithError
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
+from warpsmith.plans.bundle_files import MANIFEST as MANIFEST
+from warpsmith.plans.bundle_files import BundleFiles
+from warpsmith.plans.bundle_program import binary_of, check_program, checked_binary, checked_text
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.store.record import Record
@@ -21,7 +22,6 @@ from warpsmith.store.rows import checked_record
 
 FORMAT = "warpsmith-bundle"
 VERSION = 1
-MANIFEST = "manifest.json"
 
 
 def binary_spec(binary: Binary) -> dict[str, Any]:
@@ -101,59 +101,48 @@ class Bundle:
 def load_bundle(folder: str | Path) -> Bundle:
     """Opens an exported folder and checks every file in it against its checksum.
 
+    Nothing outside the folder is read, and no shared library is loaded: on the host device the bundle's CUDA text is
+    compiled. Its kernels are programs all the same, and run with the rights of this process, on the host above all:
+    checksums show damage and not who made a bundle, so load those of people whose code you would run.
+
     Raises BundleError where it is not a bundle, has another format version, is incomplete or was altered.
     """
-    path = Path(folder)
-    entries = _entries(path)
+    files = BundleFiles(Path(folder))
     try:
-        return Bundle(path, tuple(_kernel(path, entry) for entry in entries))
+        entries = _entries(files)
+        # All paths before the first file, so that nothing is read of a bundle that reaches out of its folder.
+        for entry in entries:
+            for file in (entry["source"], *map(_machine_code, entry["binaries"])):
+                files.check(file)
+        return Bundle(files.folder, tuple(_kernel(files, entry) for entry in entries))
     except BundleError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, WarpsmithError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise BundleError(f"{path / MANIFEST} is damaged ({told}); export the bundle again") from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, WarpsmithError) as error:
+        raise files.damaged(" ".join(f"{type(error).__name__}: {error}".split())) from None
 
 
-def _entries(folder: Path) -> list[Any]:
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise BundleError(f"{folder} is not a bundle: it has no {MANIFEST}") from None
-    except OSError as error:
-        raise BundleError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise BundleError(f"{path} is damaged ({error}); export the bundle again") from None
+def _entries(files: BundleFiles) -> list[Any]:
+    manifest = files.manifest()
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise BundleError(f"{path} is not of a warpsmith bundle")
+        raise BundleError(f"{files.manifest_path} is not of a warpsmith bundle")
     if (told := manifest.get("version")) != VERSION:
-        raise BundleError(f"{folder} has bundle format {told}; this version reads {VERSION}: upgrade warpsmith")
+        raise BundleError(f"{files.folder} has bundle format {told}; this version reads {VERSION}: upgrade warpsmith")
     if not isinstance(entries := manifest.get("kernels"), list):
-        raise BundleError(f"{path} is damaged (it lists no kernels); export the bundle again")
+        raise files.damaged("it lists no kernels")
     return entries
 
 
-def _kernel(folder: Path, entry: dict[str, Any]) -> _Kernel:
+def _machine_code(spec: dict[str, Any]) -> dict[str, Any]:
+    checked_binary(spec)
+    return spec
+
+
+def _kernel(files: BundleFiles, entry: dict[str, Any]) -> _Kernel:
     """One kernel with its files. Raises BundleError, or anything that a value of a wrong kind gives rise to."""
     record = checked_record(entry)
-    program = Program.from_spec(entry["program"], _read(folder, entry["source"]).decode())
+    program = Program.from_spec(entry["program"], checked_text(files.read(entry["source"]).decode()))
+    check_program(program, record.problem)
     # The launches are in no file with a checksum: with a wrong grid a right kernel writes out of bounds.
     if program.fingerprint != record.trial.fingerprint:
         raise ValueError(f"the launches of {record.problem.key()} are not those that were tuned")
-    return _Kernel(record, program, tuple(_load_binary(folder, spec) for spec in entry["binaries"]))
-
-
-def _load_binary(folder: Path, spec: dict[str, Any]) -> Binary:
-    fields = {name: value for name, value in spec.items() if name not in ("path", "sha256")}
-    return Binary(**{**fields, "kind": BinaryKind(fields["kind"])}, image=_read(folder, spec))
-
-
-def _read(folder: Path, file: dict[str, Any]) -> bytes:
-    path: Path = folder / file["path"]
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BundleError(f"cannot read {path}: {error.strerror}; export the bundle again") from None
-    if hashlib.sha256(content).hexdigest() != file["sha256"]:
-        raise BundleError(f"{path} was altered since its export; export the bundle again")
-    return content
+    return _Kernel(record, program, tuple(binary_of(spec, files.read(spec)) for spec in entry["binaries"]))

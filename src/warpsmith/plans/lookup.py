@@ -10,14 +10,17 @@ from warpsmith.generator.space import Config
 from warpsmith.plans.candidates import Candidate, Ranked, candidates, ranked
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Verdict, checked_of
-from warpsmith.store.location import StoreChain, open_for_reading
+from warpsmith.store.location import StoreChain, open_for_look_up
 from warpsmith.store.record import Record
 from warpsmith.store.store_reader import Winners
 
 
 def look_up(problem: Problem, device: Device, store: str | None) -> Match:
-    """`find` in the stores that are asked where the user names `store`. Raises StoreError beside its errors."""
-    with open_for_reading(store) as stores:
+    """`find` in the stores that are asked where the user names `store`.
+
+    Raises StoreError, where that one cannot be read, beside its errors; the others are then done without.
+    """
+    with open_for_look_up(store) as stores:
         return find(problem, device, stores)
 
 

@@ -104,6 +104,8 @@ class Database:
     def _explained(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # of text in a damaged file, which SQLite hands on as it is
+            raise StoreError(f"{self.name} is damaged ({error}): {sqlite.RESTORE}") from error
         except DBAPIError as error:
             if isinstance(error.orig, sqlite3.Error):
                 raise sqlite.explain(error.orig, self.name) from error

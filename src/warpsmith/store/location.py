@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-import re
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -19,13 +20,15 @@ from warpsmith.store.store_reader import Winners, open_winners
 if TYPE_CHECKING:
     from warpsmith.store.store import Store
 
-_PASSWORD = re.compile(r"^([\w+]+://[^:/]*):[^@]*@")
-_SECRET_OPTION = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*(?:&|$)")
-
+Answer = TypeVar("Answer")
 Asked = TypeVar("Asked", bound=Winners)
 Asked_co = TypeVar("Asked_co", bound=Winners, covariant=True)
 
 ENVIRONMENT_VARIABLE = "WARPSMITH_STORE"
+
+
+class StorePassedOver(UserWarning):
+    """A store that nobody named cannot be read: a look-up goes on with the next one."""
 
 
 def own_store() -> Path:
@@ -48,31 +51,79 @@ def write_location(explicit: str | None) -> str:
     return named_location(explicit) or str(own_store())
 
 
-def shown(location: str) -> str:
-    """A location as output may tell it: a URL without its passwords."""
-    if "://" not in location:
-        return location
-    return _SECRET_OPTION.sub("", _PASSWORD.sub(r"\1:***@", location)).rstrip("?&")
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a store may lie that is asked."""
+
+    location: str
+    is_named: bool = False
+    """By the user, who then wants that one: it must be there and sound."""
+    is_installed: bool = False
+
+    def open(self, opening: Callable[[str, bool], Asked]) -> Asked | None:
+        """The store; None where nobody named it and there is none, or an empty file, as a writer killed at its very
+        start leaves it. Raises StoreError.
+        """
+        if self.is_named:
+            return opening(self.location, False)
+        path = Path(self.location)
+        if not _has_content(path):
+            return None
+        # Where we cannot write, an installation nobody else writes either: no locks needed.
+        return opening(self.location, self.is_installed and not os.access(path, os.W_OK))
+
+
+def _unnamed_places() -> tuple[_Place, ...]:
+    """The user's own file and the shipped one."""
+    return _Place(str(own_store())), _Place(str(shipped_store()), is_installed=True)
+
+
+def _places(explicit: str | None) -> tuple[_Place, ...]:
+    named = named_location(explicit)
+    others = _unnamed_places()
+    return others if named is None else (_Place(named, is_named=True), *others)
 
 
 class StoreChain(Generic[Asked_co]):
-    """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`."""
+    """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`.
 
-    def __init__(self, stores: tuple[Asked_co, ...]) -> None:
+    Args:
+        stores: the stores.
+        optional: those of them that are passed over where they turn out damaged, with a warning.
+    """
+
+    def __init__(self, stores: tuple[Asked_co, ...], optional: tuple[Asked_co, ...] = ()) -> None:
         self.stores = stores
+        self._optional = optional
+        self._passed_over: list[Winners] = []
 
     def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
         """Each store's winner of `Problem.key()` on `Device.key()`, store by store; a store is asked when it is due."""
-        answers = (store.winner(problem_key, device_key) for store in self.stores)
-        return (record for record in answers if record is not None)
+        for store in self.stores:
+            record = self._answer(store, lambda each: each.winner(problem_key, device_key))
+            if record is not None:
+                yield record
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, store by store; of one problem and device only the first store's."""
         found: dict[tuple[str, str], Record] = {}
         for store in self.stores:
-            for record in store.records(operation):
+            for record in self._answer(store, lambda each: each.records(operation)) or ():
                 found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
+
+    def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
+        """What a store answers; None, from now on, of one that may be passed over and turns out damaged."""
+        if store in self._passed_over:
+            return None
+        try:
+            return ask(store)
+        except StoreError as error:
+            if store not in self._optional:
+                raise
+            self._passed_over.append(store)
+            _warn_of(store.location, error)
+            return None
 
     def close(self) -> None:
         """Closes every store."""
@@ -96,59 +147,69 @@ def open_for_reading(explicit: str | None) -> StoreChain[Winners]:
     Raises:
         StoreError: the named location is missing, or a store cannot be read.
     """
-    return _opened(explicit, _winners_of)
+    return _opened(_places(explicit), _winners_of, passes_over=False)
 
 
 def open_with_trials(explicit: str | None) -> StoreChain[Store]:
     """Opens the same stores as `open_for_reading`, for all that they hold, which needs the extra `tune`."""
     from warpsmith.store.store import Store
 
-    return _opened(explicit, lambda location, immutable: Store.open(location, write=False, immutable=immutable))
+    def opening(location: str, immutable: bool) -> Store:
+        return Store.open(location, write=False, immutable=immutable)
+
+    return _opened(_places(explicit), opening, passes_over=False)
 
 
-def _opened(explicit: str | None, opening: Callable[[str, bool], Asked]) -> StoreChain[Asked]:
-    stores: list[Asked] = []
-    with contextlib.ExitStack() as opened:
-        for store in _stores(explicit, opening):
-            opened.callback(store.close)
-            stores.append(store)
-        opened.pop_all()
-    return StoreChain(tuple(stores))
+def open_for_look_up(explicit: str | None) -> StoreChain[Winners]:
+    """`open_for_reading` for plans, which go on without a store that nobody named: its answer is only the faster one.
+
+    The user's own file and the shipped one are passed over where they are damaged, of a newer schema or not to be read,
+    each with one warning, a StorePassedOver; also where the damage shows only when they are asked.
+
+    Raises:
+        StoreError: the named location is missing or cannot be read.
+    """
+    return _opened(_places(explicit), _winners_of, passes_over=True)
 
 
 @contextlib.contextmanager
 def open_beside(store: Store) -> Iterator[StoreChain[Winners]]:
     """The stores that a look-up asks where `store`, which is open and stays so, is the one that the user named.
 
-    Raises StoreError as `open_for_reading`.
+    Others that cannot be read are passed over, as by `open_for_look_up`.
     """
-    with contextlib.ExitStack() as opened:
-        others: list[Winners] = []
-        for other in _unnamed_stores(_winners_of):
-            opened.callback(other.close)
-            others.append(other)
-        yield StoreChain((store, *others))
+    with _opened(_unnamed_places(), _winners_of, passes_over=True) as others:
+        yield StoreChain((store, *others.stores), others.stores)
 
 
 def _winners_of(location: str, immutable: bool) -> Winners:
     return open_winners(location, immutable=immutable)
 
 
-def _stores(explicit: str | None, opening: Callable[[str, bool], Asked]) -> Iterator[Asked]:
-    named = named_location(explicit)
-    if named is not None:
-        yield opening(named, False)
-    yield from _unnamed_stores(opening)
+def _opened(places: Iterable[_Place], opening: Callable[[str, bool], Asked], *, passes_over: bool) -> StoreChain[Asked]:
+    stores: list[Asked] = []
+    optional: list[Asked] = []
+    with contextlib.ExitStack() as opened:
+        for place in places:
+            is_optional = passes_over and not place.is_named
+            try:
+                store = place.open(opening)
+            except StoreError as error:
+                if not is_optional:
+                    raise
+                _warn_of(place.location, error)
+                continue
+            if store is not None:
+                opened.callback(store.close)
+                stores.append(store)
+                optional += [store] * is_optional
+        opened.pop_all()
+    return StoreChain(tuple(stores), tuple(optional))
 
 
-def _unnamed_stores(opening: Callable[[str, bool], Asked]) -> Iterator[Asked]:
-    """The user's own file and the shipped one, where they are there."""
-    own, shipped = own_store(), shipped_store()
-    if _has_content(own):
-        yield opening(str(own), False)
-    if _has_content(shipped):
-        # Where we cannot write, an installation nobody else writes either: no locks needed.
-        yield opening(str(shipped), not os.access(shipped, os.W_OK))
+def _warn_of(location: str, error: StoreError) -> None:
+    told = f"{error}; going on without this store: `warpsmith db check --store {location}` says what is wrong with it"
+    warnings.warn(told, StorePassedOver, stacklevel=2)
 
 
 def _has_content(path: Path) -> bool:

@@ -5,42 +5,41 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, inspect, make_url, select
+from sqlalchemy import URL, Connection, Engine, inspect, select
 from sqlalchemy.exc import ArgumentError
 
 from warpsmith.errors import StoreError
 from warpsmith.store import postgresql, sqlite, sqlite_engine
 from warpsmith.store.database import Database
 from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, version
+from warpsmith.store.shown import is_url, shown
+from warpsmith.store.url import BadUrl, parse_url
 
 
 def open_location(location: str, *, write: bool, immutable: bool) -> Database:
-    """The database of a file path or SQLAlchemy URL. Raises StoreError, at once where no server answers."""
+    """The database of a file path or SQLAlchemy URL.
+
+    Raises StoreError, at once where no server answers; BadUrl, which is one, for a URL that names no store.
+    """
     if location == ":memory:":
         return _open_memory(write=write)
-    if "://" not in location:
-        return _open_file(Path(location).expanduser(), write=write, immutable=immutable)
-    url = _parse(location)
-    name = _shown(url)
+    if not is_url(location):
+        return _open_file(_path(location), write=write, immutable=immutable)
+    url = parse_url(location)
     if url.get_backend_name() != "sqlite":
-        return _open_server(url, name, write=write)
-    if url.query:
-        raise StoreError(f"{name}: an SQLite store takes no URL options; name the file alone")
+        return _open_server(url, shown(location), write=write)
     return open_location(url.database or ":memory:", write=write, immutable=immutable)
 
 
-def _parse(location: str) -> URL:
+def _path(location: str) -> Path:
+    if "\0" in location:
+        raise StoreError(f"{location!r} is no name of a file: {sqlite.OTHER_STORE}")
     try:
-        url = make_url(location)
-    except ArgumentError:
-        raise StoreError(f"{location} is no database URL: {sqlite.OTHER_STORE}") from None
-    if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise StoreError(f"{_shown(url)}: a store is a file, or a URL of {postgresql.DRIVER}://")
-    return url
-
-
-def _shown(url: URL) -> str:
-    return url.difference_update_query(["password", "sslpassword"]).render_as_string(hide_password=True)
+        return Path(location).expanduser()
+    except RuntimeError:  # of `~name`
+        raise StoreError(
+            f"{location} lies in the folder of a user who is not known here: {sqlite.OTHER_STORE}"
+        ) from None
 
 
 def _open_file(path: Path, *, write: bool, immutable: bool) -> Database:
@@ -66,15 +65,20 @@ def _open_memory(*, write: bool) -> Database:
 
 
 def _open_server(url: URL, name: str, *, write: bool) -> Database:
-    if url.drivername not in ("postgresql", postgresql.DRIVER):
-        raise StoreError(f"{name}: a store knows no such driver; use {postgresql.DRIVER}://")
     try:
         reader, writer = postgresql.engines(url.set(drivername=postgresql.DRIVER), write=write)
     except ImportError as error:
         raise StoreError(f"{name} needs psycopg ({error}): pip install 'warpsmith[postgres]'") from None
+    except ArgumentError as error:  # of its options: several hosts with other ports than they are
+        raise BadUrl(f"{name}: {str(error).partition(chr(10))[0]}") from None
     database = Database(name, reader, writer, SCHEMA_VERSION)
-    with database.reading() as connection:
-        postgresql.check_encoding(connection, name)
+    try:
+        with database.reading() as connection:
+            postgresql.check_encoding(connection, name)
+    except StoreError as error:
+        if postgresql.refuses_option(error.__cause__):
+            raise BadUrl(str(error)) from None
+        raise
     if not write:
         return _readable(database)
     _bring_up_to_date(database)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError, ProgrammingError
 
 from warpsmith.errors import StoreError
 from warpsmith.store import sqlite
@@ -101,6 +101,11 @@ def is_lost(error: DBAPIError) -> bool:
     state = _state(error)
     # Only the server gives a state: an operational error without one is libpq's, which has lost the server.
     return isinstance(error, OperationalError) and (state is None or state in GOING_OR_COMING)
+
+
+def refuses_option(error: BaseException | None) -> bool:
+    """Whether the client library, which gives no SQLSTATE, did not understand what it was to connect with."""
+    return isinstance(error, ProgrammingError) and _state(error) is None
 
 
 def explain(error: DBAPIError, name: str) -> str:

@@ -52,7 +52,7 @@ def from_json(text: str) -> Any:
     """Raises Unreadable."""
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:  # a damaged file has numbers and nothing in text columns
         raise Unreadable(f"its JSON is damaged ({error})") from None
 
 
@@ -198,6 +198,7 @@ def checked_record(spec: Any) -> Record:
     _check_values(record.trial)
     if record.trial.median_ns is None:
         raise Unreadable("it is a winner without a measurement")
+    _check_soft_facts(record)
     check_keys((spec.get("problem_key"), spec.get("device_key")), record.problem, record.device)
     return record
 
@@ -222,10 +223,24 @@ def _check_values(trial: Trial) -> None:
         raise Unreadable(f"its times {times} must be finite and above 0")
 
 
+def _check_soft_facts(record: Record) -> None:
+    """Raises Unreadable for baselines and an origin that could not be printed or compared."""
+    provenance, timings = record.provenance, [each.timing for each in record.baselines]
+    texts = (provenance.created, provenance.warpsmith, *(each.name for each in record.baselines))
+    if not all(isinstance(text, str) for text in (*texts, *(timing.policy for timing in timings))):
+        raise Unreadable("the names of its baselines, their policies and its origin must be text")
+    environment = provenance.environment
+    if not isinstance(environment, dict) or not all(isinstance(fact, str) for fact in environment.values()):
+        raise Unreadable("the facts of its environment must be words")
+    times = [time for timing in timings for time in (timing.median_ns, timing.p20_ns, timing.p80_ns)]
+    if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
+        raise Unreadable(f"the times of its baselines {times} must be finite and above 0")
+
+
 def _parsed(what: str, parse: Callable[[], Parsed]) -> Parsed:
     try:
         return parse()
     except BadArgument as error:
         raise Unreadable(str(error)) from None
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Unreadable(f"its JSON is not {what} ({type(error).__name__}: {error})") from None

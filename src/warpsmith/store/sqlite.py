@@ -24,6 +24,10 @@ BUSY_TIMEOUT_S = 30.0
 WRITER_PRAGMAS = ("journal_mode=DELETE", "synchronous=FULL", "foreign_keys=ON")
 """Never WAL: such a file cannot be read in a read-only folder, nor shared over a network file system."""
 
+UNTRUSTED_SCHEMA = "trusted_schema=OFF"
+"""For every connection: a view, a trigger or a default of a file from elsewhere may call no function that does more
+than compute (SQLite's documentation, "Defense Against The Dark Arts")."""
+
 SMALLEST_PAGE = 512
 """Bytes; a database has a page at the least (SQLite file format, section 1.3.2)."""
 
@@ -55,7 +59,7 @@ def connect(address: str, pragmas: tuple[str, ...] = ()) -> sqlite3.Connection:
         address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     try:
-        for pragma in pragmas:
+        for pragma in (UNTRUSTED_SCHEMA, *pragmas):
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error:
         connection.close()
@@ -72,6 +76,8 @@ def reading(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
             yield connection
     except sqlite3.Error as error:
         raise explain(error, str(path)) from error
+    except UnicodeDecodeError as error:  # of text in a damaged file, which SQLite hands on as it is
+        raise explain(sqlite3.DatabaseError("malformed text"), str(path)) from error
 
 
 def reading_access(path: Path) -> Access:

@@ -61,7 +61,7 @@ def translation_unit(program: Program, sanitize: bool) -> str:
         f"#define WARPSMITH_HOST_COOPERATES {int(cooperates(text))}",
         f"#define WARPSMITH_HOST_DYNAMIC_SHARED_BYTES {shared_bytes}",
         *(_shared_lines(text) if sanitize else ()),
-        '#include "cuda_on_host.h"',
+        "#include <cuda_on_host.h>",  # in quotes it would be looked for in the working folder first
         '#line 1 "program.cu"',
         program.source,
         '#line 1 "launches"',

@@ -1,0 +1,104 @@
+"""What the compilers of this machine can do: each is found, asked for its version and tried on a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from warpsmith.devices.cuda.compiler import NvccCompiler, find_nvcc
+from warpsmith.devices.cuda.nvrtc_trial import trial_kernel
+from warpsmith.devices.host.compiler import HostCompiler, find_compiler
+from warpsmith.devices.host.toolchain import CompilerTimeout, run_compiler
+from warpsmith.errors import CompileError
+
+TRIAL_S = 60.0
+"""How long one trial may take: nvcc takes 2 s, and ten times that on a busy machine."""
+
+
+class Condition(enum.StrEnum):
+    """What came of trying a compiler."""
+
+    OK = "ok"
+    """It made machine code of a kernel."""
+    MISSING = "missing"
+    """It is not there; the remedy is told."""
+    BROKEN = "broken"
+    """It is there, and does not do its work; the first line of its error is told."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompilerReport:
+    """One compiler: what came of trying it, in one line."""
+
+    condition: Condition
+    told: str
+
+
+def report_on_host_compiler(timeout_s: float = TRIAL_S) -> CompilerReport:
+    """The C++ compiler that the host device would use. `timeout_s` bounds each of its runs, in seconds."""
+    try:
+        path = find_compiler()
+    except CompileError as error:
+        return CompilerReport(Condition.MISSING, str(error))
+    began = time.monotonic()
+    try:
+        binary = HostCompiler(path, timeout_s=timeout_s).compile(trial_kernel())
+    except (CompileError, OSError) as error:
+        return CompilerReport(Condition.BROKEN, f"{path}: {_line(error)}")
+    return CompilerReport(Condition.OK, f"{binary.compiler} at {path}, compiles in {time.monotonic() - began:.1f} s")
+
+
+def report_on_nvcc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
+    """The nvcc that would be used, tried for an architecture such as `sm_90`. No GPU is needed."""
+    home, on_path = os.environ.get("CUDA_HOME"), shutil.which("nvcc")
+    try:
+        path = find_nvcc()
+    except CompileError as error:
+        if home and on_path:
+            told = f"CUDA_HOME is {home}, which has no bin/nvcc, but {on_path} is on the path: unset CUDA_HOME"
+            return CompilerReport(Condition.MISSING, told)
+        return CompilerReport(Condition.MISSING, f"{_line(error)}{f' (now {home})' if home else ''}")
+    origin = "of CUDA_HOME" if home else "on the path" if path == on_path else "off the path"
+    other = f"; not {on_path}, which is on the path" if on_path and not _same(on_path, path) else ""
+    began = time.monotonic()
+    try:
+        binary = NvccCompiler(arch, executable=path, timeout_s=timeout_s).compile(trial_kernel())
+    except (CompileError, OSError) as error:
+        return CompilerReport(Condition.BROKEN, f"{path} ({origin}{other}): {_line(error)}")
+    where = f"{binary.compiler} at {path} ({origin}{other})"
+    if not binary.image.startswith(b"\x7fELF"):
+        return CompilerReport(Condition.BROKEN, f"{where} makes no machine code for {arch}")
+    return CompilerReport(Condition.OK, f"{where}, compiles for {arch} in {time.monotonic() - began:.1f} s")
+
+
+def report_on_nvrtc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
+    """NVRTC, tried for an architecture such as `sm_90` in a process of its own. No GPU is needed."""
+    # -P: a folder of the user's with a module named like one of ours must not come first.
+    command = [sys.executable, "-P", "-m", "warpsmith.devices.cuda.nvrtc_trial", arch]
+    try:
+        status, output, errors = run_compiler(command, "", timeout_s)
+    except CompilerTimeout:
+        return CompilerReport(Condition.BROKEN, f"NVRTC did not compile a kernel for {arch} within {timeout_s:g} s")
+    except CompileError as error:
+        return CompilerReport(Condition.BROKEN, _line(error))
+    try:
+        answer = json.loads(output)
+        return CompilerReport(Condition(answer["condition"]), answer["told"])
+    except (ValueError, LookupError, TypeError):
+        last = (errors.strip() or "no message").splitlines()[-1]
+        ended = f"signal {-status}" if status < 0 else f"status {status}"
+        return CompilerReport(Condition.BROKEN, f"the process that tried NVRTC ended with {ended}: {last}")
+
+
+def _same(first: str, second: str) -> bool:
+    return Path(first).resolve() == Path(second).resolve()
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

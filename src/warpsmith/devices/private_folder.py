@@ -1,0 +1,83 @@
+"""Folders of which nobody else can have written the files: what is loaded from them runs with our rights."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import warnings
+from pathlib import Path
+
+from warpsmith.files import write_whole
+
+REMEDY = "set WARPSMITH_CACHE_DIR to a folder of your own"
+
+
+class UntrustedCache(UserWarning):
+    """A cache of compiled programs that another user owns or may write: it is left alone, and programs are compiled."""
+
+
+class PrivateFolder:
+    """A folder of files that belong to this process's user alone. Neither reads nor writes where they do not.
+
+    The owner must be the effective user, root's own files included, and nobody else may have the right to write, since
+    whoever may write a compiled program may run one. Whether others may read does not matter.
+
+    Args:
+        path: the folder; `write` makes it, and the folders above it, with mode 0700.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None where there is none that can be trusted. Raises OSError.
+
+        Warns once of a folder, and once of files in it, that are not this user's alone.
+        """
+        try:
+            folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return None
+        try:
+            if not self._is_private(os.fstat(folder)):
+                return None
+            # By the folder that was looked at, so that none can be put in its place; and never through a link.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or _others(status) is not None:
+                    _warn_once(f"{self.path} has files that other users own or may write: they are compiled anew")
+                    return None
+                return file.read()
+        finally:
+            os.close(folder)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file of mode 0600 whole or not at all; nothing where the folder is not private. Raises OSError."""
+        for missing in reversed([each for each in (self.path, *self.path.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        if self._is_private(self.path.stat()):
+            write_whole(self.path / name, content, mode=0o600)
+
+    def _is_private(self, status: os.stat_result) -> bool:
+        others = _others(status)
+        if others is not None:
+            remedy = f"chmod go-w {self.path}, or {REMEDY}" if status.st_uid == os.geteuid() else REMEDY
+            _warn_once(f"the cache {self.path} {others}: programs are compiled anew each time; {remedy}")
+        return others is None
+
+
+def _others(status: os.stat_result) -> str | None:
+    """Who else may have written a file or a folder; None where nobody."""
+    if status.st_uid != os.geteuid():
+        return f"belongs to another user (number {status.st_uid}; this process is {os.geteuid()})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"may be written by other users (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    """A search asks the cache thousands of times, and filters of warnings may be set to tell each."""
+    warnings.warn(text, UntrustedCache, stacklevel=2)

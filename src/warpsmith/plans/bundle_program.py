@@ -1,0 +1,138 @@
+"""Programs and machine code as a bundle's manifest describes them, with every value checked before it is used."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import (
+    Argument,
+    ByValue,
+    Launch,
+    Pointer,
+    Program,
+    Texture,
+    Transformed,
+)
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_ARCH = re.compile(r"sm_\d{2,3}[af]?")
+_FIELDS = ("kind", "arch", "compiler", "registers", "spill_bytes", "shared_bytes")
+_MOST = 2**31
+"""Sizes of grids, blocks and shared memory lie below it."""
+
+_DIRECTIVE = re.compile(
+    r"""[#][ \t]*(?:pragma[ \t]+unroll\b
+    | (?:if|ifdef|ifndef|elif|else|endif|define|undef)\b
+    | include[ \t]*<(?:cuda_\w+|mma)\.h>)""",
+    re.VERBOSE,
+)
+_OTHER_WORDS = re.compile(r"\?\?=|%:|\b_Pragma\b|\b__has_(?:include|embed)\b")
+"""Other spellings of a directive (C++17, [lex.digraph]; trigraphs of older standards), and what looks for files."""
+
+
+def checked_text(source: str) -> str:
+    """A kernel's CUDA text, which reads no file of the machine that compiles it.
+
+    Of preprocessor directives those that generated kernels have may stand in it: conditions, macros,
+    `#pragma unroll`, and CUDA's own headers.
+
+    Raises ValueError with the first one that may not.
+    """
+    text = re.sub(r"\\[ \t\r]*\n", "", source)  # a directive may be spread over lines
+    for place in (match.start() for match in re.finditer("#", text)):
+        if not _DIRECTIVE.match(text, place):
+            raise ValueError(f"its CUDA text has {text[place:].splitlines()[0][:80]!r}, which no exported kernel has")
+    if found := _OTHER_WORDS.search(text):
+        raise ValueError(f"its CUDA text has {found[0]!r}, which no exported kernel has")
+    return source
+
+
+def check_program(program: Program, problem: Problem) -> None:
+    """Looks at every value of a program from a manifest.
+
+    Raises ValueError or TypeError for names that are no identifiers, for sizes that are no sizes, and for arguments
+    that are neither an operand of the problem nor a workspace.
+    """
+    workspaces = {workspace.name: workspace.nbytes for workspace in program.workspaces}
+    operands = {operand.name for operand in problem.operands}
+    if len(workspaces) != len(program.workspaces) or operands & workspaces.keys():
+        raise ValueError("two of its buffers have one name")
+    for name, nbytes in workspaces.items():
+        _check_name(name)
+        _check_whole(nbytes, 0, 2**63)
+    for launch in program.launches:
+        _check_launch(launch, operands | workspaces.keys(), {operand.name for operand in problem.inputs})
+
+
+def _check_launch(launch: Launch, buffers: set[str], inputs: set[str]) -> None:
+    _check_name(launch.entry)
+    for extent in (*launch.grid, *launch.block):
+        _check_whole(extent, 1, _MOST)
+    _check_whole(launch.shared_bytes, 0, _MOST)
+    for constant in launch.constants:
+        _check_name(constant.symbol)
+        _check_among(constant.operand, inputs)
+    for argument in launch.arguments:
+        _check_argument(argument, buffers, inputs)
+
+
+def _check_argument(argument: Argument, buffers: set[str], inputs: set[str]) -> None:
+    match argument:
+        case Pointer(buffer):
+            _check_among(buffer, buffers)
+        case ByValue(operand):
+            _check_among(operand, inputs)
+        case Transformed(operand, matrix):
+            _check_among(operand, inputs)
+            if not matrix or not all(isinstance(value, int | float) for row in matrix for value in row):
+                raise TypeError("a matrix must be rows of numbers")
+        case Texture(buffer):
+            _check_among(buffer, buffers)
+            _check_whole(argument.width, 1, _MOST)
+            for extent in (argument.height, argument.pitch):
+                _check_whole(extent, 0, _MOST)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"{str(name)[:80]!r} is no name of a kernel, a variable or a buffer")
+
+
+def _check_among(name: object, known: set[str]) -> None:
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"{str(name)[:80]!r} is none of its buffers")
+
+
+def _check_whole(value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < most:
+        raise ValueError(f"{str(value)[:80]} is no size from {least} to {most - 1}")
+
+
+def checked_binary(spec: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `Binary` in a manifest's entry, but for the image.
+
+    Raises ValueError, TypeError or LookupError for what is no machine code of a GPU. A shared library of the host is
+    none: to load one runs what its maker put there, before any of its kernels is called.
+    """
+    kind = BinaryKind(spec["kind"])
+    if kind is not BinaryKind.CUBIN:
+        raise ValueError(f"it lists machine code of kind {kind}, which no export writes and loading would run")
+    fields = {name: spec[name] for name in _FIELDS}
+    if unknown := spec.keys() - {*_FIELDS, "path", "sha256"}:
+        raise ValueError(f"it says {sorted(unknown)} of machine code")
+    if not isinstance(spec["compiler"], str):
+        raise TypeError("the compiler of machine code must be text")
+    if not isinstance(spec["arch"], str) or not _ARCH.fullmatch(spec["arch"]):
+        raise ValueError(f"{str(spec['arch'])[:80]!r} is no architecture of a GPU")
+    for name in ("registers", "spill_bytes", "shared_bytes"):
+        if spec[name] is not None:
+            _check_whole(spec[name], 0, _MOST)
+    return fields | {"kind": kind}
+
+
+def binary_of(spec: dict[str, Any], image: bytes) -> Binary:
+    """Machine code from its manifest entry and the content of its file. Raises as `checked_binary` does."""
+    return Binary(**checked_binary(spec), image=image)
