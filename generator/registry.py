@@ -40,6 +40,15 @@ def families_for(problem: Problem, device: Device, families: tuple[Family, ...] 
     return able
 
 
+def answering(problem: Problem, device: Device) -> Family:
+    """The family whose default answers where nothing is stored: the first that is likely to win, else the first.
+
+    Raises BadArgument where none solves the problem.
+    """
+    able = families_for(problem, device)
+    return next((family for family in able if family.is_likely(problem, device)), able[0])
+
+
 def family_named(name: str) -> Family | None:
     """The family of that name, or None where this version has none."""
     return next((family for family in FAMILIES if family.name == name), None)

@@ -25,8 +25,15 @@ from warpsmith.generator.families.filter2d_text import (
 )
 from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
-from warpsmith.generator.families.filter2d_window_walks import carried_walk, likely_method, likely_walks, methods, walks
-from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.families.filter2d_window_walks import (
+    carried_walk,
+    likely_method,
+    likely_walks,
+    methods,
+    unrolled,
+    walks,
+)
+from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Problem
@@ -90,6 +97,7 @@ class Filter2dWindow(Family):
         filter2d = require_filter2d(problem)
         space = self.space(problem, device)
         parts = (1, 2, 4, 8)
+        long: Config | None = None  # to compile, where there is no other
         for method in dict.fromkeys((likely_method(filter2d), Method.DIRECT)):
             for walk, load, store in product(likely_walks(filter2d, method, device), parts, parts):
                 config = Config.of(
@@ -113,9 +121,17 @@ class Filter2dWindow(Family):
                         "store": StoreHint.STREAMING.value,
                     }
                 )
-                if space.contains(config):
+                if not space.contains(config):
+                    continue
+                if unrolled(filter2d, config) <= MAX_UNROLLED:
                     return config
+                long = long or config
+        if long is not None:
+            return long
         raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        return unrolled(require_filter2d(problem), config)
 
     def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
         """Walks of a single wave stay such."""

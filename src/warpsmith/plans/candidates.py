@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.distances import octaves
-from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
@@ -95,4 +95,6 @@ def _carried(problem: Problem, device: Device, near: Ranked) -> Candidate | None
     if (family := family_named(record.trial.family)) is None:
         return None
     config = family.carried(record.trial.config, Subject(record.problem, record.device), problem, device)
-    return None if config is None else Candidate(record, family, config, near.octaves)
+    if config is None or family.unrolled(problem, config) > MAX_UNROLLED:
+        return None  # the first call of a plan would wait for the compiler
+    return Candidate(record, family, config, near.octaves)

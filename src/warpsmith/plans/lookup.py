@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import families_for, family_named
+from warpsmith.generator.registry import answering, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.candidates import Candidate, Ranked, candidates, ranked
 from warpsmith.plans.match import Match, MatchKind
@@ -98,7 +98,7 @@ def _best_guess(problem: Problem, device: Device, records: tuple[Record, ...], r
     if best is not None:
         return _guessed(problem, MatchKind.DEVICE, best, reasons)
     reasons.append(f"device: {_passed_over(nearest[len(here) :], best)}")
-    family = families_for(problem, device)[0]
+    family = answering(problem, device)
     return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
 
 
