@@ -222,7 +222,7 @@ CASES = {
     ),
     "fft_block_256": block(Fft(256, 262144), spectrum="staged", threads=128, transforms=16),
     "fft_block_32x32_padded": block(
-        Fft((32, 32), 65536, valid=(27, 27)), packing="half", threads=128, transforms=4, x_radices=16
+        Fft((32, 32), 65536, valid=(27, 27)), packing="half", threads=128, transforms=4, x_radices="16"
     ),
     "fft_block_64x64_inverse": Case("fft_block", Fft((64, 64), 16384, kind="c2r", valid=(57, 57), norm="ortho")),
     "fft_block_15_pairs_inverse": block(Fft(15, 1001, kind="c2r"), loads="plain", spectrum="staged", stores="plain"),

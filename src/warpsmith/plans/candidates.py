@@ -7,20 +7,16 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.distances import octaves
+from warpsmith.generator.distances import between_devices
 from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Record
 
-OTHER_DEVICE = 5.0
-"""What a winner from another device counts as, in octaves of size (`Problem.distance`): one of an image 32 times as
-large, tuned on this device, is as near."""
-OTHER_ARCHITECTURE = 1.5
-"""And of another architecture, beside that."""
 CHANGED = 1.0
-"""And one whose config is not legal here, and is changed to the legal one most like it."""
+"""What a winner counts as whose config is not legal here, and is changed to the legal one most like it, in octaves
+of size (`Problem.distance`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,14 +59,6 @@ def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[
         if there is not None and record.device.kind is device.kind:
             found.append(Ranked(there + between_devices(device, record.device), record))
     return sorted(found)
-
-
-def between_devices(one: Device, other: Device) -> float:
-    """How little a winner on one says of the other, in octaves of size; 0 for the same device."""
-    if one.key() == other.key():
-        return 0.0
-    architecture = OTHER_ARCHITECTURE if one.arch != other.arch else 0.0
-    return OTHER_DEVICE + architecture + octaves(one.multiprocessors, other.multiprocessors)
 
 
 def candidates(problem: Problem, device: Device, nearest: Iterable[Ranked]) -> Iterator[Candidate]:

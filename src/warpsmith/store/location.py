@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import platformdirs
 
 from warpsmith.errors import StoreError
 from warpsmith.store.record import Record
+from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
 
 ENVIRONMENT_VARIABLE = "WARPSMITH_STORE"
@@ -56,6 +58,11 @@ class StoreChain:
             for record in store.records(operation):
                 found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
+
+    def samples(self, operation: str) -> tuple[Sample, ...]:
+        """All winners of an operation, and a part of each store's trials, as a prior is fitted to."""
+        trials = itertools.chain.from_iterable(store.samples(operation) for store in self.stores)
+        return (*map(Sample.of, self.records(operation)), *trials)
 
     def close(self) -> None:
         """Closes every store."""
