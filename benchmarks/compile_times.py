@@ -21,7 +21,7 @@ from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import families_for
+from warpsmith.generator.registry import answering, families_for
 
 LIMIT_S = 2.0
 DEVICES = {
@@ -70,9 +70,9 @@ def problems() -> Iterator[Problem]:
 
 def compile_s(compiler: Compiler, problem: Problem, device: Device, every: bool) -> Iterator[tuple[float, str, str]]:
     """Seconds, the family and its config, of the default that answers `problem`, or of every family's."""
-    families = families_for(problem, device)
-    for family in families if every else families[:1]:
-        config = family.default(problem, device)
+    able = families_for(problem, device)
+    defaults = [(each, each.default(problem, device)) for each in able] if every else [answering(problem, device)]
+    for family, config in defaults:
         program = family.program(problem, config)
         before = os.times()
         compiler.compile(program)

@@ -12,7 +12,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space, Value
 from warpsmith.generator.work import Work
 
-MAX_UNROLLED = 2800
+MAX_UNROLLED = 3400
 """Multiply-adds written out, up to which a compiler takes 2 s at the most (docs/tuning-notes.md): what an answer that
 nobody searched for may have."""
 
@@ -50,7 +50,7 @@ class Family(abc.ABC):
         return False
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - for those whose code may be long
-        """About how many multiply-adds the compiler writes out, for a bound on its time; 0 where they are few."""
+        """How much the compiler has to do, in multiply-adds that it writes out; 0 where that is little."""
         return 0
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:  # noqa: ARG002 - for those who know

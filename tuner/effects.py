@@ -25,7 +25,7 @@ class Effects:
     """The logarithm of a time as a sum over the features of a config. Frozen once it is fitted.
 
     Fitted by weighted ridge regression, one set of features after the other (backfitting, Hastie and Tibshirani 1986,
-    "Generalized additive models", section 3), values before pairs, so that pairs explain only what values do not.
+    "Generalized additive models", section 3), so that finer features explain only what coarser ones do not.
     """
 
     def __init__(self, mean: float, costs: dict[Feature, float]) -> None:
@@ -95,7 +95,8 @@ def _slots(configs: Sequence[Config]) -> dict[tuple[str, ...], list[tuple[int, F
     for row, config in enumerate(configs):
         for feature in features(config):
             found.setdefault(tuple(name for name, _ in feature), []).append((row, feature))
-    return dict(sorted(found.items(), key=lambda slot: (len(slot[0]), slot[0])))
+    # Octaves, values, pairs: what a coarser feature explains is no longer left to a finer one.
+    return dict(sorted(found.items(), key=lambda slot: (len(slot[0]), not slot[0][0].endswith("~"), slot[0])))
 
 
 def _octave(value: Value) -> Value:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.families.filter2d_text import MemoryPath
+from warpsmith.generator.families.filter2d_text import MemoryPath, Weights
 from warpsmith.generator.families.filter2d_window_geometry import Method, Order, Tail, multiply_adds
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Accuracy, DType
@@ -36,19 +36,27 @@ WAVE_WARPS = (8, 12, 16, 20, 24, 28, 32)
 """Warps of a multiprocessor, for walks that make a single wave."""
 
 
+SQUARED = 400
+"""Squared taps of an output that cost a compiler as much as one more multiply-add that is written out."""
 WRITTEN_OUT = 40_000
 """Multiply-adds of all turns of a loop up to which NVRTC and nvcc 13 write it out in spite of `#pragma unroll 1`, where
 it reads ahead tap by tap: seen up to 23 thousand (11x11), and not at 20 thousand in 9x9."""
 
 
 def unrolled(problem: Filter2d, config: Config) -> int:
-    """Multiply-adds in the turns that the compiler writes out."""
+    """Multiply-adds that the compiler writes out, and what the taps of one output cost it beside those.
+
+    Its time grows with the square of the taps, whose sums are all in progress: as 3e-4 s a multiply-add, and 8e-7 s
+    times the squared taps, four times that where they are literals (fitted to 0.4 to 20 s, docs/tuning-notes.md).
+    """
     columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
-    turn = columns * unroll * multiply_adds(problem, config.text("method"))
+    taps = multiply_adds(problem, config.text("method"))
+    turn = columns * unroll * taps
+    beside = taps**2 // (SQUARED // 4 if config.text("weights") == Weights.LITERAL else SQUARED)
     reads_ahead = config.integer("prefetch") > 0 and config.text("path") != MemoryPath.ASYNC
     if config.text("order") == Order.TAPS and reads_ahead and rows // unroll * turn <= WRITTEN_OUT:
-        return rows // unroll * turn
-    return 2 * turn if config.text("tail") == Tail.TRIMMED else turn
+        return rows // unroll * turn + beside
+    return (2 * turn if config.text("tail") == Tail.TRIMMED else turn) + beside
 
 
 def methods(problem: Filter2d) -> list[Method]:

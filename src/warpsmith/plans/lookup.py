@@ -98,8 +98,8 @@ def _best_guess(problem: Problem, device: Device, records: tuple[Record, ...], r
     if best is not None:
         return _guessed(problem, MatchKind.DEVICE, best, reasons)
     reasons.append(f"device: {_passed_over(nearest[len(here) :], best)}")
-    family = answering(problem, device)
-    return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
+    family, config = answering(problem, device)
+    return Match(MatchKind.DEFAULT, family.program(problem, config), None, tuple(reasons))
 
 
 def _passed_over(nearest: list[Ranked], best: Candidate | None) -> str:
