@@ -15,11 +15,14 @@ class MatchKind(enum.StrEnum):
     EXACT = "exact"
     """This problem was tuned on this device."""
     NEAR = "near"
-    """Another size of this problem, or this one with an older kernel text, was tuned here; its config is legal."""
+    """Another size of this problem, or this one with an older kernel text, was tuned here; its config, or the legal one
+    most like it."""
     DEVICE = "device"
-    """This problem was tuned on another device of the same kind; its config is legal here."""
+    """This problem, or another size of it, was tuned on another device of the same kind; its config, or the legal one
+    most like it."""
     DEFAULT = "default"
-    """Nothing is stored: the family's default config, which no one measured for this problem."""
+    """Nothing is stored: a config which no one measured for this problem. Where a like one was tuned, such as one with
+    another border, its winner's; else the default of the family that is likely to win."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
