@@ -130,7 +130,7 @@ def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk
         ways = _ways(problem, LARGE_FILTERS_WALKS)
         ways.sort(key=lambda walk: _effort(problem, walk, device))
         # A short loop that reads ahead tap by tap is written out in full (`unrolled`): without reading ahead it is not.
-        return [likely, likely._replace(prefetch=likely.unroll if likely.path is MemoryPath.ASYNC else 0), *ways]
+        return [likely, likely._replace(prefetch=0), *ways]
     ways = _ways(problem, SMALL_FILTERS_WALKS)
     # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places.
     fills = max(1, problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2))
