@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from warpsmith.generator.device import Device
     from warpsmith.generator.fft import Fft
     from warpsmith.generator.filter2d import Filter2d
 
@@ -35,10 +36,24 @@ POINTS_OCTAVE = 4.0
 POINTS_CHANGED = 1.0
 """Any other number of points, as close as it may be."""
 
+OTHER_DEVICE = 5.0
+"""What a winner from another device counts as, in octaves of size (`Problem.distance`): one of an image 32 times as
+large, tuned on this device, is as near."""
+OTHER_ARCHITECTURE = 1.5
+"""And of another architecture, beside that."""
+
 
 def octaves(one: float, other: float) -> float:
     """The logarithm of their ratio, to base 2, without its sign."""
     return abs(math.log2(one / other))
+
+
+def between_devices(one: Device, other: Device) -> float:
+    """How little a winner on one says of the other, in octaves of size; 0 for the same device."""
+    if one.key() == other.key():
+        return 0.0
+    architecture = OTHER_ARCHITECTURE if one.arch != other.arch else 0.0
+    return OTHER_DEVICE + architecture + octaves(one.multiprocessors, other.multiprocessors)
 
 
 def between_filters(one: Filter2d, other: Filter2d) -> float | None:

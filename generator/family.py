@@ -12,6 +12,10 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space, Value
 from warpsmith.generator.work import Work
 
+MAX_UNROLLED = 3400
+"""Multiply-adds written out, up to which a compiler takes 2 s at the most (docs/tuning-notes.md): what an answer that
+nobody searched for may have."""
+
 
 class Subject(NamedTuple):
     """What a config was found for."""
@@ -40,6 +44,14 @@ class Family(abc.ABC):
     @abc.abstractmethod
     def default(self, problem: Problem, device: Device) -> Config:
         """A config of `space` that is good without any search; it is tried first."""
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:  # noqa: ARG002 - for those who know
+        """Whether winners of like problems are mostly of this family, which then answers where nothing is stored."""
+        return False
+
+    def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - for those whose code may be long
+        """How much the compiler has to do, in multiply-adds that it writes out; 0 where that is little."""
+        return 0
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:  # noqa: ARG002 - for those who know
         """Configs of `space` that are worth trying before a search knows anything; the default aside."""

@@ -236,6 +236,10 @@ class Fft(Problem):
         """In octaves of the batch; other differences count as so many, up to a limit."""
         return between_transforms(self, other) if isinstance(other, Fft) else None
 
+    def is_resized(self, other: Problem) -> bool:
+        """In the batch."""
+        return isinstance(other, Fft) and dataclasses.replace(other, batch=self.batch) == self
+
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
         return {

@@ -204,6 +204,12 @@ class Filter2d(Problem):
         """In octaves of image size, planes and gaps between rows; other differences count as so many, up to a limit."""
         return between_filters(self, other) if isinstance(other, Filter2d) else None
 
+    def is_resized(self, other: Problem) -> bool:
+        """In image size, planes and gaps between rows."""
+        sizes = {"image", "planes", "pitch", "result_pitch"}
+        names = [field.name for field in dataclasses.fields(self) if field.name not in sizes]
+        return isinstance(other, Filter2d) and all(getattr(self, name) == getattr(other, name) for name in names)
+
     def spec(self) -> dict[str, Any]:
         names = ("dtype", "border", "result_dtype", "accuracy")
         words = {name: str(value) for name in names if (value := getattr(self, name))}

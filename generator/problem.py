@@ -157,6 +157,10 @@ class Problem(abc.ABC):
     def distance(self, other: Problem) -> float | None:
         """How far `other`'s winner is from fitting here: 0 for the same problem, None where it never fits."""
 
+    def is_resized(self, other: Problem) -> bool:
+        """Whether `other` differs in size at the most, so that its winner answers for this problem."""
+        return self == other
+
     @property
     def bytes(self) -> int:
         """The fewest bytes that must move through memory: each input read once, each output written once."""

@@ -10,8 +10,9 @@ from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
 from warpsmith.generator.families.filter2d_window import Filter2dWindow
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config
 
 SIMPLEST_FILTER = Filter2dPlain()
 """What filters are set beside: no prefetch, and no constraint on the problem."""
@@ -38,6 +39,17 @@ def families_for(problem: Problem, device: Device, families: tuple[Family, ...] 
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise BadArgument(f"no kernel family solves {problem.key()}: {told}")
     return able
+
+
+def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
+    """The default that answers where nothing is stored: of a family that is likely to win, else of the first one.
+
+    One that would take the compiler long answers only where all would. Raises BadArgument where no family solves it.
+    """
+    able = sorted(families_for(problem, device), key=lambda family: not family.is_likely(problem, device))
+    defaults = ((family, family.default(problem, device)) for family in able)
+    quick = (each for each in defaults if each[0].unrolled(problem, each[1]) <= MAX_UNROLLED)
+    return next(quick, None) or (able[0], able[0].default(problem, device))
 
 
 def family_named(name: str) -> Family | None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.location import StoreChain
+from warpsmith.store.samples import Sample
+from warpsmith.store.store import Store
 from warpsmith.store.store_reader import Winners
+from warpsmith.tuner.prior import Prior
 
 CARRIED = 8
 """Winners of the nearest stored problems that are tried before a search begins: with the answer and the defaults, about
 a tenth of the default number of trials."""
+PROPOSED = 10
+"""Configs that a prior proposes, where its cross-check is passed."""
 TIMED_AT_LEAST = 2
 """Of what is known, the first so many that are right have a time before a time limit ends a search."""
 
@@ -35,17 +40,32 @@ def present_answer(
 
 
 def known_first(
-    answer: Program, problem: Problem, device: Device, stores: StoreChain[Winners], families: Mapping[str, Family]
+    answer: Program,
+    problem: Problem,
+    device: Device,
+    stores: StoreChain[Winners],
+    families: Mapping[str, Family],
+    samples: Iterable[Sample],
 ) -> tuple[Key, ...]:
     """What a search tries before anything else, the likeliest first, each of them once.
 
-    The present `answer` comes first, then the winner of the nearest stored problem, the default of every family, and
-    the winners of the next nearest problems, each carried over to this problem by `Space.like`.
+    The present `answer` comes first, then the winner of the nearest stored problem, the default of every family, what
+    the `samples` of other problems propose, and the winners of the next nearest problems, each carried over to this
+    problem. A default that the compiler would take seconds for is left to the search.
     """
     stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED) if key[0] in families]
     carried = [key for key in stored if key != (answer.family, answer.config)]
     defaults = [(name, family.default(problem, device)) for name, family in families.items()]
-    return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *defaults, *carried[1:]]))
+    quick = [key for key in defaults if families[key[0]].unrolled(problem, key[1]) <= MAX_UNROLLED]
+    prior = Prior.fit(samples)
+    is_trusted = prior is not None and prior.cross_check().is_passed
+    proposed = prior.first(problem, device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
+    return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *quick, *proposed, *carried[1:]]))
+
+
+def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tuple[Sample, ...]:
+    """The winners of an operation in all `stores`, and a part of the trials in `store`: what a prior is fitted to."""
+    return (*map(Sample.of, stores.records(operation)), *store.samples(operation))
 
 
 def have_times(known: tuple[Key, ...], outcomes: Mapping[Key, bool]) -> bool:

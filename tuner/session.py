@@ -22,7 +22,7 @@ from warpsmith.tuner.companions import Accompany, Companions
 from warpsmith.tuner.crew import Crew, new_tuner
 from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.finals import Finals, shared_device
-from warpsmith.tuner.known import Key, known_first, present_answer
+from warpsmith.tuner.known import Key, known_first, present_answer, samples_of
 from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import Progress, SilentProgress
 from warpsmith.tuner.searching import Searching
@@ -139,7 +139,8 @@ def _known(workshop: Workshop, store: Store) -> tuple[Program, tuple[Key, ...]]:
     problem, device, families = workshop.problem, workshop.device, workshop.families
     with open_beside(store) as stores:
         answer = present_answer(problem, device, stores, families)
-        return answer, known_first(answer, problem, device, stores, families)
+        samples = samples_of(store, stores, problem.operation)
+        return answer, known_first(answer, problem, device, stores, families, samples)
 
 
 def _choose(workshop: Workshop, finals: Finals, searching: Searching, store: Store, before: Program) -> Choice:

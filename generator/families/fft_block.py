@@ -17,7 +17,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block_guesses import Guess, guesses
 from warpsmith.generator.families.fft_block_space import fits, packings, shares_of, space_of
 from warpsmith.generator.families.fft_block_text import FftBlockText
-from warpsmith.generator.families.fft_words import complex_columns, require_fft
+from warpsmith.generator.families.fft_words import Packing, complex_columns, require_fft
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import Problem
@@ -26,6 +26,8 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.transforms.factors import LARGEST_PRIME, factorizations
 
+PAIRED = 1024
+"""Points of a real transform of two dimensions, up to which the shipped winners have two of them as a complex one."""
 USUAL_RADIX = 16
 """Largest one of a config that nobody has searched for: 32 points take 80 registers."""
 
@@ -54,11 +56,7 @@ class FftBlock(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:
         fft = require_fft(problem)
-        packing = packings(fft)[0]
-        x, y = complex_columns(fft, packing), prod(fft.size[:-1])
-        shares = 1 if fits(x * y, device) else max(shares_of(fft))
-        first = "x" if fft.inverse else "y"
-        guess = Guess(packing, _usual(x), _usual(y // shares), shares, first=first)
+        guess = _first_guess(fft, device) if len(fft.size) == 1 else _square_guess(fft, device)
         config = _nearest(self.space(fft, device), guess.values(fft.batch, device))
         if config is None:
             raise ValueError(f"the space of {fft.key()} is empty")
@@ -88,6 +86,21 @@ class FftBlock(Family):
 def _nearest(space: Space, wanted: Mapping[str, Value]) -> Config | None:
     """The config of the space that is nearest to these values, of which some are of no parameter of it."""
     return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
+
+
+def _first_guess(problem: Fft, device: Device) -> Guess:
+    """The first of those that searches start from, of usual radices where there is one."""
+    found = guesses(problem, device)
+    return next((guess for guess in found if max(guess.x_radices) <= USUAL_RADIX), found[0])
+
+
+def _square_guess(problem: Fft, device: Device) -> Guess:
+    """One transform or a few a tile; two small real ones as a complex one."""
+    is_small = problem.is_real and prod(problem.size) <= PAIRED and Packing.PAIR in packings(problem)
+    packing = Packing.PAIR if is_small and problem.batch > 1 else packings(problem)[0]
+    x, y = complex_columns(problem, packing), prod(problem.size[:-1])
+    shares = 1 if fits(x * y, device) else max(shares_of(problem))
+    return Guess(packing, _usual(x), _usual(y // shares), shares, first="x" if problem.inverse else "y")
 
 
 def _usual(points: int) -> tuple[int, ...]:

@@ -38,6 +38,8 @@ DEPTH = 16
 """Pixels that a product sums over."""
 LOAD_BYTES = 4
 """Of a load, which is four pixels or two; and of the widest store that is worth its exchange within a quad."""
+LIKELY_TAPS, LIKELY_SIZE = 5, 8_000_000
+"""Rows and columns of a filter, and for halves outputs, from which on the shipped winners are of this family (H200)."""
 EARLY_WORDS = 32
 """Registers of pixels that a thread reads before the weights are there, when it has no sums yet."""
 
@@ -137,6 +139,12 @@ class Filter2dMatrix(Family):
         if problem.filter[0] > 13:
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
         return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """It won with 5x5 and more, halves only in images of LIKELY_SIZE; 3x3 is a tie or lost (H200)."""
+        filter2d = require_filter2d(problem)
+        is_large = filter2d.dtype is DType.UINT8 or filter2d.output.size >= LIKELY_SIZE
+        return device.kind is DeviceKind.CUDA and min(filter2d.filter) >= LIKELY_TAPS and is_large
 
     def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
         filter2d = require_filter2d(problem)

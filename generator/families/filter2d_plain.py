@@ -6,7 +6,7 @@ Source: "without prefetch" of Iandola et al. 2013, section 4, from global memory
 from __future__ import annotations
 
 import dataclasses
-from math import ceil
+from math import ceil, prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import (
@@ -31,6 +31,8 @@ from warpsmith.generator.work import Work
 MAX_READS, MAX_UNROLLED = 512, 2048
 """Pixels read, and multiply-adds, that are written out: nvcc takes up to 6 s for so many, 20 s for twice the
 multiply-adds from constant memory, and no longer unrolls the loops for twice the reads."""
+LONG_READS = 256
+"""Pixels whose reads take the compiler up to 2 s where each has a border to mind: 441 of them take 2.4 to 3.1 s."""
 MAX_SUMS = 64
 """Outputs in progress of a thread, a register each: more leave a multiprocessor too few threads to hide its loads."""
 FILTERS_AT_ONCE = (1, 2, 4, 8, 16)
@@ -117,11 +119,13 @@ class Filter2dPlain(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
         filter2d = require_filter2d(problem)
+        # With two outputs across, a loop over the rows of the filter remains of so many reads with a border.
+        is_long = filter2d.border is not Border.VALID and LONG_READS < prod(filter2d.filter) <= MAX_READS
         return Config.of(
             {
                 "path": MemoryPath.GLOBAL.value,
                 "rows": 1,
-                "columns": 1,
+                "columns": 2 if is_long and filter2d.output_shape[1] * filter2d.channels > 1 else 1,
                 "filters": min(filter2d.filters, max(FILTERS_AT_ONCE)),
                 "block_columns": 32,
                 "block_rows": 8,
@@ -129,6 +133,12 @@ class Filter2dPlain(Family):
                 "weights": default_weights(filter2d),
             }
         )
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        filter2d = require_filter2d(problem)
+        geometry, (rows, columns) = Geometry.of(filter2d, config), filter2d.filter
+        taps = rows * columns if geometry.unroll_rows else columns if geometry.unroll_columns else 1
+        return taps * geometry.rows * geometry.columns * geometry.filters
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d, weights = require_filter2d(problem), Weights.of(config)

@@ -60,6 +60,8 @@ RESIDENT = range(1, 9)
 """Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
 AHEAD_RESIDENT = 3
 """Warpgroups that keep a multiprocessor busy, each with products of two rows under way."""
+LIKELY_ROWS = 7
+"""Of the smallest filter that the shipped winners leave to this family (H200, 9216x9216 float32)."""
 SEPARABLE_RESIDENT = 2
 """And where those are few, as for a known Gaussian 15x15: 193 us, with three 204 (H200)."""
 
@@ -89,6 +91,10 @@ class Filter2dWarpgroup(Family):
         if not _weights(problem):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
         return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """It won from 7x7 on: on the CPU, where its products are loops, nothing is known."""
+        return device.kind is DeviceKind.CUDA and require_filter2d(problem).filter[0] >= LIKELY_ROWS
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)

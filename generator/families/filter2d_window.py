@@ -8,6 +8,7 @@ the outputs of a thread.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from itertools import product
 
 from warpsmith.generator.device import Device
@@ -25,8 +26,15 @@ from warpsmith.generator.families.filter2d_text import (
 )
 from warpsmith.generator.families.filter2d_window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.families.filter2d_window_rules import constraints
-from warpsmith.generator.families.filter2d_window_walks import carried_walk, likely_method, likely_walks, methods, walks
-from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.families.filter2d_window_walks import (
+    carried_walk,
+    likely_method,
+    likely_walks,
+    methods,
+    unrolled,
+    walks,
+)
+from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Problem
@@ -87,35 +95,21 @@ class Filter2dWindow(Family):
         On an H200, 9216x9216 float32, the best configs walked 4 rows for filters up to 5x5 and 12 for 6x6 and 7x7, in
         one turn; larger filters did best tap by tap, with turns of 2 or 3 rows and a single wave of walks.
         """
-        filter2d = require_filter2d(problem)
-        space = self.space(problem, device)
-        parts = (1, 2, 4, 8)
-        for method in dict.fromkeys((likely_method(filter2d), Method.DIRECT)):
-            for walk, load, store in product(likely_walks(filter2d, method, device), parts, parts):
-                config = Config.of(
-                    {
-                        "path": walk.path.value,
-                        "weights": default_weights(filter2d),
-                        "method": method.value,
-                        "columns": walk.columns,
-                        "load_vector": max(1, walk.columns // load),
-                        "store_vector": max(1, walk.columns // store),
-                        "unroll": walk.unroll,
-                        "order": walk.order.value,
-                        "rows": walk.rows,
-                        "tail": Tail.WHOLE.value,
-                        "prefetch": walk.prefetch,
-                        "block_columns": 64,
-                        "block_strips": 1 if walk.is_long else 2,  # two would not fit in one wave
-                        # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
-                        "min_blocks": 2 if walk.is_long else 0,
-                        "load": LoadHint.CACHED.value,
-                        "store": StoreHint.STREAMING.value,
-                    }
-                )
-                if space.contains(config):
-                    return config
+        filter2d, space = require_filter2d(problem), self.space(problem, device)
+        slow: dict[Config, int] = {}
+        for config in _likely_configs(filter2d, device):
+            length = unrolled(filter2d, config)
+            if length <= MAX_UNROLLED and space.contains(config):
+                return config
+            slow[config] = length
+        # Where all take the compiler long, as for banks of large filters: the one that it takes least.
+        for config in sorted(slow, key=slow.__getitem__):
+            if space.contains(config):
+                return config
         raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        return unrolled(require_filter2d(problem), config)
 
     def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
         """Walks of a single wave stay such."""
@@ -151,6 +145,39 @@ class Filter2dWindow(Family):
             constants=filter2d_constants(weights),
         )
         return Program(self.name, config, source, (launch,))
+
+
+def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
+    """Those that a default may be, the likeliest first, legal or not. Literals of many taps compile slowly."""
+    parts = (1, 2, 4, 8)
+    ways = dict.fromkeys(
+        product((likely_method(problem), Method.DIRECT), (default_weights(problem), Weights.ARGUMENT.value))
+    )
+    for method, weights in ways:
+        for walk in likely_walks(problem, method, device):
+            widths = dict.fromkeys(max(1, walk.columns // part) for part in parts)
+            for load, store in product(widths, widths):
+                yield Config.of(
+                    {
+                        "path": walk.path.value,
+                        "weights": weights,
+                        "method": method.value,
+                        "columns": walk.columns,
+                        "load_vector": load,
+                        "store_vector": store,
+                        "unroll": walk.unroll,
+                        "order": walk.order.value,
+                        "rows": walk.rows,
+                        "tail": Tail.WHOLE.value,
+                        "prefetch": walk.prefetch,
+                        "block_columns": 64,
+                        "block_strips": 1 if walk.is_long else 2,  # two would not fit in one wave
+                        # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
+                        "min_blocks": 2 if walk.is_long else 0,
+                        "load": LoadHint.CACHED.value,
+                        "store": StoreHint.STREAMING.value,
+                    }
+                )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from math import ceil
 from typing import NamedTuple
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.families.filter2d_text import MemoryPath
-from warpsmith.generator.families.filter2d_window_geometry import Method, Order
+from warpsmith.generator.families.filter2d_text import MemoryPath, Weights
+from warpsmith.generator.families.filter2d_window_geometry import Method, Order, Tail, multiply_adds
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.separable import separable_terms
+from warpsmith.generator.space import Config
 
 WALKS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 88, 105, 128, 144, 176, 210, 256)
 """Rows of a strip, whatever the image."""
@@ -19,10 +20,43 @@ INSTRUCTIONS = 2000
 """That an instruction cache of 32 KB holds."""
 MEMORY_BOUND = 7
 """Rows of the largest filter whose multiply-adds take less time than its bytes."""
+SMALL_FILTERS_WALKS = ((8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
+LARGE_FILTERS_WALKS = tuple(
+    (rows, unroll, 1 if unroll > 1 or rows > 1 else 0)
+    for rows in (128, 64, 32, 16, 8, 4, 1)
+    for unroll in (2, 1)
+    if unroll <= rows
+)
+"""Rows, rows of a turn, and rows read ahead."""
+BUSY_WARPS = 12
+"""Of a multiprocessor, three for each of its schedulers, with which multiply-adds seldom wait."""
 LONG_WALK = 64
 """Rows from which on a few more or less decide how full the last wave of blocks is."""
 WAVE_WARPS = (8, 12, 16, 20, 24, 28, 32)
 """Warps of a multiprocessor, for walks that make a single wave."""
+
+
+SQUARED = 400
+"""Squared taps of an output that cost a compiler as much as one more multiply-add that is written out."""
+WRITTEN_OUT = 40_000
+"""Multiply-adds of all turns of a loop up to which NVRTC and nvcc 13 write it out in spite of `#pragma unroll 1`, where
+it reads ahead tap by tap: seen up to 23 thousand (11x11), and not at 20 thousand in 9x9."""
+
+
+def unrolled(problem: Filter2d, config: Config) -> int:
+    """Multiply-adds that the compiler writes out, and what the taps of one output cost it beside those.
+
+    Its time grows with the square of the taps, whose sums are all in progress: as 3e-4 s a multiply-add, and 8e-7 s
+    times the squared taps, four times that where they are literals (fitted to 0.4 to 20 s, docs/tuning-notes.md).
+    """
+    columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
+    taps = multiply_adds(problem, config.text("method"))
+    turn = columns * unroll * taps
+    beside = taps**2 // (SQUARED // 4 if config.text("weights") == Weights.LITERAL else SQUARED)
+    reads_ahead = config.integer("prefetch") > 0 and config.text("path") != MemoryPath.ASYNC
+    if config.text("order") == Order.TAPS and reads_ahead and rows // unroll * turn <= WRITTEN_OUT:
+        return rows // unroll * turn + beside
+    return (2 * turn if config.text("tail") == Tail.TRIMMED else turn) + beside
 
 
 def methods(problem: Filter2d) -> list[Method]:
@@ -92,19 +126,36 @@ def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk
     not fill the device, what is nearest to that.
     """
     likely = _likely_walk(problem, method, device)
-    shorter = ((8, 4, 1), (8, 8, 1), (16, 16, 1), (4, 2, 1), (2, 2, 1), (1, 1, 0))
-    others = (*(((128, 1, 1),) if problem.filter[0] > MEMORY_BOUND else ()), *shorter)
-    ways = [
-        Walk(Order.ROWS, rows, unroll, prefetch, columns)
-        for columns in (_widest(problem), 4, 2, 1)
-        for rows, unroll, prefetch in others
-    ]
+    if problem.filter[0] > MEMORY_BOUND:
+        ways = _ways(problem, LARGE_FILTERS_WALKS)
+        ways.sort(key=lambda walk: _effort(problem, walk, device))
+        # A short loop that reads ahead tap by tap is written out in full (`unrolled`): without reading ahead it is not.
+        return [likely, likely._replace(prefetch=0), *ways]
+    ways = _ways(problem, SMALL_FILTERS_WALKS)
     # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places.
     fills = max(1, problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2))
-    # Walks that leave places empty come last, but a walk of one wave is as long as it has to be.
+    # Walks that leave places empty come last.
     ways.sort(key=lambda walk: walk.rows > fills)
-    is_short = likely.rows <= fills or problem.filter[0] > MEMORY_BOUND
-    return [likely, *ways] if is_short else [*ways, likely]
+    return [likely, *ways] if likely.rows <= fills else [*ways, likely]
+
+
+def _ways(problem: Filter2d, walks: tuple[tuple[int, int, int], ...]) -> list[Walk]:
+    return [
+        Walk(Order.ROWS, rows, unroll, prefetch, columns)
+        for columns in (_widest(problem), 4, 2, 1)
+        for rows, unroll, prefetch in walks
+    ]
+
+
+def _effort(problem: Filter2d, walk: Walk, device: Device) -> float:
+    """Multiply-adds for each that a result needs, over the part of the multiprocessors that they keep busy.
+
+    The rows above the first window take half of its work each, and a narrow thread reads as much as a wide one.
+    """
+    work = (walk.rows + (problem.filter[0] - 1) / 2) / walk.rows
+    warps = problem.output.size / (32 * walk.columns * walk.rows * device.multiprocessors)
+    reads = 1 + problem.filter[1] / (problem.filter[0] * walk.columns)
+    return work * reads / min(1.0, warps / BUSY_WARPS)
 
 
 def _widest(problem: Filter2d) -> int:

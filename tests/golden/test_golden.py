@@ -220,10 +220,12 @@ CASES = {
         Filter2d(image=(20, 301), filter=(31, 31), filters=5, border=Border.WRAP, result_pitch=1216),
         plain(block=(128, 1), filters=2),
     ),
-    "fft_block_256": Case("fft_block", Fft(256, 262144)),
-    "fft_block_32x32_padded": Case("fft_block", Fft((32, 32), 65536, valid=(27, 27))),
+    "fft_block_256": block(Fft(256, 262144), spectrum="staged", threads=128, transforms=16),
+    "fft_block_32x32_padded": block(
+        Fft((32, 32), 65536, valid=(27, 27)), packing="half", threads=128, transforms=4, x_radices="16"
+    ),
     "fft_block_64x64_inverse": Case("fft_block", Fft((64, 64), 16384, kind="c2r", valid=(57, 57), norm="ortho")),
-    "fft_block_15_pairs_inverse": Case("fft_block", Fft(15, 1001, kind="c2r")),
+    "fft_block_15_pairs_inverse": block(Fft(15, 1001, kind="c2r"), loads="plain", spectrum="staged", stores="plain"),
     "fft_block_245_pairs_bulk": block(
         Fft(245, 273913, kind="c2r"),
         spectrum="direct",
@@ -232,7 +234,7 @@ CASES = {
         transforms=5,
         threads=192,
     ),
-    "fft_block_20_sequential": block(Fft(20, 3355443), spectrum="sequential"),
+    "fft_block_20_sequential": block(Fft(20, 3355443), threads=192, transforms=192, spectrum="sequential"),
     "fft_block_12x20_frequency": Case("fft_block", Fft((12, 20), 4096, kind="c2c", layout="frequency")),
     "fft_block_256x256_shared": Case("fft_block", Fft((256, 256), 1024)),
     "fft_warp_64": Case("fft_warp", Fft(64, 1048576)),

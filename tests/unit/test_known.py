@@ -16,8 +16,9 @@ from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.location import open_beside
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
-from warpsmith.tuner.known import CARRIED, Key, have_times, known_first, present_answer
+from warpsmith.tuner.known import CARRIED, Key, have_times, known_first, present_answer, samples_of
 
 GPU = dataclasses.replace(H200, name="Test GPU")
 PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
@@ -46,7 +47,7 @@ def first_of(
             store.put_winner(record)
         with open_beside(store) as stores:
             answer = present_answer(PROBLEM, device, stores, families)
-            return known_first(answer, PROBLEM, device, stores, families)
+            return known_first(answer, PROBLEM, device, stores, families, samples_of(store, stores, "filter2d"))
 
 
 @pytest.fixture
@@ -110,9 +111,23 @@ class TestKnownFirst:
         families = {family.name: family for family in families_for(problem, h100)}
         with Store.open(str(tmp_path / "store.db"), write=True) as store, open_beside(store) as stores:
             answer = present_answer(problem, h100, stores, families)
-            first = known_first(answer, problem, h100, stores, families)
+            first = known_first(answer, problem, h100, stores, families, samples_of(store, stores, "filter2d"))
         default = next(iter(families.values())).default(problem, h100)
         assert (answer.family, answer.config) == first[0] != (next(iter(families)), default)
+
+
+def test_samples_are_all_winners_and_the_trials_of_the_store_that_is_tuned_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "shipped.db")
+    shipped, own = winner(sized(500)), winner(PROBLEM)
+    with Store.open(str(tmp_path / "shipped.db"), write=True) as store:
+        store.put_winner(shipped)
+    with Store.open(str(tmp_path / "own.db"), write=True) as store:
+        store.add_trials(PROBLEM, GPU, (own.trial,))
+        with open_beside(store) as stores:
+            assert samples_of(store, stores, "filter2d") == (Sample.of(shipped), Sample.of(own))
+            assert samples_of(store, stores, "fft") == ()
 
 
 class TestHaveTimes:

@@ -220,12 +220,16 @@ class TestNear:
     @pytest.mark.parametrize(
         "change", [{"filter": (2, 3)}, {"border": Border.WRAP}, {"weights": (1.0,) * 9}], ids=lambda each: str(each)
     )
-    def test_of_another_filter_or_border_comes_after_another_size(
-        self, store: Store, change: dict[str, object]
-    ) -> None:
-        other = stored(dataclasses.replace(PROBLEM, **change))  # type: ignore[arg-type]
-        assert found(store, other).record == other
-        assert found(store, stored(sized(480, 600))).record == stored(sized(480, 600))
+    def test_is_never_of_another_filter_or_border(self, store: Store, change: dict[str, object]) -> None:
+        """Whose config is nothing but a better default."""
+        other = stored(dataclasses.replace(PROBLEM, **change), block_columns=64)  # type: ignore[arg-type]
+        match = found(store, other)
+        assert (match.kind, match.record) == (MatchKind.DEFAULT, None)
+        assert match.reasons[1:3] == ("near: none is stored", "device: none is stored")
+        assert match.reasons[3].startswith(f"default: the config is that of the winner of {other.problem.key()}")
+        assert match.program.family == PLAIN.name
+        assert match.program.config.integer("block_columns") == 64
+        assert found(store, stored(sized(240, 300))).record == stored(sized(240, 300))
 
     def test_a_stored_filter_larger_than_the_image_asked_for_is_no_obstacle(self, store: Store) -> None:
         large_filter = Filter2d(image=(480, 640), filter=(15, 15))

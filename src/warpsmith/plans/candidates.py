@@ -7,20 +7,16 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.distances import octaves
-from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.distances import between_devices
+from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Record
 
-OTHER_DEVICE = 5.0
-"""What a winner from another device counts as, in octaves of size (`Problem.distance`): one of an image 32 times as
-large, tuned on this device, is as near."""
-OTHER_ARCHITECTURE = 1.5
-"""And of another architecture, beside that."""
 CHANGED = 1.0
-"""And one whose config is not legal here, and is changed to the legal one most like it."""
+"""What a winner counts as whose config is not legal here, and is changed to the legal one most like it, in octaves
+of size (`Problem.distance`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,14 +61,6 @@ def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[
     return sorted(found)
 
 
-def between_devices(one: Device, other: Device) -> float:
-    """How little a winner on one says of the other, in octaves of size; 0 for the same device."""
-    if one.key() == other.key():
-        return 0.0
-    architecture = OTHER_ARCHITECTURE if one.arch != other.arch else 0.0
-    return OTHER_DEVICE + architecture + octaves(one.multiprocessors, other.multiprocessors)
-
-
 def candidates(problem: Problem, device: Device, nearest: Iterable[Ranked]) -> Iterator[Candidate]:
     """Winners with a config for the question, the likeliest first; each is looked at when it is asked for."""
     changed: list[tuple[Ranked, Candidate]] = []
@@ -95,4 +83,6 @@ def _carried(problem: Problem, device: Device, near: Ranked) -> Candidate | None
     if (family := family_named(record.trial.family)) is None:
         return None
     config = family.carried(record.trial.config, Subject(record.problem, record.device), problem, device)
-    return None if config is None else Candidate(record, family, config, near.octaves)
+    if config is None or family.unrolled(problem, config) > MAX_UNROLLED:
+        return None  # the first call of a plan would wait for the compiler
+    return Candidate(record, family, config, near.octaves)

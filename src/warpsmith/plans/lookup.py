@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import families_for, family_named
+from warpsmith.generator.registry import answering, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.candidates import Candidate, Ranked, candidates, ranked
 from warpsmith.plans.match import Match, MatchKind
@@ -27,7 +27,7 @@ def look_up(problem: Problem, device: Device, store: str | None) -> Match:
 def find(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Match:
     """The best answer for `problem` on `device`: exact, near shape, other device, default.
 
-    A winner of another shape, or from another device, answers by its own config where that is legal here, else by the
+    A winner of another size, or from another device, answers by its own config where that is legal here, else by the
     legal config most like it. Raises BadArgument where no family solves the problem.
     """
     reasons: list[str] = []
@@ -96,16 +96,28 @@ def _right_records(problem: Problem, stores: StoreChain[Winners]) -> tuple[Recor
 def _best_guess(problem: Problem, device: Device, records: tuple[Record, ...], reasons: list[str]) -> Match:
     """The best answer that is not exact: of the nearest winner whose config can be carried over, or the default."""
     nearest = ranked(problem, device, records)
-    here = [each for each in nearest if each.record.device.key() == device.key()]
-    best = next(candidates(problem, device, nearest), None)
+    answers = [each for each in nearest if problem.is_resized(each.record.problem)]
+    here = [each for each in answers if each.record.device.key() == device.key()]
+    best = next(candidates(problem, device, answers), None)
     if best is not None and best.record.device.key() == device.key():
         return _guessed(problem, MatchKind.NEAR, best, reasons)
     reasons.append(f"near: {_passed_over(here, best)}")
     if best is not None:
         return _guessed(problem, MatchKind.DEVICE, best, reasons)
-    reasons.append(f"device: {_passed_over(nearest[len(here) :], best)}")
-    family = families_for(problem, device)[0]
-    return Match(MatchKind.DEFAULT, family.program(problem, family.default(problem, device)), None, tuple(reasons))
+    reasons.append(f"device: {_passed_over(answers[len(here) :], best)}")
+    return _unmeasured(problem, device, nearest, reasons)
+
+
+def _unmeasured(problem: Problem, device: Device, nearest: list[Ranked], reasons: list[str]) -> Match:
+    """What answers where nothing is stored: from the winner of a like problem, or a family's default."""
+    unlike = (each for each in nearest if not problem.is_resized(each.record.problem))
+    if (best := next(candidates(problem, device, unlike), None)) is not None:
+        source = best.record.problem.key(), best.record.device.name
+        reasons.append(f"default: the config is that of the winner of {source[0]} on {source[1]}, or most like it")
+        family, config = best.family, best.config
+    else:
+        family, config = answering(problem, device)
+    return Match(MatchKind.DEFAULT, family.program(problem, config), None, tuple(reasons))
 
 
 def _passed_over(nearest: list[Ranked], best: Candidate | None) -> str:

@@ -15,12 +15,14 @@ class MatchKind(enum.StrEnum):
     EXACT = "exact"
     """This problem was tuned on this device."""
     NEAR = "near"
-    """Another size of this problem, or this problem with an earlier kernel text, was tuned on this device, and its
-    configuration is legal here."""
+    """Another size of this problem, or this problem with an earlier kernel text, was tuned on this device: its
+    configuration, or the legal one most like it."""
     DEVICE = "device"
-    """This problem was tuned on another device of the same kind, and its configuration is legal here."""
+    """This problem, or another size of it, was tuned on another device of the same kind: its configuration, or the
+    legal one most like it."""
     DEFAULT = "default"
-    """Nothing that fits is stored: the default configuration of a kernel family, not measured for this problem."""
+    """Nothing that fits is stored: a configuration that was not measured for this problem. Where a similar problem was
+    tuned, such as one with another border, its winner's; else the default of the family that is likely to win."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def reading(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         raise explain(error, str(path)) from error
     except UnicodeDecodeError as error:  # of text in a damaged file, which SQLite hands on as it is
-        raise explain(sqlite3.DatabaseError("malformed text"), str(path)) from error
+        raise StoreError(f"{path} is damaged ({error}): {RESTORE}") from error
 
 
 def reading_access(path: Path) -> Access:

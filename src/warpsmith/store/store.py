@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, select, update
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.store import claims, integrity, merging, opening, poison, prune, rows, runs
+from warpsmith.store import claims, integrity, merging, opening, poison, prune, rows, runs, samples
 from warpsmith.store.claims import Claim, Granted
 from warpsmith.store.database import Database
 from warpsmith.store.merging import History
@@ -21,6 +21,7 @@ from warpsmith.store.prune import Pruned, Unwanted
 from warpsmith.store.record import Failure, Record, Trial
 from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
+from warpsmith.store.samples import Sample
 from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, problems, trials, winners
 from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
 from warpsmith.store.statements import add_subject, found, matches, replace, replace_all
@@ -149,6 +150,10 @@ class Store:
         if operation is not None:
             query = query.join(problems).where(problems.c.operation == operation)
         return rows.readable(rows.record_of, rows.in_order(self._read(query), *WINNER_IDENTITY))
+
+    def samples(self, operation: str) -> tuple[Sample, ...]:
+        """Trials of every problem of an operation on every device: the fastest, and others spread over each search."""
+        return self._database.read(lambda connection: samples.read(connection, operation))
 
     def mark_started(self, device: Device, started: Iterable[Started]) -> None:
         """Notes, before programs run, that they do; `add_trials` notes that they ended."""

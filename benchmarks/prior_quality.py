@@ -1,0 +1,297 @@
+"""How good the first ten trials are where a store knows other problems, beside a whole search that knows nothing.
+
+    python benchmarks/prior_quality.py record FILE [--device auto] [--trials 400] [--seconds 500] [--problems N]
+    python benchmarks/prior_quality.py replay FILE [FILE ...]
+
+`record` searches each of 45 problems with up to 400 trials, then fits a prior to all the others' trials, one problem
+left out after the other, and measures the ten configs that it proposes. It takes the seconds given and a few to end, at
+most: what does not fit is left out. Every trial goes into FILE (.jsonl.gz).
+
+`replay` needs no GPU. For each problem it prints the best of the ten over the best of the search: measured, where FILE
+has those ten, and once more for ten that the prior of today picks from what the search tried. The exit code is 1 where
+the median of those measured is above 1.03.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import math
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import warpsmith as ws
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import BadArgument, CompileError, DeviceError
+from warpsmith.files import write_whole
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import families_for
+from warpsmith.generator.space import Config
+from warpsmith.store.samples import Sample
+from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.flow import Flow
+from warpsmith.tuner.prior import Prior
+from warpsmith.tuner.search import FamilySearch
+from warpsmith.tuner.stages import Ledger
+from warpsmith.tuner.workshop import Workshop
+
+FORMAT, VERSION = "warpsmith prior recording", 1
+TEN = 10
+GOAL = 1.03
+TRIED_ALIKE = 8
+"""Trials of each family, before only those go on that are within RIVAL of the fastest."""
+RIVAL = 1.3
+PRIOR_SHARE = 0.3
+"""Of the time, for the ten trials of each problem."""
+
+Phase = str
+SEARCH, PROPOSED = "search", "prior"
+Line = tuple[int, Phase, Sample]
+
+
+def problems() -> Iterator[Problem]:
+    """45 small ones, no two of which differ in size alone: filters, types, borders, transforms."""
+    for taps in (2, 3, 4, 5, 7, 9, 11, 13, 15):
+        yield ws.Filter2d(image=(2048, 2048), filter=(taps, taps))
+    for taps, dtype in itertools.product((3, 5, 9), ("float16", "uint8")):
+        yield ws.Filter2d(image=(2160, 3840), filter=(taps, taps), dtype=dtype)
+    for taps, border in itertools.product((3, 7, 11), ("reflect", "wrap")):
+        yield ws.Filter2d(image=(1080, 1920), filter=(taps, taps), border=border)
+    yield ws.Filter2d(image=(512, 512), filter=(9, 9), planes=16, border="wrap")
+    yield ws.Filter2d(image=(1080, 1920), filter=(5, 5), channels=3, dtype="uint8")
+    yield ws.Filter2d(image=(1080, 1920), filter=(5, 5), filters=4)
+    yield ws.Filter2d(image=(2048, 2048), filter=(7, 7), weights=(1.0,) * 49)
+    for points, kind in itertools.product((16, 60, 64, 100, 128, 243, 256), ("r2c", "c2c")):
+        yield ws.Fft(size=(points,), batch=2**22 // points, kind=kind)
+    for points, kind in itertools.product((16, 32, 64), ("r2c", "c2r")):
+        yield ws.Fft(size=(points, points), batch=2**21 // points**2, kind=kind)
+
+
+def tiny() -> Iterator[Problem]:
+    """A handful for the host device, whose times are a CPU's."""
+    for taps in (2, 3, 4, 5):
+        yield ws.Filter2d(image=(96, 128), filter=(taps, taps))
+    for points in (16, 20):
+        yield ws.Fft(size=(points,), batch=64)
+
+
+def measured(
+    problem: Problem, ref: DeviceRef, ask: Callable[[Workshop], Callable[[], Program | None]], total: int
+) -> Iterator[tuple[str, Config, float | None]]:
+    """What `ask` proposes, once it has a workshop, with its time."""
+    able = families_for(problem, ref.device())
+    with (
+        Workshop.open(problem, ref, able, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as workshop,
+        Flow(workshop, ask(workshop), lambda _: None, Ledger(), total) as flow,
+    ):
+        for trial in flow.trials(lambda: None):
+            yield trial.family, trial.config, trial.median_ns
+
+
+def searched(
+    problem: Problem, ref: DeviceRef, trials: int, deadline: float
+) -> Iterator[tuple[str, Config, float | None]]:
+    """A search of all families in turns, the slow ones for a few trials only."""
+    device = ref.device()
+    able = families_for(problem, device)
+    searches = {
+        each.name: FamilySearch(
+            f"prior {each.name}",
+            each.space(problem, device),
+            [each.default(problem, device), *each.starts(problem, device)],
+            0,
+        )
+        for each in able
+    }
+    asked: list[str] = []
+
+    def rivals() -> list[str]:
+        best = min((each.best_ns or math.inf for each in searches.values()), default=math.inf)
+        return [
+            name
+            for name, each in searches.items()
+            if each.tried < TRIED_ALIKE or (each.best_ns or math.inf) <= RIVAL * best or best == math.inf
+        ]
+
+    def ask(workshop: Workshop) -> Callable[[], Program | None]:
+        def next_program() -> Program | None:
+            if len(asked) >= trials or time.monotonic() > deadline:
+                return None
+            for name in sorted(rivals(), key=asked.count):
+                if (config := searches[name].ask()) is not None:
+                    asked.append(name)
+                    return workshop.program(name, config)
+            return None
+
+        return next_program
+
+    for family, config, time_ns in measured(problem, ref, ask, trials):
+        searches[family].tell(config, time_ns)
+        yield family, config, time_ns
+
+
+def proposed(problem: Problem, ref: DeviceRef, samples: Sequence[Sample]) -> Iterator[tuple[str, Config, float | None]]:
+    """What a prior that does not know the problem proposes first."""
+    device = ref.device()
+    others = [
+        sample for sample in samples if sample.problem != problem and sample.problem.operation == problem.operation
+    ]
+    if (prior := Prior.fit(others)) is None:
+        return
+    firsts = iter(prior.first(problem, device, families_for(problem, device), TEN))
+
+    def ask(workshop: Workshop) -> Callable[[], Program | None]:
+        return lambda: next((workshop.program(family, config) for family, config in firsts), None)
+
+    yield from measured(problem, ref, ask, TEN)
+
+
+def record(path: Path, ref: DeviceRef, chosen: Sequence[Problem], trials: int, seconds: float) -> None:
+    """Measures and writes the file; what was measured so far where it runs out of time."""
+    device, start = ref.device(), time.monotonic()
+    lines: list[Line] = []
+    last_search = start + seconds * (1 - PRIOR_SHARE)
+
+    def keep(number: int, phase: Phase, outcomes: Iterator[tuple[str, Config, float | None]]) -> None:
+        problem = chosen[number]
+        try:
+            for family, config, time_ns in outcomes:
+                lines.append((number, phase, Sample(problem, device, family, config, time_ns)))
+        except (BadArgument, CompileError, DeviceError) as error:
+            print(f"{problem.key()}: {error}", file=sys.stderr)
+
+    for number, problem in enumerate(chosen):
+        share = (last_search - time.monotonic()) / (len(chosen) - number)
+        if share > 0:
+            keep(number, SEARCH, searched(problem, ref, trials, time.monotonic() + share))
+            print(f"{time.monotonic() - start:5.0f} s  {len(lines)} trials  {problem.key()}", flush=True)
+    samples = [sample for _, _, sample in lines]
+    for number, problem in enumerate(chosen):
+        if time.monotonic() < start + seconds:
+            keep(number, PROPOSED, proposed(problem, ref, samples))
+    write(path, device, chosen, lines)
+
+
+def write(path: Path, device: Device, chosen: Sequence[Problem], lines: Sequence[Line]) -> None:
+    """JSON lines, compressed: a header, then one trial each."""
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "device": device.spec(),
+        "problems": [[problem.operation, problem.spec()] for problem in chosen],
+    }
+    rows: list[Any] = [header]
+    rows += [[number, phase, each.family, each.config.values(), each.time_ns] for number, phase, each in lines]
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    write_whole(path, gzip.compress(text.encode(), mtime=0))
+
+
+def read(path: Path) -> list[Line]:
+    """What `write` wrote. Raises BadArgument."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            header, *rows = map(json.loads, file)
+        if (header["format"], header["version"]) != (FORMAT, VERSION):
+            raise BadArgument(f"{path} is no recording of this version")
+        device = Device.from_spec(header["device"])
+        known = [Problem.from_spec(operation, spec) for operation, spec in header["problems"]]
+        return [
+            (number, phase, Sample(known[number], device, family, Config.of(values), time_ns))
+            for number, phase, family, values, time_ns in rows
+        ]
+    except (OSError, EOFError, ValueError, LookupError, TypeError) as error:
+        raise BadArgument(f"{path} is no recording that can be read: {error}") from None
+
+
+def best_ns(samples: Sequence[Sample]) -> float:
+    """The shortest time; infinite where there is none."""
+    return min((sample.time_ns for sample in samples if sample.time_ns is not None), default=math.inf)
+
+
+def picked(members: Sequence[Sample], others: Sequence[Sample]) -> list[Sample]:
+    """The ten of a search's trials that a prior from `others` takes first: of each family its share of them."""
+    prior = Prior.fit(others)
+    by_family: dict[str, dict[Config, Sample]] = defaultdict(dict)
+    for sample in members:
+        by_family[sample.family][sample.config] = sample
+    if prior is None:
+        return []
+    subject = members[0]
+    orders = [
+        [known[config] for config in prior.order(subject.problem, subject.device, family, list(known))]
+        for family, known in sorted(by_family.items())
+    ]
+    turns = itertools.zip_longest(*orders)
+    return [sample for sample in itertools.chain.from_iterable(turns) if sample is not None][:TEN]
+
+
+def replay(lines: Sequence[Line]) -> list[float]:
+    """Prints a line for each problem; the measured ratios."""
+    searches, tens = defaultdict(list), defaultdict(list)
+    for number, phase, sample in lines:
+        (searches if phase == SEARCH else tens)[number].append(sample)
+    ratios, from_recorded = [], []
+    print("| problem | trials | best of the search, us | measured ten | ten of those recorded |\n|---|---|---|---|---|")
+    for number, members in searches.items():
+        problem, best = members[0].problem, best_ns(members)
+        if best == math.inf:
+            continue
+        others = [
+            each
+            for other, known in searches.items()
+            for each in known
+            if other != number and each.problem.operation == problem.operation
+        ]
+        ten, again = best_ns(tens[number]) / best, best_ns(picked(members, others)) / best
+        ratios += [ten] if ten < math.inf else []
+        from_recorded += [again] if again < math.inf else []
+        print(f"| {problem.key()} | {len(members)} | {best / 1e3:.2f} | {ten:.3f} | {again:.3f} |")
+    for name, found in (("measured", ratios), ("of those recorded", from_recorded)):
+        if found:
+            print(f"{name}: median {statistics.median(found):.3f} over {len(found)} problems, worst {max(found):.3f}")
+    for operation in ("filter2d", "fft"):
+        known = [
+            each for each in itertools.chain.from_iterable(searches.values()) if each.problem.operation == operation
+        ]
+        if prior := Prior.fit(known):
+            print(f"{operation}: {prior.cross_check()}")
+    return ratios
+
+
+def main() -> int:
+    """Records or replays; the exit code."""
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    to_record, to_replay = commands.add_parser("record"), commands.add_parser("replay")
+    to_record.add_argument("file", type=Path)
+    to_record.add_argument("--device", default="auto")
+    to_record.add_argument("--trials", type=int, default=400)
+    to_record.add_argument("--seconds", type=float, default=500.0)
+    to_record.add_argument("--problems", type=int, default=None, help="so many only")
+    to_record.add_argument("--tiny", action="store_true", help="a handful of problems for the host device")
+    to_replay.add_argument("file", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "record":
+            chosen = list(tiny() if arguments.tiny else problems())[: arguments.problems]
+            ref = DeviceRef.parse(arguments.device)
+            record(arguments.file, ref, chosen, arguments.trials, arguments.seconds)
+            return 0
+        ratios = list(itertools.chain.from_iterable(replay(read(path)) for path in arguments.file))
+    except BadArgument as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 1 if ratios and statistics.median(ratios) > GOAL else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
