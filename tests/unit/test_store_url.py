@@ -10,6 +10,7 @@ from warpsmith.errors import BadArgument, StoreError
 from warpsmith.store.database import ServerLost
 from warpsmith.store.shown import shown
 from warpsmith.store.store import Store
+from warpsmith.store.store_reader import open_winners
 from warpsmith.store.url import BadUrl
 
 PG = "postgresql+psycopg"
@@ -92,3 +93,12 @@ def test_a_file_may_be_a_url_and_its_name_anything(tmp_path: Path, scheme: str) 
 def test_names_that_no_file_has(location: str, told: str, write: bool) -> None:
     with pytest.raises(StoreError, match=told):
         Store.open(location, write=write)
+    with pytest.raises(StoreError, match=told):
+        open_winners(location)
+
+
+@pytest.mark.parametrize("url", [f"{PG}:/user:s3cret@host/db", f"{PG}://user:s3cret@host:abc/db", "sqlite://a.db"])
+def test_look_ups_refuse_the_same_urls(url: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        open_winners(url)
+    assert "s3cret" not in str(caught.value)

@@ -24,22 +24,11 @@ def open_location(location: str, *, write: bool, immutable: bool) -> Database:
     if location == ":memory:":
         return _open_memory(write=write)
     if not is_url(location):
-        return _open_file(_path(location), write=write, immutable=immutable)
+        return _open_file(sqlite.path_of(location), write=write, immutable=immutable)
     url = parse_url(location)
     if url.get_backend_name() != "sqlite":
         return _open_server(url, shown(location), write=write)
     return open_location(url.database or ":memory:", write=write, immutable=immutable)
-
-
-def _path(location: str) -> Path:
-    if "\0" in location:
-        raise StoreError(f"{location!r} is no name of a file: {sqlite.OTHER_STORE}")
-    try:
-        return Path(location).expanduser()
-    except RuntimeError:  # of `~name`
-        raise StoreError(
-            f"{location} lies in the folder of a user who is not known here: {sqlite.OTHER_STORE}"
-        ) from None
 
 
 def _open_file(path: Path, *, write: bool, immutable: bool) -> Database:

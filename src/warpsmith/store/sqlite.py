@@ -47,6 +47,16 @@ class Access(enum.StrEnum):
     WRITE = "mode=rwc"
 
 
+def path_of(location: str) -> Path:
+    """The file that a location names, `~` and `~user` written out. Raises StoreError where no file has such a name."""
+    if "\0" in location:
+        raise StoreError(f"{location!r} is no name of a file: {OTHER_STORE}")
+    try:
+        return Path(location).expanduser()
+    except RuntimeError:  # of `~user`
+        raise StoreError(f"{location} lies in the folder of a user who is not known here: {OTHER_STORE}") from None
+
+
 def uri(path: Path, access: Access) -> str:
     """SQLite's URI of a file."""
     return f"{path.absolute().as_uri()}?{access}"

@@ -13,6 +13,7 @@ from warpsmith.store import rows, sqlite
 from warpsmith.store.layout import PROBLEMS_TABLE, WINNER_IDENTITY, WINNERS_TABLE
 from warpsmith.store.record import Record
 from warpsmith.store.rows import Row
+from warpsmith.store.shown import is_url
 
 _FILE_URL = re.compile(r"sqlite://(?:/(?P<path>[^?]*))?")
 
@@ -104,11 +105,11 @@ def open_winners(location: str, *, immutable: bool = False) -> Winners:
         StoreError: it cannot be read; or it is on a server, and what that needs is not installed.
     """
     url = _FILE_URL.fullmatch(location)
-    path = location if "://" not in location else url and (url["path"] or ":memory:")
+    path = location if not is_url(location) else url and (url["path"] or ":memory:")
     if path == ":memory:":
         raise StoreError(sqlite.MEMORY_IS_EMPTY)
     if path is not None:
-        return StoreReader.open(Path(path).expanduser(), immutable=immutable)
+        return StoreReader.open(sqlite.path_of(path), immutable=immutable)
     try:
         from warpsmith.store.store import Store
     except ModuleNotFoundError as error:
