@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
-from warpsmith.generator.problem import PIXELS, Accuracy, DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, Operand, Problem, Role, member
 
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
 less the pointers to image and result."""
+_OTHER_RULE = 2.0**-10
+"""Octaves between two problems that differ in `nonfinite` alone: less than any other difference."""
 
 
 class Border(enum.StrEnum):
@@ -84,6 +86,8 @@ class Filter2d(Problem):
             follow each other without one.
         result_pitch: the same of the result.
         accuracy: what errors are small against; `normwise` admits algorithms that need fewer multiplications.
+        nonfinite: which outputs a pixel that is NaN or infinite may reach; `any` admits matrix products of float32 and
+            float16 images on tensor cores. uint8 images have no such pixels.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.
@@ -108,6 +112,7 @@ class Filter2d(Problem):
     pitch: int | None = None
     result_pitch: int | None = None
     accuracy: Accuracy = Accuracy.ELEMENTWISE
+    nonfinite: NonFinite = NonFinite.WINDOW
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -120,6 +125,8 @@ class Filter2d(Problem):
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
         set_field(self, "border", Border.of(self.border))
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy"))
+        nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
+        set_field(self, "nonfinite", NonFinite.WINDOW if self.dtype is DType.UINT8 else nonfinite)
         for name, most in (("planes", None), ("filters", None), ("channels", 4)):
             set_field(self, name, count(getattr(self, name), name, most))
         self._check_sizes()
@@ -237,12 +244,13 @@ class Filter2d(Problem):
         return 2 * r * s * self.operands[-1].size
 
     def distance(self, other: Problem) -> float | None:
-        """Images of another size, plane count or gap between rows are near, measured in octaves; any other difference
-        is a miss.
+        """Images of another size, plane count or gap between rows are near, measured in octaves; so is the same filter
+        with another `nonfinite`, whose winner is a right answer wherever its config is legal. Any other difference is a
+        miss.
         """
         if not isinstance(other, Filter2d):
             return None
-        may_differ = {"image", "planes", "pitch", "result_pitch"}
+        may_differ = {"image", "planes", "pitch", "result_pitch", "nonfinite"}
         alike = (field.name for field in dataclasses.fields(self) if field.name not in may_differ)
         if any(getattr(self, name) != getattr(other, name) for name in alike):
             return None
@@ -255,10 +263,11 @@ class Filter2d(Problem):
             self.planes / other.planes,
             *(gap / other_gap for gap, other_gap in zip(gaps, other_gaps, strict=True)),
         )
-        return sum(abs(math.log2(ratio)) for ratio in ratios)
+        other_rule = _OTHER_RULE if self.nonfinite is not other.nonfinite else 0.0
+        return sum(abs(math.log2(ratio)) for ratio in ratios) + other_rule
 
     def spec(self) -> dict[str, Any]:
-        names = ("dtype", "border", "result_dtype", "accuracy")
+        names = ("dtype", "border", "result_dtype", "accuracy", "nonfinite")
         words = {name: str(value) for name in names if (value := getattr(self, name))}
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
@@ -290,6 +299,7 @@ class Filter2d(Problem):
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "accuracy": None if self.accuracy is Accuracy.ELEMENTWISE else self.accuracy,
+            "nonfinite": None if self.nonfinite is NonFinite.WINDOW else self.nonfinite,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
