@@ -75,7 +75,7 @@ def test_right_and_damaged_results(
     of = Reference(expected, np.abs(expected) * rng.uniform(1, 3, shape))
     right = (np.clip(np.rint(expected), 0, 255) if dtype is DType.UINT8 else expected).astype(str(dtype))
     buffer = GuardedBuffer(runtime, output, 65536)
-    verifier = DeviceVerifier(runtime, CUDA.compiler(compiler), {"result": buffer}, output)
+    verifier = DeviceVerifier(runtime, CUDA.compiler(compiler), [{"result": buffer}], output)
     try:
         verifier.upload(of)
         assert same(runtime, verifier, buffer, right, of).right
@@ -95,7 +95,7 @@ def test_every_float16_and_sums_without_terms(runtime: CudaRuntime) -> None:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     output = Operand("result", Role.OUTPUT, halves.shape, DType.FLOAT16)
     buffer = GuardedBuffer(runtime, output, 65536)
-    verifier = DeviceVerifier(runtime, CUDA.compiler(), {"result": buffer}, output)
+    verifier = DeviceVerifier(runtime, CUDA.compiler(), [{"result": buffer}], output)
     finite = np.where(np.isfinite(halves), halves, np.float16(0))
     with np.errstate(all="ignore"):
         above = np.nextafter(finite, np.float16(np.inf)).astype(np.float64)
@@ -121,7 +121,7 @@ def test_every_float16_and_sums_without_terms(runtime: CudaRuntime) -> None:
 def test_bytes_beside_the_elements(runtime: CudaRuntime) -> None:
     output = Operand("result", Role.OUTPUT, (300, 1000), DType.FLOAT32, (4096, 4))
     buffer = GuardedBuffer(runtime, output, 65536)
-    verifier = DeviceVerifier(runtime, CUDA.compiler(), {"result": buffer}, output)
+    verifier = DeviceVerifier(runtime, CUDA.compiler(), [{"result": buffer}], output)
     ones = np.ones(output.shape)
     try:
         verifier.upload(Reference(ones, ones))

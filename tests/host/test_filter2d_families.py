@@ -60,7 +60,7 @@ _WIDE = (
     Filter2d((24, 600), (5, 25), border="constant", cval=-1.5, result_dtype="uint8"),
     Filter2d((27, 640), (13, 13), border="nearest", planes=2, weights=BINOMIAL_13),
     Filter2d((20, 541), (2, 2), dtype="uint8", border="nearest", pitch=544, result_pitch=547, convolve=True),
-    Filter2d((28, 555), (6, 8), border="reflect", weights=TWO_TERMS),
+    Filter2d((28, 555), (6, 8), border="reflect", weights=TWO_TERMS, accuracy="normwise"),
     Filter2d((25, 272), (6, 4), dtype="float16", border="reflect", channels=2, anchor=(5, 0), result_dtype="float32"),
     Filter2d((23, 531), (3, 7), border="mirror", pitch=2136, anchor=(0, 6), convolve=True),
     Filter2d((24, 1040), (7, 4), dtype="uint8", border="mirror", planes=3),
@@ -225,7 +225,7 @@ def test_products_of_warpgroups_are_what_scipy_computes(border: Border) -> None:
 @pytest.mark.parametrize("weights", [None, TWO_TERMS], ids=["argument", "literal"])
 def test_products_of_two_rows_at_a_time_end_where_the_strip_does(weights: tuple[float, ...] | None, ahead: int) -> None:
     """Strips of 8 and 3 rows of results, which read 13 rows and 8: an odd number and an even one."""
-    problem = Filter2d((24, 530), (6, 8), weights=weights, nonfinite=NonFinite.ANY)
+    problem = Filter2d((24, 530), (6, 8), weights=weights, accuracy="normwise", nonfinite=NonFinite.ANY)
     config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), "rows": 8, "ahead": ahead})
     assert WARPGROUP.space(problem, DEVICE).why_not(config) is None
     with contextlib.closing(HostRuntime(workers=1)) as runtime:

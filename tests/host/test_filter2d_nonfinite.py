@@ -63,8 +63,8 @@ def reached(problem: Filter2d, at: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def planted(problem: Filter2d, seed: int) -> list[tuple[NDArray[np.generic], NDArray[np.bool_]]]:
-    """Images of positive pixels with one that is not finite, in a corner, at a border or inside, and the outputs that it
-    may reach.
+    """Images of positive pixels with one that is not finite, in a corner, at a border or inside, and the outputs
+    that it may reach.
     """
     rng = np.random.default_rng(seed)
     image = problem.operands[0]
