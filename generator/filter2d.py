@@ -16,8 +16,6 @@ from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, Oper
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
 less the pointers to image and result."""
-_OTHER_RULE = 2.0**-10
-"""Octaves between two problems that differ in `nonfinite` alone: less than any other difference."""
 
 
 class Border(enum.StrEnum):
@@ -86,8 +84,7 @@ class Filter2d(Problem):
             follow each other without one.
         result_pitch: the same of the result.
         accuracy: what errors are small against; `normwise` admits algorithms that need fewer multiplications.
-        nonfinite: which outputs a pixel that is NaN or infinite may reach; `any` admits matrix products of float32 and
-            float16 images on tensor cores. uint8 images have no such pixels.
+        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` admits products of matrices.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.
@@ -244,9 +241,8 @@ class Filter2d(Problem):
         return 2 * r * s * self.operands[-1].size
 
     def distance(self, other: Problem) -> float | None:
-        """Images of another size, plane count or gap between rows are near, measured in octaves; so is the same filter
-        with another `nonfinite`, whose winner is a right answer wherever its config is legal. Any other difference is a
-        miss.
+        """Images of another size, plane count or gap between rows are near, measured in octaves, and nearest those with
+        another `nonfinite`: a winner is right there too wherever its config is legal. Any other difference is a miss.
         """
         if not isinstance(other, Filter2d):
             return None
@@ -254,17 +250,10 @@ class Filter2d(Problem):
         alike = (field.name for field in dataclasses.fields(self) if field.name not in may_differ)
         if any(getattr(self, name) != getattr(other, name) for name in alike):
             return None
-        gaps, other_gaps = (
-            [operand.span_bytes / operand.nbytes for operand in problem.operands] for problem in (self, other)
-        )
-        ratios = (
-            self.image[0] / other.image[0],
-            self.image[1] / other.image[1],
-            self.planes / other.planes,
-            *(gap / other_gap for gap, other_gap in zip(gaps, other_gaps, strict=True)),
-        )
-        other_rule = _OTHER_RULE if self.nonfinite is not other.nonfinite else 0.0
-        return sum(abs(math.log2(ratio)) for ratio in ratios) + other_rule
+        gaps, other_gaps = ([each.span_bytes / each.nbytes for each in of.operands] for of in (self, other))
+        sizes, other_sizes = (*self.image, self.planes, *gaps), (*other.image, other.planes, *other_gaps)
+        octaves = sum(abs(math.log2(one / two)) for one, two in zip(sizes, other_sizes, strict=True))
+        return octaves + (2.0**-10 if self.nonfinite is not other.nonfinite else 0.0)
 
     def spec(self) -> dict[str, Any]:
         names = ("dtype", "border", "result_dtype", "accuracy", "nonfinite")

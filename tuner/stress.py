@@ -40,7 +40,7 @@ root mean square of a result, which is what is promised."""
 
 
 def terms(problem: Problem) -> int:
-    """Terms of a result that the oracle adds up: taps of a filter; a stage of a transform takes NumPy as long as eight."""
+    """Terms of a result that the oracle adds up: taps of a filter; a transform's stage takes as long as eight."""
     if isinstance(problem, Filter2d):
         return math.prod(problem.filter)
     if isinstance(problem, Fft):

@@ -15,6 +15,7 @@ from warpsmith.devices.base import Graph, Runtime
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Timing
+from warpsmith.tuner.outcomes import Measured
 
 MAX_SETS = 256
 """Sets of buffers to rotate through, at most: data so small that more were needed stay in the cache in use too."""
@@ -210,21 +211,6 @@ def conditions_of(policy: TimingPolicy, runtime: Runtime, set_bytes: int) -> str
     """`Timing.conditions` of an undisturbed time under `policy`, for buffer sets of `set_bytes`."""
     rotation = policy.rotation(set_bytes, runtime.device.l2_bytes)
     return f"{_launches(runtime, policy.launching)}, {_conditions(rotation)}"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Measured:
-    """A time, and what was run for it."""
-
-    timing: Timing
-    runs: int
-    """Warm-up and all."""
-    sets: tuple[int, ...]
-    """The sets of buffers that they used: fewer than there are where there were fewer runs."""
-    replay: Callable[[], None] | None
-    """Launches the graph that was timed once more; None where none was."""
-    replayed: tuple[int, ...]
-    """The sets of buffers that it uses."""
 
 
 def measure(
