@@ -95,7 +95,7 @@ def _drawn_image(problem: Filter2d, generator: np.random.Generator) -> NDArray[n
         extremes = np.where(uniform < 0.5, np.float32(0), np.float32(255))
         faint = np.where(uniform < 0.02, np.float32(255), np.floor(3 * uniform))
         kinds = (extremes, faint, np.floor(256 * uniform), np.full(shape, 255, np.float32), 127.5 + 127.5 * sign)
-        return np.choose(character, [np.floor(kind) for kind in kinds]).astype(np.float32)
+        return np.asarray(np.choose(character, [np.floor(kind) for kind in kinds]), np.float32)
     octaves = _OCTAVES[problem.dtype]
     level = generator.uniform(-octaves, octaves, int(region[-1, -1]) + 1).astype(np.float32)[region][..., None]
     kinds = (
@@ -105,13 +105,14 @@ def _drawn_image(problem: Filter2d, generator: np.random.Generator) -> NDArray[n
         np.ones(shape, np.float32),
         sign * np.exp2(np.float32(octaves / 2)),
     )
-    return np.choose(character, kinds).astype(np.float32)
+    return np.asarray(np.choose(character, kinds), np.float32)
 
 
 def _weights(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.float32]:
     """Weights of magnitudes far apart that sum to about zero: their largest takes the rest back. A single tap does not.
 
-    Where the result is uint8 they are scaled so that most results fall within its range.
+    Where the result is a float16 they are scaled so that no result overflows; where it is a uint8, and then to a sum of
+    a half, so that many fall within its range.
     """
     shape = (problem.filters, math.prod(problem.filter))
     octaves = generator.uniform(-_WEIGHT_OCTAVES, _WEIGHT_OCTAVES, shape)
@@ -120,7 +121,6 @@ def _weights(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.fl
         largest = np.abs(values).argmax(axis=1)
         values[np.arange(len(values)), largest] -= values.sum(axis=1)
     if problem.output.dtype is not DType.FLOAT32:
-        # Results of a constant image then differ from zero by what is added here: float16 overflows past 65504.
         values /= np.abs(values).sum(axis=1, keepdims=True)
         values += 0.5 / shape[1] if problem.output.dtype is DType.UINT8 else 0.0
     return values.astype(np.float32).reshape(problem.operands[1].shape)
@@ -167,4 +167,4 @@ def _drawn_signals(
     choices = [kind.astype(dtype) for kind in (wide, impulse, noise + height, tone)]
     drawn = np.choose(turn.reshape(-1, *(1,) * len(inner)), choices)
     energy = np.sqrt((np.abs(drawn.astype(np.complex128)) ** 2).mean(axis=tuple(range(1, drawn.ndim)), keepdims=True))
-    return (drawn / energy).astype(dtype)
+    return np.asarray(drawn / energy, dtype)
