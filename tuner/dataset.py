@@ -72,6 +72,7 @@ class Dataset:
                 buffers[name].upload(array)
         if self._verifier:
             self._verifier.upload(self.reference)
+            self._verifier.remember_inputs()
 
     def bound(self, program: Program, module: Module, workspaces: Mapping[str, int]) -> Work:
         """What runs a program on buffer set i."""
@@ -140,7 +141,7 @@ class Dataset:
         verdict = verify(result, self.reference, self._output.dtype)
         if not verdict.right:
             return Failure(FailureKind.WRONG, verdict.message)
-        if self._verifier:  # some kernel has written into the reference there
+        if self._verifier:  # some kernel has written into the reference there, and perhaps into inputs
             self._verifier.upload(self.reference)
         return verdict.max_error
 

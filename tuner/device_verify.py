@@ -131,9 +131,12 @@ class DeviceVerifier:
         return {"step": np.uint64(there[-1] - there[0]).tobytes()}
 
     def upload(self, reference: Reference) -> None:
-        """Takes the reference that results are held against from here on, and the inputs as they lie there now."""
+        """Takes the reference that results are held against from here on."""
         self._runtime.upload(self._expected.address, np.ascontiguousarray(reference.expected))
         self._runtime.upload(self._scale.address, np.ascontiguousarray(reference.scale))
+
+    def remember_inputs(self) -> None:
+        """Takes the inputs as they lie there now for what they have to stay."""
         self._uploaded = self._summed()
 
     def findings(self, byte: int) -> Findings:
@@ -156,7 +159,7 @@ class DeviceVerifier:
         return [Findings(float(each["max_error"]), int(each["wrong"]), int(each["written"])) for each in found]
 
     def changed_inputs(self) -> list[tuple[str, int]]:
-        """The inputs that are not as they were at `upload`, each with the number of its set.
+        """The inputs that are not as they were at `remember_inputs`, each with the number of its set.
 
         By a sum of hashes of 64 bits: reading each input once is half of what comparing it with a copy takes.
         """
