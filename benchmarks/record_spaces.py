@@ -14,7 +14,7 @@ from pathlib import Path
 import warpsmith as ws
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.store.record import Measurement
@@ -52,7 +52,7 @@ PARTS: Mapping[str, Part] = {
         },
     ),
     "filter2d_warpgroup": (
-        ws.Filter2d(image=SIZE, filter=(9, 9)),
+        ws.Filter2d(image=SIZE, filter=(9, 9), nonfinite=NonFinite.ANY),
         {"weights": ("argument",), "store": ("streaming",)},
     ),
     "filter2d_matrix": (

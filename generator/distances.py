@@ -31,6 +31,8 @@ SIDE_CHANGED = 0.25
 """What changes an index or a factor and not what is loaded: anchor, convolution, value outside, scale, direction."""
 BORDER_CHANGED = 0.5
 """Between two borders that make pixels up; from or to `valid`, which makes none, twice as much."""
+NONFINITE_CHANGED = 2.0**-10
+"""Whether a NaN may spread beyond its window: the same config is the same kernel, wherever it is legal."""
 POINTS_OCTAVE = 4.0
 """Twice the points of a transform: it has other radices."""
 POINTS_CHANGED = 1.0
@@ -72,6 +74,7 @@ def between_filters(one: Filter2d, other: Filter2d) -> float | None:
         + TYPE_CHANGED * (one.dtype is not other.dtype)
         + TYPE_CHANGED / 2 * (one.output.dtype.itemsize != other.output.dtype.itemsize)
         + TYPE_CHANGED / 2 * ((one.output.dtype is one.dtype) != (other.output.dtype is other.dtype))
+        + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
         + BORDER_CHANGED * (one.border is not other.border) * (2 if is_made_up == 1 else 1)
         + _between_weights(one.weights, other.weights)
         + 2 * octaves(one.channels, other.channels)

@@ -11,7 +11,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.border import Border as Border
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
 from warpsmith.generator.distances import between_filters
-from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, dtype_of, member
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
@@ -48,6 +48,7 @@ class Filter2d(Problem):
         pitch: row pitch of the image in bytes; None where rows are contiguous. Planes follow each other without a gap.
         result_pitch: row pitch of the result in bytes.
         accuracy: what the error bound is relative to; `normwise` admits algorithms that need fewer multiplications.
+        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` admits matrix products on tensor cores.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.
@@ -72,6 +73,7 @@ class Filter2d(Problem):
     pitch: int | None = None
     result_pitch: int | None = None
     accuracy: Accuracy = Accuracy.ELEMENTWISE
+    nonfinite: NonFinite = NonFinite.WINDOW
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -84,6 +86,8 @@ class Filter2d(Problem):
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
         set_field(self, "border", Border.of(self.border))
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy"))
+        nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
+        set_field(self, "nonfinite", NonFinite.WINDOW if self.dtype is DType.UINT8 else nonfinite)
         for name, most in (("planes", None), ("filters", None), ("channels", 4)):
             set_field(self, name, count(getattr(self, name), name, most))
         self._check_sizes()
@@ -205,13 +209,15 @@ class Filter2d(Problem):
         return between_filters(self, other) if isinstance(other, Filter2d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In image size, planes and gaps between rows."""
-        sizes = {"image", "planes", "pitch", "result_pitch"}
+        """In image size, planes and gaps between rows. A winner under another `nonfinite` is right wherever its config
+        is legal.
+        """
+        sizes = {"image", "planes", "pitch", "result_pitch", "nonfinite"}
         names = [field.name for field in dataclasses.fields(self) if field.name not in sizes]
         return isinstance(other, Filter2d) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     def spec(self) -> dict[str, Any]:
-        names = ("dtype", "border", "result_dtype", "accuracy")
+        names = ("dtype", "border", "result_dtype", "accuracy", "nonfinite")
         words = {name: str(value) for name in names if (value := getattr(self, name))}
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
@@ -243,6 +249,7 @@ class Filter2d(Problem):
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "accuracy": None if self.accuracy is Accuracy.ELEMENTWISE else self.accuracy,
+            "nonfinite": None if self.nonfinite is NonFinite.WINDOW else self.nonfinite,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

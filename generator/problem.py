@@ -64,6 +64,15 @@ class Accuracy(enum.StrEnum):
     pixels, such as Winograd's."""
 
 
+class NonFinite(enum.StrEnum):
+    """Which outputs a NaN or an infinity among the inputs may reach."""
+
+    WINDOW = "window"
+    """Those alone whose window contains it. Under a tap that is known to be zero it may go unseen."""
+    ANY = "any"
+    """Others near it too: pixels outside a window may be multiplied by zero, as products of matrices do."""
+
+
 class Role(enum.StrEnum):
     """What an operand is to its problem."""
 

@@ -6,13 +6,14 @@ import dataclasses
 from functools import cache
 
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import Accuracy
 
 Matrix = tuple[tuple[float, ...], ...]
 
 MAX_RESIDUAL = 2e-7
-"""Sum of what the terms leave of a filter, over the sum of its |taps|: a fifth of the error that results may have."""
+"""What the terms leave of a filter, over what it is measured against: a fifth of the error that results may have."""
 MAX_GROWTH = 4.0
-"""Sum of the terms' |products| over the sum of the |taps|: float32 rounding errors grow by as much."""
+"""Sum of the terms' |products|, over the same: float32 rounding errors grow by as much."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def separable_terms(problem: Filter2d) -> tuple[Term, ...]:
     """
     terms: list[Term] = []
     for index, taps in enumerate(problem.taps):
-        found = _cross_approximation(index, taps)
+        found = _cross_approximation(index, taps, problem.accuracy)
         if not found:
             return ()
         terms += found
@@ -46,12 +47,11 @@ def separable_terms(problem: Filter2d) -> tuple[Term, ...]:
     return tuple(terms) if sum(term.cost for term in terms) < taps_cost else ()
 
 
-def _cross_approximation(index: int, taps: Matrix) -> list[Term]:
+def _cross_approximation(index: int, taps: Matrix, accuracy: Accuracy) -> list[Term]:
     """Terms whose sum is `taps` to within MAX_RESIDUAL; none where they would be too many or would cancel."""
     rest = [list(row) for row in taps]
-    total = _magnitude(taps)
     terms: list[Term] = []
-    while _magnitude(rest) > MAX_RESIDUAL * total:
+    while not _is_small(rest, MAX_RESIDUAL, taps, accuracy):
         if len(terms) == min(len(taps), len(taps[0])) // 2:
             return []
         r, s = max(
@@ -62,9 +62,20 @@ def _cross_approximation(index: int, taps: Matrix) -> list[Term]:
             [value - c * x for value, x in zip(line, row, strict=True)] for line, c in zip(rest, column, strict=True)
         ]
         terms.append(Term(index, tuple(column), tuple(row)))
-    growth = sum(abs(c * x) for term in terms for c in term.column for x in term.row)
-    return terms if growth <= MAX_GROWTH * total else []
+    grown = [
+        [sum(abs(term.column[r] * term.row[s]) for term in terms) for s in range(len(taps[0]))]
+        for r in range(len(taps))
+    ]
+    return terms if _is_small(grown, MAX_GROWTH, taps, accuracy) else []
 
 
-def _magnitude(matrix: Matrix | list[list[float]]) -> float:
-    return sum(abs(value) for row in matrix for value in row)
+def _is_small(matrix: list[list[float]], times: float, taps: Matrix, accuracy: Accuracy) -> bool:
+    """Whether a matrix is at most so many times the taps: each of them where errors are small elementwise, since a
+    bright pixel may lie under any tap, however small; else in the sum of their magnitudes.
+    """
+    pairs = [
+        (abs(a), abs(b)) for row, tap_row in zip(matrix, taps, strict=True) for a, b in zip(row, tap_row, strict=True)
+    ]
+    if accuracy is Accuracy.ELEMENTWISE:
+        return all(a <= times * b for a, b in pairs)
+    return sum(a for a, _ in pairs) <= times * sum(b for _, b in pairs)

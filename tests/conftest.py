@@ -25,7 +25,7 @@ from warpsmith.generator.device import H200, Device
 from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Accuracy, DType, Problem
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 
@@ -78,6 +78,7 @@ FACTORS: dict[str, Sequence[Any]] = {
     "filters": [1, 2, 5, 19],
     "planes": [1, 3],
     "accuracy": list(Accuracy),
+    "nonfinite": list(NonFinite),
     "convolve": [False, True],
     "anchor": ["centre", "first", "last"],
     # Elements between the rows of image and result; aligned is up to a multiple of 32 bytes, as 2-D textures want it.
@@ -126,7 +127,7 @@ def filter2d_of(case: Mapping[str, Any]) -> Filter2d:
         cval=-1.5,
         anchor={"centre": None, "first": (0, 0), "last": (size[0] - 1, size[1] - 1)}[case["anchor"]],
         weights=tuple(known) if case["weights"] == "known" else None,
-        **{name: case[name] for name in ("channels", "filters", "planes", "convolve", "accuracy")},
+        **{name: case[name] for name in ("channels", "filters", "planes", "convolve", "accuracy", "nonfinite")},
     )
     pixel, result_pixel = (each.dtype.itemsize * free.channels for each in (free.operands[0], free.output))
     return dataclasses.replace(
@@ -199,7 +200,14 @@ def spread() -> tuple[Filter2d, ...]:
         for filter2d in (
             Filter2d((19, 300), (3, 5), dtype="uint8", border=border, cval=1.5),
             Filter2d(
-                image=(13, 142), filter=(4, 2), dtype="float16", border=border, planes=2, channels=2, convolve=True
+                image=(13, 142),
+                filter=(4, 2),
+                dtype="float16",
+                border=border,
+                planes=2,
+                channels=2,
+                convolve=True,
+                nonfinite=NonFinite.ANY,
             ),
         )
     )

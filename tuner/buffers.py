@@ -1,7 +1,8 @@
-"""Device memory for one operand, with canaries wherever a kernel has no business to write."""
+"""Device memory for operands, with canaries wherever a kernel has no business to write."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ GUARD_BYTES = 64 * 1024
 """Canaries on each side of a buffer: seven rows of the paper's image, so that an index one row off is seen."""
 POISON = 0xFF
 """Fills outputs, guards and what lies between rows: as a float it is NaN, so that reading it shows in the result."""
+_ALIGNMENT = 512
+"""Bytes: of the buffers of an operand. cuMemAlloc gives as much, and textures need it
+(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)."""
 
 
 def poisons(dtype: DType) -> tuple[int, ...]:
@@ -25,14 +29,22 @@ def poisons(dtype: DType) -> tuple[int, ...]:
 
 
 class GuardedBuffer:
-    """Device memory of an operand between two guards, in the operand's own layout. Raises OutOfMemory."""
+    """Device memory of an operand between two guards, in the operand's own layout.
 
-    def __init__(self, runtime: Runtime, operand: Operand, guard_bytes: int) -> None:
+    Args:
+        runtime: the device.
+        operand: what lies in it.
+        guard_bytes: of each guard.
+        within: memory of as many bytes to lie in; None to allocate it. Raises OutOfMemory.
+    """
+
+    def __init__(self, runtime: Runtime, operand: Operand, guard_bytes: int, within: Allocation | None = None) -> None:
         self._runtime = runtime
         self._operand = operand
         self.guard_bytes = guard_bytes
         self.nbytes = operand.span_bytes
-        self._allocation: Allocation = runtime.allocate(self.nbytes + 2 * guard_bytes)
+        self._is_owner = within is None
+        self._allocation: Allocation = within or runtime.allocate(self.nbytes + 2 * guard_bytes)
         self.address = self._allocation.address + guard_bytes
         self.poison()
 
@@ -82,9 +94,42 @@ class GuardedBuffer:
         return ("before", self._allocation.address), ("after", self.address + self.nbytes)
 
     def free(self) -> None:
-        """Gives the memory back."""
-        self._runtime.free(self._allocation)
+        """Gives the memory back, where it was allocated for this buffer alone."""
+        if self._is_owner:
+            self._runtime.free(self._allocation)
+
+    def difference(self, values: NDArray[Any]) -> str:
+        """How its elements differ from `values`, or what was written between them, in words; empty where neither is."""
+        there, between = self.download()
+        changed = int(np.count_nonzero(there.reshape(-1).view(np.uint8) != values.reshape(-1).view(np.uint8)))
+        return between or (f"{changed} bytes changed" if changed else "")
 
     def _elements(self, memory: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
         """The operand's elements in a copy of its memory."""
         return np.ndarray(self._operand.shape, dtype, memory, strides=self._operand.strides)
+
+
+class GuardedSets:
+    """Several buffers of one operand, each between guards of its own, in one allocation: one fill reaches all of them,
+    where one each would take 1 ms for 256. Raises OutOfMemory.
+    """
+
+    def __init__(self, runtime: Runtime, operand: Operand, guard_bytes: int, count: int) -> None:
+        nbytes = operand.span_bytes + 2 * guard_bytes
+        step = math.ceil(nbytes / _ALIGNMENT) * _ALIGNMENT
+        self._runtime = runtime
+        self._allocation = runtime.allocate((count - 1) * step + nbytes)
+        self.buffers = [
+            GuardedBuffer(runtime, operand, guard_bytes, Allocation(self._allocation.address + i * step, nbytes))
+            for i in range(count)
+        ]
+
+    def poison(self) -> None:
+        """Fills all buffers and their guards with POISON."""
+        self._runtime.fill(self._allocation.address, POISON, self._allocation.nbytes)
+        for buffer in self.buffers:
+            buffer.filled_with = POISON
+
+    def free(self) -> None:
+        """Gives the memory back."""
+        self._runtime.free(self._allocation)

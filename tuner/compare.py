@@ -36,7 +36,7 @@ class Comparison:
 def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, sanitize: bool = False) -> Measurement:
     """Verifies `program` on data drawn from `seed`. Raises WrongAnswer where it is not right."""
     with Workshop.open(
-        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize
+        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize, finals=True
     ) as workshop:
         return _verified(workshop, program).measurement
 
@@ -55,7 +55,9 @@ def compare(
 
     Raises WrongAnswer where the program is not right.
     """
-    with Workshop.open(problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False) as workshop:
+    with Workshop.open(
+        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False, finals=True
+    ) as workshop:
         ours = _verified(workshop, program)
         right = dict(_right(workshop, others or {}))
         beside = workshop.bench.side_by_side((ours, *right.values()))

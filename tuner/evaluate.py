@@ -43,6 +43,7 @@ class Bench:
         deadlines: how long anything may take.
         sanitize: run under the sanitizers, without guards of our own.
         turn: what stands for the device where another bench uses it too; see `Turn`.
+        finals: verify all candidates on stress data, however large the problem.
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class Bench:
         *,
         sanitize: bool,
         turn: Path | None = None,
+        finals: bool = False,
     ) -> None:
         self.device = device
-        self._open = Open(device, problem, seed, policy, not sanitize, compiler, turn)
+        self._open = Open(device, problem, seed, policy, not sanitize, compiler, turn, finals)
         self._deadlines = deadlines
         # The sanitizers map terabytes that they never touch.
         self._worker = (
@@ -106,8 +108,8 @@ class Bench:
         return evaluated
 
     def renew(self, seed: int) -> None:
-        """Draws fresh inputs, for this worker and for any that follows it."""
-        self._open = dataclasses.replace(self._open, seed=seed)
+        """Draws fresh inputs for the finals, for this worker and for any that follows it."""
+        self._open = dataclasses.replace(self._open, seed=seed, finals=True)
         if self._worker.alive:
             # One that dies of it is opened again by the next job, with the new seed.
             with contextlib.suppress(WorkerDied, DeadlinePassed):

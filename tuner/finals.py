@@ -46,7 +46,15 @@ class Finals:
         bench = None
         if turn is not None:
             bench = Bench(
-                device, workshop.compiler, workshop.problem, seed, policy, deadlines, sanitize=False, turn=turn
+                device,
+                workshop.compiler,
+                workshop.problem,
+                seed,
+                policy,
+                deadlines,
+                sanitize=False,
+                turn=turn,
+                finals=True,
             )
         finals = cls(workshop, seed, bench)
         try:

@@ -42,6 +42,8 @@ class Open(Job[Opened]):
     """The candidates' own, for the kernels that verify them on the device."""
     turn: Path | None = None
     """What stands for the device where another process uses it too; see `Turn`."""
+    finals: bool = False
+    """Whether all of its candidates are verified on stress data, however large the problem."""
 
     def run(self, state: WorkerState) -> Opened:
         state.clear()
@@ -56,6 +58,7 @@ class Open(Job[Opened]):
             guarded=self.guarded,
             compiler=compiler,
             turn=Turn(self.turn),
+            finals=self.finals,
         )
         state.lay_out(testbed)
         return Opened(runtime.environment(), conditions_of(self.policy, runtime, self.problem.bytes))
@@ -86,7 +89,7 @@ class Evaluate(Job[Evaluated]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Renew(Job[None]):
-    """Draw fresh inputs for the problem that is open."""
+    """Draw fresh inputs for the problem that is open, for its finals."""
 
     seed: int
 

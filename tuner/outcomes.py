@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from collections.abc import Callable
 
 from warpsmith.devices.base import Binary
 from warpsmith.generator.program import Program
@@ -40,6 +41,21 @@ class InTurns:
     """Of the contenders, in their order."""
     baselines: tuple[Baseline, ...]
     """The device's copy, and the other libraries installed here."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measured:
+    """A time, and what was run for it."""
+
+    timing: Timing
+    runs: int
+    """Warm-up and all."""
+    sets: tuple[int, ...]
+    """The sets of buffers that they used: fewer than there are where there were fewer runs."""
+    replay: Callable[[], None] | None
+    """Launches the graph that was timed once more; None where none was."""
+    replayed: tuple[int, ...]
+    """The sets of buffers that it uses."""
 
 
 class Laps:

@@ -69,6 +69,7 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
         Deadlines(),
         sanitize=False,
         policy=_policy(device.kind, then),
+        finals=True,
     ) as workshop:
         times = _times(workshop, program)
         environment = workshop.bench.opened.environment

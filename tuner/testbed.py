@@ -1,25 +1,23 @@
-"""One problem laid out on one device: inputs, guarded outputs, and the reference they are held against."""
+"""One problem laid out on one device, where candidates are verified and timed."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from numpy.typing import NDArray
-
-from warpsmith.devices.base import Allocation, Binary, BoundLaunch, Compiler, Module, Runtime
+from warpsmith.devices.base import Allocation, Binary, Compiler, Runtime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Timing
-from warpsmith.tuner.buffers import GUARD_BYTES, GuardedBuffer, poisons
-from warpsmith.tuner.device_verify import device_verifier
-from warpsmith.tuner.oracle import Reference, noise, random_operands, reference
+from warpsmith.tuner.buffers import GUARD_BYTES
+from warpsmith.tuner.dataset import Dataset
+from warpsmith.tuner.oracle import noise, random_operands
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns, Laps
 from warpsmith.tuner.peers import peers, warm_up
-from warpsmith.tuner.timing import Entrant, Launching, TimingPolicy, Work, measure, measure_in_turns
+from warpsmith.tuner.stress import MAX_STRESS_TERMS, stress_operands, terms
+from warpsmith.tuner.timing import Entrant, Launching, TimingPolicy, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.turn import Turn
 from warpsmith.tuner.verify import ERROR_BOUND, verify
 
@@ -36,6 +34,7 @@ class Testbed:
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
         turn: of this process on the device, where another one uses it too.
+        finals: verify on stress data whatever their reference takes; see `MAX_STRESS_TERMS`.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -52,67 +51,100 @@ class Testbed:
         guarded: bool,
         compiler: Compiler | None = None,
         turn: Turn | None = None,
+        finals: bool = False,
     ) -> None:
         self._runtime = runtime
         self._turn = turn or Turn(None)
         self._peers: dict[str, Entrant] | None = None
         self._problem = problem
         self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
-        guard_bytes = GUARD_BYTES if guarded else 0
-        self._buffers: list[dict[str, GuardedBuffer]] = [
-            {operand.name: GuardedBuffer(runtime, operand, guard_bytes) for operand in problem.operands}
-            for _ in range(self._rotation.sets)
-        ]
-        self._verifier = device_verifier(runtime, compiler, self._buffers[0], problem.output) if compiler else None
-        self.renew(seed)
+        self._guard_bytes = GUARD_BYTES if guarded else 0
+        self._compiler = compiler
+        operands = random_operands(problem, seed)
+        self._data = Dataset(runtime, problem, self._rotation.sets, self._guard_bytes, compiler, operands)
+        self._stress = self._stress_data(seed, finals=finals)
 
     def renew(self, seed: int) -> None:
-        """Draws fresh inputs and computes their reference."""
+        """Draws fresh inputs for the finals, and computes their reference."""
         self._peers = None  # they hold the earlier ones
-        self._operands = random_operands(self._problem, seed)
-        self._reference: Reference = reference(self._problem, self._operands)
-        self._upload()
+        if self._stress:
+            self._stress.close()
+        self._data.draw(random_operands(self._problem, seed))
+        self._stress = self._stress_data(seed, finals=True)
 
-    def _upload(self) -> None:
-        for buffers in self._buffers:
-            for name, array in self._operands.items():
-                buffers[name].poison()
-                buffers[name].upload(array)
-        if self._verifier:
-            self._verifier.upload(self._reference)
+    def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
+        """None where their reference would keep a search waiting, or where they do not fit beside the others."""
+        if not finals and self._problem.output.size * terms(self._problem) > MAX_STRESS_TERMS:
+            return None
+        operands = stress_operands(self._problem, seed)
+        with contextlib.suppress(OutOfMemory):
+            return Dataset(self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands)
+        return None
 
     def evaluate(
         self, program: Program, binary: Binary, policy: TimingPolicy, best_ns: float | None = None
     ) -> Evaluated:
-        """Verifies one candidate, then times it.
+        """Verifies one candidate, times it, and looks once more at what the timed runs have left behind.
 
         Raises DeviceError where the device faulted: this process cannot use it any more.
         """
         laps = Laps()
         try:
-            with self._turn, self._loaded(program, binary) as run:
+            with self._turn, self._loaded(program, binary) as loaded:
+                run = loaded(self._data)  # once: with 256 sets it takes a while
                 laps.next()
-                outcome: Measurement | Failure
-                checked = self._check(run)
+                checked = self._check(run, loaded)
                 laps.next()
                 if isinstance(checked, Failure):
-                    self._upload()  # a wrong kernel may have written anywhere
-                    outcome = checked
+                    outcome: Measurement | Failure = checked
                 else:
-                    outcome = Measurement(
-                        timing=measure(self._runtime, run, self._rotation, policy, best_ns),
-                        max_error=checked,
-                        registers=binary.registers,
-                        spill_bytes=binary.spill_bytes,
-                        shared_bytes=binary.shared_bytes,
-                        clock_mhz=self._runtime.clock_mhz(),
-                    )
+                    outcome = self._timed(run, binary, checked, policy, best_ns)
+                if isinstance(outcome, Failure):
+                    self._upload()  # a wrong kernel may have written anywhere
                 laps.next()
         except LaunchError as error:
             outcome = Failure(FailureKind.LAUNCH, str(error))
         except OutOfMemory as error:
             outcome = Failure(FailureKind.OUT_OF_MEMORY, str(error))
         return Evaluated(outcome, *laps.three())
+
+    def _check(self, run: Work, loaded: Callable[[Dataset], Work]) -> float | Failure:
+        """The largest scaled error of a program that is right on all data, or what is wrong with it."""
+        error = self._data.check(run)
+        if isinstance(error, Failure) or self._stress is None:
+            return error
+        stressed = self._stress.check(loaded(self._stress))
+        if isinstance(stressed, Failure):
+            return dataclasses.replace(stressed, message=f"on stress data: {stressed.message}")
+        return max(error, stressed)
+
+    def _timed(
+        self, run: Work, binary: Binary, error: float, policy: TimingPolicy, best_ns: float | None
+    ) -> Measurement | Failure:
+        """The time of a program that has been right so far, where it is right after that too."""
+        self._data.poison_results()
+        with measured(self._runtime, run, self._rotation, policy, best_ns) as found:
+            fault, when = self._data.check_sets(found.sets), f"after {found.runs} timed runs"
+            if fault is None and found.replay:
+                self._data.poison_results()
+                found.replay()
+                fault, when = self._data.check_sets(found.replayed), "in a replay of the CUDA graph"
+        if fault:
+            number, failure = fault
+            return dataclasses.replace(failure, message=f"{when}, in buffer set {number}: {failure.message}")
+        return Measurement(
+            timing=found.timing,
+            max_error=error,
+            registers=binary.registers,
+            spill_bytes=binary.spill_bytes,
+            shared_bytes=binary.shared_bytes,
+            clock_mhz=self._runtime.clock_mhz(),
+        )
+
+    def _upload(self) -> None:
+        for data in (self._data, self._stress):
+            if data:
+                data.upload()
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
@@ -130,13 +162,13 @@ class Testbed:
             return
         output, kind, self._peers = self._problem.output, self._runtime.device.kind, {}
         warm_up(self._problem, kind)  # seconds, in which the device does next to nothing
-        for peer in peers(self._problem, self._operands, kind):
+        for peer in peers(self._problem, self._data.operands, kind):
             # A library may raise anything at what it does not know.
             with contextlib.suppress(Exception):
                 with self._turn:
                     peer.run()
                     result = peer.result()
-                if verify(result, self._reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
+                if verify(result, self._data.reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
                     self._peers[peer.name] = Entrant(_on_any_set(peer.run), renew=peer.renew)
 
     def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy) -> InTurns:
@@ -152,40 +184,28 @@ class Testbed:
             entrants[COPY] = Entrant(stack.enter_context(self._copying(self._rotation.sets)), self._rotation)
             # Numbers, which no library has for a name.
             for number, contender in enumerate(contenders):
-                run = stack.enter_context(self._loaded(contender.program, contender.binary))
+                run = stack.enter_context(self._loaded(contender.program, contender.binary))(self._data)
                 entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
             timings = measure_in_turns(self._runtime, entrants, policy)
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
         return InTurns(ours, tuple(Baseline(name, timing) for name, timing in timings.items()))
 
     @contextlib.contextmanager
-    def _loaded(self, program: Program, binary: Binary) -> Iterator[Work]:
-        """Loads and binds a program; gives what runs it on buffer set i."""
+    def _loaded(self, program: Program, binary: Binary) -> Iterator[Callable[[Dataset], Work]]:
+        """Loads a program; gives what binds it to data, for runs on buffer set i."""
         module = self._runtime.load(binary)
         workspaces: dict[str, Allocation] = {}
         try:
             for workspace in program.workspaces:
                 workspaces[workspace.name] = self._runtime.allocate(workspace.nbytes)
-            yield self._bound(program, module, {name: each.address for name, each in workspaces.items()})
+            addresses = {name: each.address for name, each in workspaces.items()}
+            yield lambda data: data.bound(program, module, addresses)
         finally:
             # After a fault nothing can be given back; the fault itself is already on its way up.
             with contextlib.suppress(DeviceError):
                 for allocation in workspaces.values():
                     self._runtime.free(allocation)
                 module.close()
-
-    def _bound(self, program: Program, module: Module, workspaces: dict[str, int]) -> Work:
-        values = {name: array.tobytes() for name, array in self._operands.items() if name in program.by_value}
-        bound: list[list[BoundLaunch]] = []
-        for buffers in self._buffers:
-            addresses = workspaces | {name: buffer.address for name, buffer in buffers.items()}
-            bound.append([module.bind(launch, addresses, values) for launch in program.launches])
-
-        def run(index: int, /, stream: int | None = None) -> None:
-            for launch in bound[index]:
-                launch(stream)
-
-        return run
 
     @contextlib.contextmanager
     def _copying(self, sets: int) -> Iterator[Work]:
@@ -208,56 +228,11 @@ class Testbed:
                 for allocation in (each for pair in pairs for each in pair):
                     self._runtime.free(allocation)
 
-    def _check(self, run: Work) -> float | Failure:
-        """The largest scaled error of a right result, or what is wrong with it."""
-        output = self._buffers[0][self._problem.output.name]
-        error = 0.0
-        for poison in poisons(self._problem.output.dtype):
-            output.poison(poison)
-            run(0)
-            self._runtime.synchronize()
-            error_there = self._check_on_device(poison)
-            checked = self._check_on_host() if error_there is None else error_there
-            if isinstance(checked, Failure):
-                return checked
-            error = max(error, checked)
-        return error
-
-    def _check_on_device(self, poison: int) -> float | None:
-        """The largest scaled error of a right result; None where the device finds fault or cannot tell."""
-        found = self._verifier.findings(poison) if self._verifier else None
-        return found.max_error if found and found.right else None
-
-    def _check_on_host(self) -> float | Failure:
-        """The same of the result that lies in the buffers, or what is wrong with it, in words."""
-        result = self._downloaded()
-        if isinstance(result, Failure):
-            return result
-        verdict = verify(result, self._reference, self._problem.output.dtype)
-        if not verdict.right:
-            return Failure(FailureKind.WRONG, verdict.message)
-        if self._verifier:  # some kernel has written into the reference there
-            self._verifier.upload(self._reference)
-        return verdict.max_error
-
-    def _downloaded(self) -> NDArray[Any] | Failure:
-        """The result of the last run, or where it wrote besides."""
-        buffers, name = self._buffers[0], self._problem.output.name
-        result, between = buffers[name].download()
-        damages = {each: buffer.damage() for each, buffer in buffers.items()}
-        damages[name] = damages[name] or between
-        for each, damage in damages.items():
-            if damage:
-                return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
-        return result
-
     def close(self) -> None:
         """Gives the buffers back."""
-        if self._verifier:
-            self._verifier.close()
-        for buffers in self._buffers:
-            for buffer in buffers.values():
-                buffer.free()
+        for data in (self._data, self._stress):
+            if data:
+                data.close()
 
 
 def _on_any_set(run: Callable[[], None]) -> Work:

@@ -8,13 +8,14 @@ import enum
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from warpsmith.devices.base import Graph, Runtime
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Timing
+from warpsmith.tuner.outcomes import Measured
 
 MAX_SETS = 256
 """Sets of buffers to rotate through, at most: data so small that more were needed stay in the cache in use too."""
@@ -135,12 +136,16 @@ class _Stopwatch:
         self._sets = sets
         self._renew = renew
         self._next_set = 0
+        self._captured_from = 0
+        self.runs = 0
+        self._eager_runs = 0  # of them, each on the next set of buffers, from the first one on
         self._graph: Graph | None = None
         self.repeats = 1
         self.sample()  # the first run loads code and fills the translation caches
         self.once_ns = max(self.sample(), 1.0)
         self.repeats = max(1, math.ceil(policy.sample_ns / self.once_ns))
         if policy.launching is Launching.GRAPH:
+            self._captured_from = self._next_set
             self._graph = runtime.captured(self._work)
         self.samples: list[float] = []
         self._to_drop = MAX_DROPPED * policy.max_samples
@@ -159,7 +164,25 @@ class _Stopwatch:
         """The mean time of one sample's runs."""
         self._renew()
         work = self._work if self._graph is None else self._graph.launch
+        self.runs += self.repeats
+        self._eager_runs += self.repeats if self._graph is None else 0
         return self._runtime.elapsed_ns(work) / self.repeats
+
+    @property
+    def captured_sets(self) -> tuple[int, ...]:
+        """The sets of buffers that the graph runs on."""
+        return tuple(sorted((self._captured_from + i) % self._sets for i in range(min(self.repeats, self._sets))))
+
+    @property
+    def used_sets(self) -> tuple[int, ...]:
+        """The sets of buffers that some run has used: a graph uses the same ones each time."""
+        eager = range(min(self._eager_runs, self._sets))
+        return tuple(eager) if self._graph is None else tuple(sorted({*eager, *self.captured_sets}))
+
+    @property
+    def replay(self) -> Callable[[], None] | None:
+        """Launches the graph once more; None where there is none."""
+        return None if self._graph is None else self._graph.launch
 
     def take(self) -> None:
         """Takes one more sample; those under throttling are dropped, until it is plain that it does not end."""
@@ -195,7 +218,16 @@ def conditions_of(policy: TimingPolicy, runtime: Runtime, set_bytes: int) -> str
 def measure(
     runtime: Runtime, run: Work, rotation: Rotation, policy: TimingPolicy, best_ns: float | None = None
 ) -> Timing:
-    """Times `run(i)`, which launches the work on buffer set `i` (0 to rotation.sets-1).
+    """The time of `measured`, where nobody asks what was run for it."""
+    with measured(runtime, run, rotation, policy, best_ns) as found:
+        return found.timing
+
+
+@contextlib.contextmanager
+def measured(
+    runtime: Runtime, run: Work, rotation: Rotation, policy: TimingPolicy, best_ns: float | None = None
+) -> Iterator[Measured]:
+    """Times `run(i)`, which launches the work on buffer set `i` (0 to rotation.sets-1), and keeps what was timed ready.
 
     Warm-up, then samples until the spread is known, the budget is spent, or `best_ns` is out of reach. A sample is
     the mean of as many runs as make it last; the statistic is the median over samples.
@@ -211,7 +243,8 @@ def measure(
             p20, median, p80 = _quantiles(watch.samples)
             if p80 - p20 < policy.spread * median or sum(watch.samples) * watch.repeats > policy.budget_ns:
                 break
-        return watch.timing(_conditions(rotation))
+        timing = watch.timing(_conditions(rotation))
+        yield Measured(timing, watch.runs, watch.used_sets, watch.replay, watch.captured_sets)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

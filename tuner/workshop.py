@@ -54,6 +54,7 @@ class Workshop:
         policy: TimingPolicy | None = None,
         turn: Path | None = None,
         processes: int | None = None,
+        finals: bool = False,
     ) -> Iterator[Workshop]:
         """Finds out what is there, and ends all processes at the end. Each process starts with its first job.
 
@@ -68,6 +69,7 @@ class Workshop:
             policy: of the timings; None for what is usual on such a device.
             turn: what stands for the device where others use it too; see `Turn`.
             processes: that compile at once; None for one a core.
+            finals: verify on stress data too, however large the problem.
 
         Raises BadArgument where no family solves the problem, CompileError where the compiler is missing,
         DeviceError where the device is not there.
@@ -76,7 +78,7 @@ class Workshop:
         able = families_for(problem, model, families)
         compiler = device.compiler(choice, sanitize=sanitize)
         policy = policy or TimingPolicy.for_kind(model.kind)
-        bench = Bench(device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn)
+        bench = Bench(device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn, finals=finals)
         with cls.furnished(problem, model, able, compiler, deadlines, bench, processes) as workshop:
             yield workshop
 

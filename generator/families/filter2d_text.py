@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.literals import float_literal
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import DType, NonFinite, Problem
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Texture
 from warpsmith.generator.separable import Term
 from warpsmith.generator.space import Config, Parameter
@@ -118,7 +118,8 @@ class Filter2dText:
         image, _, result = problem.operands
         reach = zip(problem.before, problem.filter, problem.image, strict=True)
         return cls(
-            key=problem.key(),
+            # The text does not depend on `nonfinite`, which only says which texts are legal: a time holds for both.
+            key=dataclasses.replace(problem, nonfinite=NonFinite.WINDOW).key(),
             dtype=image.dtype,
             result_dtype=result.dtype,
             pixel=PIXEL[image.dtype],
@@ -159,6 +160,13 @@ def require_filter2d(problem: Problem) -> Filter2d:
     if not isinstance(problem, Filter2d):
         raise TypeError(f"not a filter2d problem: {problem.key()}")
     return problem
+
+
+def why_not_beyond_window(problem: Filter2d) -> str | None:
+    """Why a family may not multiply pixels outside a window by zero; None where it may."""
+    if problem.dtype is DType.UINT8 or problem.nonfinite is NonFinite.ANY:
+        return None
+    return "multiplies pixels outside a window by zero, which a NaN or an infinity survives; allow nonfinite='any'"
 
 
 def image_texture(problem: Filter2d) -> Texture | None:

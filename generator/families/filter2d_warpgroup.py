@@ -5,7 +5,7 @@ Source: convolution as products with banded Toeplitz matrices; float32 from thre
 2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
 already and take two products. A product sums over pixels that are not in every window, with weights of zero: where a
 pixel is not a number or is infinite (as within 2^-12 of the largest float32), outputs of its windows and up to 31
-elements beside them are not numbers.
+elements beside them are not numbers, which a problem has to allow.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from warpsmith.generator.families.filter2d_text import (
     filter2d_constants,
     literals,
     require_filter2d,
+    why_not_beyond_window,
     words,
 )
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
@@ -90,7 +91,7 @@ class Filter2dWarpgroup(Family):
             return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
         if not _weights(problem):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
-        return None
+        return why_not_beyond_window(problem)
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """It won from 7x7 on: on the CPU, where its products are loops, nothing is known."""

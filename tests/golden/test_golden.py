@@ -19,6 +19,7 @@ import pytest
 from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft, Kind
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config, Value
@@ -182,13 +183,21 @@ CASES = {
     "matrix_3x3_float16_rgb": Case(
         "filter2d_matrix",
         Filter2d(
-            image=(1080, 1920), filter=(3, 3), dtype="float16", channels=3, border=Border.REFLECT, weights=LAPLACIAN
+            image=(1080, 1920),
+            filter=(3, 3),
+            dtype="float16",
+            channels=3,
+            border=Border.REFLECT,
+            weights=LAPLACIAN,
+            nonfinite=NonFinite.ANY,
         ),
     ),
-    "warpgroup_9x9": Case("filter2d_warpgroup", Filter2d(image=(9216, 9216), filter=(9, 9))),
+    "warpgroup_9x9": Case("filter2d_warpgroup", Filter2d(image=(9216, 9216), filter=(9, 9), nonfinite=NonFinite.ANY)),
     "warpgroup_15x15_separable": Case(
         "filter2d_warpgroup",
-        Filter2d(image=(1080, 1920), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15),
+        Filter2d(
+            image=(1080, 1920), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15, nonfinite=NonFinite.ANY
+        ),
     ),
     "warpgroup_5x3_uint8_rgb": Case(
         "filter2d_warpgroup",

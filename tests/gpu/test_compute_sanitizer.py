@@ -9,15 +9,15 @@ import pytest
 
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 
 WIDE = (
-    Filter2d(image=(26, 1117), filter=(3, 5), border=Border.REFLECT, convolve=True),
-    Filter2d(image=(40, 560), filter=(15, 15), planes=2),
+    Filter2d(image=(26, 1117), filter=(3, 5), border=Border.REFLECT, convolve=True, nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 560), filter=(15, 15), planes=2, nonfinite=NonFinite.ANY),
     Filter2d(image=(20, 608), filter=(2, 3), channels=3, dtype=DType.UINT8, border=Border.WRAP),
 )
 """As wide as a warpgroup, whose products of matrices take 512 outputs at a time."""

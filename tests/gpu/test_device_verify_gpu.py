@@ -15,13 +15,15 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
+from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.registry import families_for
-from warpsmith.store.record import Measurement
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.buffers import POISON, GuardedBuffer
 from warpsmith.tuner.device_verify import DeviceVerifier, Findings
 from warpsmith.tuner.oracle import Reference
 from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing import Launching, TimingPolicy
 from warpsmith.tuner.verify import verify
 
 pytestmark = pytest.mark.gpu
@@ -75,7 +77,7 @@ def test_right_and_damaged_results(
     of = Reference(expected, np.abs(expected) * rng.uniform(1, 3, shape))
     right = (np.clip(np.rint(expected), 0, 255) if dtype is DType.UINT8 else expected).astype(str(dtype))
     buffer = GuardedBuffer(runtime, output, 65536)
-    verifier = DeviceVerifier(runtime, CUDA.compiler(compiler), {"result": buffer}, output)
+    verifier = DeviceVerifier(runtime, CUDA.compiler(compiler), [{"result": buffer}], output)
     try:
         verifier.upload(of)
         assert same(runtime, verifier, buffer, right, of).right
@@ -95,7 +97,7 @@ def test_every_float16_and_sums_without_terms(runtime: CudaRuntime) -> None:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     output = Operand("result", Role.OUTPUT, halves.shape, DType.FLOAT16)
     buffer = GuardedBuffer(runtime, output, 65536)
-    verifier = DeviceVerifier(runtime, CUDA.compiler(), {"result": buffer}, output)
+    verifier = DeviceVerifier(runtime, CUDA.compiler(), [{"result": buffer}], output)
     finite = np.where(np.isfinite(halves), halves, np.float16(0))
     with np.errstate(all="ignore"):
         above = np.nextafter(finite, np.float16(np.inf)).astype(np.float64)
@@ -121,7 +123,7 @@ def test_every_float16_and_sums_without_terms(runtime: CudaRuntime) -> None:
 def test_bytes_beside_the_elements(runtime: CudaRuntime) -> None:
     output = Operand("result", Role.OUTPUT, (300, 1000), DType.FLOAT32, (4096, 4))
     buffer = GuardedBuffer(runtime, output, 65536)
-    verifier = DeviceVerifier(runtime, CUDA.compiler(), {"result": buffer}, output)
+    verifier = DeviceVerifier(runtime, CUDA.compiler(), [{"result": buffer}], output)
     ones = np.ones(output.shape)
     try:
         verifier.upload(Reference(ones, ones))
@@ -133,6 +135,54 @@ def test_bytes_beside_the_elements(runtime: CudaRuntime) -> None:
     finally:
         verifier.close()
         buffer.free()
+
+
+LATER = """
+struct Weights { float taps[1]; };
+extern "C" __global__ void kernel(float* image, float* result, const __grid_constant__ Weights weights) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= 200 * 400) {
+        return;
+    }
+    const float value = weights.taps[0] * image[i];
+    STORE
+}
+"""
+"""A filter of one tap."""
+
+
+@pytest.mark.parametrize("launching", Launching)
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("result[i] = value;", ""),
+        ("result[i] = result[i] == result[i] ? result[i] + value : value;", "elements are wrong"),
+        ("result[i] = value; if (i == 79999) image[i] += 1.0f;", "changed its input image"),
+    ],
+    ids=["right", "adds to its result", "changes its input"],
+)
+def test_what_only_later_runs_show_is_found_in_one_of_many_sets(
+    runtime: CudaRuntime, launching: Launching, store: str, told: str
+) -> None:
+    problem = Filter2d(image=(200, 400), filter=(1, 1))
+    policy = TimingPolicy.for_kind(DeviceKind.CUDA, launching=launching)
+    assert policy.rotation(problem.bytes, runtime.device.l2_bytes).sets > 1
+    arguments = (Pointer("image"), Pointer("result"), ByValue("weights"))
+    launch = Launch("kernel", (313, 1, 1), (256, 1, 1), arguments)
+    program = Program("test", Config.of({}), LATER.replace("STORE", store), (launch,))
+    testbed = Testbed(runtime, problem, 3, policy, guarded=True, compiler=CUDA.compiler())
+    try:
+        outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy).outcome
+    finally:
+        testbed.close()
+    if not told:
+        assert isinstance(outcome, Measurement), outcome
+    else:
+        assert isinstance(outcome, Failure)
+        assert outcome.kind is FailureKind.WRONG
+        # A changed input makes the next result of the same set wrong.
+        assert told in outcome.message or "elements are wrong" in outcome.message
+        assert "in buffer set" in outcome.message
 
 
 @pytest.mark.parametrize("dtype", PIXELS)

@@ -56,7 +56,7 @@ def bench(host: HostRuntime) -> Iterator[Callable[..., Bench]]:
             buffers = {operand.name: GuardedBuffer(host, operand, guard) for operand in (IMAGE, output)}
             for buffer in buffers.values():
                 opened.callback(buffer.free)
-            verifier = DeviceVerifier(host, host_compiler(), buffers, output)
+            verifier = DeviceVerifier(host, host_compiler(), [buffers], output)
             opened.callback(verifier.close)
             return Bench(host, buffers, verifier)
 
@@ -273,7 +273,7 @@ class TestFallback:
         buffers["result"].free()
 
     def test_no_compiler(self, host: HostRuntime, buffers: dict[str, GuardedBuffer]) -> None:
-        assert device_verifier(host, Refusing(), buffers, self.OUTPUT) is None
+        assert device_verifier(host, Refusing(), [buffers], self.OUTPUT) is None
 
     @pytest.mark.parametrize("which", [1, 2, 3])
     def test_memory_that_does_not_suffice_is_given_back(
@@ -289,7 +289,7 @@ class TestFallback:
 
         live = set(host._live)
         monkeypatch.setattr(host, "allocate", scarce)
-        assert device_verifier(host, host_compiler(), buffers, self.OUTPUT) is None
+        assert device_verifier(host, host_compiler(), [buffers], self.OUTPUT) is None
         assert len(taken) == which - 1
         assert host._live == live
 
@@ -303,7 +303,7 @@ class TestFallback:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(host, "device", dataclasses.replace(host.device, memory_bytes=memory))
-        verifier = device_verifier(host, host_compiler(), buffers, self.OUTPUT)
+        verifier = device_verifier(host, host_compiler(), [buffers], self.OUTPUT)
         assert (verifier is not None) is fits
         if verifier:
             verifier.close()
@@ -325,5 +325,10 @@ def test_dimensions_without_a_gap_are_one(shape: Any, strides: Any, merged: Any)
 
 def test_a_huge_result_has_no_more_threads_than_the_device_holds() -> None:
     program = verification(result_of(DType.UINT8, (9216, 9216), 9472, 1), 65536, 132)
-    assert [launch.grid for launch in program.launches] == [(1056, 1, 1), (256, 1, 1), (1056, 1, 1)]
-    assert [launch.entry for launch in program.launches] == ["verify_elements", "verify_guard", "verify_gaps"]
+    assert [launch.grid for launch in program.launches] == [(1056, 1, 1), (256, 1, 1), (1056, 1, 1), (1056, 1, 1)]
+    assert [launch.entry for launch in program.launches] == [
+        "verify_elements",
+        "verify_guard",
+        "sum_input",
+        "verify_gaps",
+    ]

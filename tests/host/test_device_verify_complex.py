@@ -33,7 +33,7 @@ def checked(host: HostRuntime) -> Iterator[Callable[[Operand], Check]]:
         def make(output: Operand) -> Check:
             buffer = GuardedBuffer(host, output, GUARD)
             opened.callback(buffer.free)
-            verifier = DeviceVerifier(host, host_compiler(), {output.name: buffer}, output)
+            verifier = DeviceVerifier(host, host_compiler(), [{output.name: buffer}], output)
             opened.callback(verifier.close)
 
             def check(result: Values, of: Reference) -> Findings:
@@ -125,7 +125,7 @@ def test_a_result_larger_than_one_round_of_the_threads(
 def test_bytes_between_the_elements_and_around_them_are_seen(host: HostRuntime) -> None:
     output = spectrum((3, 5), 8, 1)
     buffer = GuardedBuffer(host, output, GUARD)
-    verifier = DeviceVerifier(host, host_compiler(), {"spectrum": buffer}, output)
+    verifier = DeviceVerifier(host, host_compiler(), [{"spectrum": buffer}], output)
     buffer.upload(np.ones((3, 5), np.complex64))
     expected = np.zeros((3, 5, 2))
     expected[..., 0] = 1

@@ -24,7 +24,7 @@ from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Accuracy, DType, Operand
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
@@ -45,7 +45,7 @@ WARPGROUP = Filter2dWarpgroup()
 GUARD, FILL = 1 << 16, 0xFF
 """Bytes round an array, and what they and the gaps between its rows hold: NaN, as a float of any size."""
 
-NARROW = Filter2d((13, 142), (4, 2), dtype="float16")
+NARROW = Filter2d((13, 142), (4, 2), dtype="float16", nonfinite=NonFinite.ANY)
 every_family = pytest.mark.parametrize(
     "family", [each for each in FAMILIES if each.why_not(NARROW, DEVICE) is None], ids=lambda family: family.name
 )
@@ -53,20 +53,21 @@ every_family = pytest.mark.parametrize(
 
 BINOMIAL_13 = tuple(float(math.comb(12, r) * math.comb(12, s)) for r in range(13) for s in range(13))
 TWO_TERMS = tuple(((r + 1) * (s - 2) + r % 2 * (s + 3)) / 64 for r in range(6) for s in range(8))
-WIDE = (
+_WIDE = (
     Filter2d((26, 1117), (9, 9)),
     Filter2d((21, 178), (3, 6), dtype="float16", channels=3),
     Filter2d((22, 544), (4, 3), dtype="uint8", border="constant", cval=7.5, result_dtype="float16"),
     Filter2d((24, 600), (5, 25), border="constant", cval=-1.5, result_dtype="uint8"),
     Filter2d((27, 640), (13, 13), border="nearest", planes=2, weights=BINOMIAL_13),
     Filter2d((20, 541), (2, 2), dtype="uint8", border="nearest", pitch=544, result_pitch=547, convolve=True),
-    Filter2d((28, 555), (6, 8), border="reflect", weights=TWO_TERMS),
+    Filter2d((28, 555), (6, 8), border="reflect", weights=TWO_TERMS, accuracy="normwise"),
     Filter2d((25, 272), (6, 4), dtype="float16", border="reflect", channels=2, anchor=(5, 0), result_dtype="float32"),
     Filter2d((23, 531), (3, 7), border="mirror", pitch=2136, anchor=(0, 6), convolve=True),
     Filter2d((24, 1040), (7, 4), dtype="uint8", border="mirror", planes=3),
     Filter2d((22, 140), (5, 3), dtype="uint8", border="wrap", channels=4, result_dtype="float32"),
     Filter2d((20, 536), (12, 2), dtype="float16", border="wrap"),
 )
+WIDE = tuple(dataclasses.replace(each, nonfinite=NonFinite.ANY) for each in _WIDE)
 """As wide as a warpgroup, which computes 512 elements of a row."""
 
 
@@ -224,7 +225,7 @@ def test_products_of_warpgroups_are_what_scipy_computes(border: Border) -> None:
 @pytest.mark.parametrize("weights", [None, TWO_TERMS], ids=["argument", "literal"])
 def test_products_of_two_rows_at_a_time_end_where_the_strip_does(weights: tuple[float, ...] | None, ahead: int) -> None:
     """Strips of 8 and 3 rows of results, which read 13 rows and 8: an odd number and an even one."""
-    problem = Filter2d((24, 530), (6, 8), weights=weights)
+    problem = Filter2d((24, 530), (6, 8), weights=weights, accuracy="normwise", nonfinite=NonFinite.ANY)
     config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), "rows": 8, "ahead": ahead})
     assert WARPGROUP.space(problem, DEVICE).why_not(config) is None
     with contextlib.closing(HostRuntime(workers=1)) as runtime:
@@ -234,7 +235,7 @@ def test_products_of_two_rows_at_a_time_end_where_the_strip_does(weights: tuple[
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], ids=hex)
 def test_a_weight_that_is_not_a_number_shows_in_every_output(bits: int) -> None:
     """Whatever its bits: rounding them as a number's would make zero of some."""
-    problem = Filter2d((12, 530), (3, 3))
+    problem = Filter2d((12, 530), (3, 3), nonfinite=NonFinite.ANY)
     weights = np.ones((3, 3), np.float32)
     weights.view(np.uint32)[1, 1] = bits
     with contextlib.closing(HostRuntime(workers=1)) as runtime:

@@ -59,6 +59,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
         (("--image", "64x64", "--filter", "65x3"), "the filter (65x3) is larger than the image (64x64)"),
         ((*SHAPE, "--border", "torus"), "unknown border 'torus'; choose one of valid, constant, nearest"),
         ((*SHAPE, "--accuracy", "bitwise"), "unknown accuracy 'bitwise'; choose one of elementwise, normwise"),
+        ((*SHAPE, "--nonfinite", "all"), "unknown nonfinite 'all'; choose one of window, any"),
         ((*SHAPE, "--dtype", "float8"), "unknown dtype 'float8'; choose one of float32"),
         ((*SHAPE, "--planes", "0"), "planes must be 1 or more; got 0"),
         ((*SHAPE, "--planes", "-1"), "planes must be 1 or more; got -1"),
@@ -160,6 +161,8 @@ def test_layout(refused: Refused, options: tuple[str, ...], why: str) -> None:
         (("--filters", "4"), "border=valid filters=4"),
         (("--accuracy", "normwise"), "border=valid accuracy=normwise"),
         (("--accuracy", "elementwise"), "border=valid"),
+        (("--nonfinite", "any"), "border=valid nonfinite=any"),
+        (("--nonfinite", "window"), "border=valid"),
     ],
 )
 def test_options_that_fit_are_part_of_the_problem(refused: Refused, options: tuple[str, ...], key: str) -> None:

@@ -12,17 +12,25 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.families.filter2d_matrix import DEPTH, SEGMENT, TILE, Filter2dMatrix, Geometry
 from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, NonFinite
 
 MATRIX = Filter2dMatrix()
 
 PROBLEMS = [
     Filter2d(image=(1, 4), filter=(1, 1), dtype=DType.UINT8),
     Filter2d(image=(40, 704), filter=(5, 5), dtype=DType.UINT8),
-    Filter2d(image=(41, 702), filter=(4, 4), dtype=DType.FLOAT16, border=Border.REFLECT),
+    Filter2d(image=(41, 702), filter=(4, 4), dtype=DType.FLOAT16, border=Border.REFLECT, nonfinite=NonFinite.ANY),
     Filter2d(image=(33, 141), filter=(2, 2), dtype=DType.UINT8, border=Border.WRAP, pitch=144, planes=3),
     Filter2d(image=(50, 160), filter=(13, 5), dtype=DType.UINT8, border=Border.MIRROR, anchor=(12, 0)),
-    Filter2d(image=(50, 160), filter=(12, 3), dtype=DType.FLOAT16, border=Border.MIRROR, anchor=(0, 2), channels=2),
+    Filter2d(
+        image=(50, 160),
+        filter=(12, 3),
+        dtype=DType.FLOAT16,
+        border=Border.MIRROR,
+        anchor=(0, 2),
+        channels=2,
+        nonfinite=NonFinite.ANY,
+    ),
     Filter2d(image=(30, 400), filter=(9, 13), dtype=DType.UINT8, border=Border.NEAREST, convolve=True),
     Filter2d(image=(30, 400), filter=(8, 4), dtype=DType.UINT8, channels=4, result_dtype=DType.FLOAT32),
 ]
@@ -131,7 +139,7 @@ def test_two_rows_make_a_product_where_half_of_its_depth_covers_the_windows() ->
         (1, Filter2d(image=(64, 7680), filter=(4, 4), dtype=DType.UINT8)),
         (2, Filter2d(image=(64, 7680), filter=(5, 5), dtype=DType.UINT8, border=Border.REFLECT)),
         (4, Filter2d(image=(64, 7680), filter=(7, 7), dtype=DType.UINT8, border=Border.REFLECT)),  # one element of lead
-        (2, Filter2d(image=(64, 7680), filter=(5, 5), dtype=DType.FLOAT16)),
+        (2, Filter2d(image=(64, 7680), filter=(5, 5), dtype=DType.FLOAT16, nonfinite=NonFinite.ANY)),
         (1, Filter2d(image=(64, 7680), filter=(5, 5), dtype=DType.UINT8, result_dtype=DType.FLOAT32)),
     ],
     ids=lambda value: value.key().replace(" ", ",") if isinstance(value, Filter2d) else "",

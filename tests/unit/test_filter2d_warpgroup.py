@@ -22,7 +22,7 @@ from warpsmith.generator.families.filter2d_warpgroup import (
 )
 from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import PIXELS, DType
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
 from warpsmith.generator.separable import separable_terms
 
 WARPGROUP = Filter2dWarpgroup()
@@ -32,22 +32,63 @@ TWO_TERMS = tuple(float((r + 1) * (s - 2) + (r % 2) * (s + 3)) for r in range(8)
 FULL_RANK = tuple(float((i * i * 7 + i * 3) % 11 - 5) for i in range(25))
 
 PROBLEMS = [
-    Filter2d(image=(40, 528), filter=(9, 9)),
-    Filter2d(image=(41, 702), filter=(4, 4), dtype=DType.FLOAT16, border=Border.REFLECT),
+    Filter2d(image=(40, 528), filter=(9, 9), nonfinite=NonFinite.ANY),
+    Filter2d(image=(41, 702), filter=(4, 4), dtype=DType.FLOAT16, border=Border.REFLECT, nonfinite=NonFinite.ANY),
     Filter2d(image=(33, 541), filter=(2, 2), dtype=DType.UINT8, border=Border.WRAP, pitch=544, planes=3),
     Filter2d(image=(50, 660), filter=(13, 5), dtype=DType.UINT8, border=Border.MIRROR, anchor=(12, 0)),
-    Filter2d(image=(50, 301), filter=(12, 3), dtype=DType.FLOAT16, border=Border.MIRROR, anchor=(0, 2), channels=2),
+    Filter2d(
+        image=(50, 301),
+        filter=(12, 3),
+        dtype=DType.FLOAT16,
+        border=Border.MIRROR,
+        anchor=(0, 2),
+        channels=2,
+        nonfinite=NonFinite.ANY,
+    ),
     Filter2d(image=(30, 700), filter=(9, 13), dtype=DType.UINT8, border=Border.NEAREST, convolve=True),
     Filter2d(image=(30, 400), filter=(8, 4), dtype=DType.UINT8, channels=3, result_dtype=DType.FLOAT32),
-    Filter2d(image=(37, 1101), filter=(5, 3), border=Border.CONSTANT, cval=1.5),
-    Filter2d(image=(24, 1031), filter=(3, 16), planes=2, border=Border.REFLECT, result_dtype=DType.UINT8),
-    Filter2d(image=(64, 640), filter=(7, 25), border=Border.WRAP),
-    Filter2d(image=(38, 612), filter=(3, 17), border=Border.REFLECT, anchor=(1, 5)),  # no room for a lead
-    Filter2d(image=(64, 1080), filter=(3, 9), dtype=DType.FLOAT16, border=Border.REFLECT, anchor=(1, 3)),  # nor here
-    Filter2d(image=(61, 187), filter=(6, 2), channels=3, border=Border.WRAP, pitch=2252, convolve=True),
-    Filter2d(image=(29, 3001), filter=(3, 9), dtype=DType.FLOAT16, pitch=6004, result_pitch=5990),
-    Filter2d(image=(70, 600), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15),
-    Filter2d(image=(40, 777), filter=(8, 6), weights=TWO_TERMS, result_dtype=DType.FLOAT16),
+    Filter2d(image=(37, 1101), filter=(5, 3), border=Border.CONSTANT, cval=1.5, nonfinite=NonFinite.ANY),
+    Filter2d(
+        image=(24, 1031),
+        filter=(3, 16),
+        planes=2,
+        border=Border.REFLECT,
+        result_dtype=DType.UINT8,
+        nonfinite=NonFinite.ANY,
+    ),
+    Filter2d(image=(64, 640), filter=(7, 25), border=Border.WRAP, nonfinite=NonFinite.ANY),
+    Filter2d(
+        image=(38, 612), filter=(3, 17), border=Border.REFLECT, anchor=(1, 5), nonfinite=NonFinite.ANY
+    ),  # no room for a lead
+    Filter2d(
+        image=(64, 1080),
+        filter=(3, 9),
+        dtype=DType.FLOAT16,
+        border=Border.REFLECT,
+        anchor=(1, 3),
+        nonfinite=NonFinite.ANY,
+    ),  # nor here
+    Filter2d(
+        image=(61, 187),
+        filter=(6, 2),
+        channels=3,
+        border=Border.WRAP,
+        pitch=2252,
+        convolve=True,
+        nonfinite=NonFinite.ANY,
+    ),
+    Filter2d(
+        image=(29, 3001), filter=(3, 9), dtype=DType.FLOAT16, pitch=6004, result_pitch=5990, nonfinite=NonFinite.ANY
+    ),
+    Filter2d(image=(70, 600), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15, nonfinite=NonFinite.ANY),
+    Filter2d(
+        image=(40, 777),
+        filter=(8, 6),
+        weights=TWO_TERMS,
+        accuracy=Accuracy.NORMWISE,
+        result_dtype=DType.FLOAT16,
+        nonfinite=NonFinite.ANY,
+    ),
 ]
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
 
@@ -167,23 +208,25 @@ class TestGeometry:
 
 
 def test_known_weights_that_are_not_separable_are_no_literals() -> None:
-    problem = Filter2d(image=(64, 640), filter=(5, 5), weights=FULL_RANK)
+    problem = Filter2d(image=(64, 640), filter=(5, 5), weights=FULL_RANK, nonfinite=NonFinite.ANY)
     assert separable_terms(problem) == ()
     weights = next(each for each in WARPGROUP.space(problem, H200).parameters if each.name == "weights")
     assert weights.values == ("argument", "constant")
 
 
 def test_an_interior_is_most_of_an_image() -> None:
-    problem = Filter2d(image=(1080, 1920), filter=(5, 5), border=Border.REFLECT)
+    problem = Filter2d(image=(1080, 1920), filter=(5, 5), border=Border.REFLECT, nonfinite=NonFinite.ANY)
     assert all(g.frame_pixels < 0.02 * problem.output.size for g in geometries(problem))
 
 
 def test_an_image_may_be_all_interior() -> None:
-    assert {g.frame_blocks for g in geometries(Filter2d(image=(64, 1032), filter=(9, 9)))} == {0}
+    assert {g.frame_blocks for g in geometries(Filter2d(image=(64, 1032), filter=(9, 9), nonfinite=NonFinite.ANY))} == {
+        0
+    }
 
 
 class TestRefusals:
-    WIDE = Filter2d(image=(64, 640), filter=(3, 3))
+    WIDE = Filter2d(image=(64, 640), filter=(3, 3), nonfinite=NonFinite.ANY)
 
     @pytest.mark.parametrize(
         ("problem", "reason"),
@@ -254,7 +297,10 @@ class TestDefault:
         """2x2 to 17x17, and up to the largest ones."""
         sizes = [*((r, s) for r in range(2, 18) for s in range(2, 18)), *((r, 9) for r in range(18, 33))]
         sizes += [(r, 25) for r in range(2, 33)]
-        filters = (Filter2d(image, size, channels=channels, dtype=dtype, border=Border.WRAP) for size in sizes)
+        filters = (
+            Filter2d(image, size, channels=channels, dtype=dtype, border=Border.WRAP, nonfinite=NonFinite.ANY)
+            for size in sizes
+        )
         solved = [problem for problem in filters if WARPGROUP.why_not(problem, H200) is None]
         assert len(solved) > 128
         for problem in solved:
@@ -279,16 +325,16 @@ class TestDefault:
         assert resident * 128 * registers <= H200.registers_per_multiprocessor
         held = resident * H200.multiprocessors
         for image, least in (((9216, 9216), 0.9), ((4320, 7680), 0.8), ((1080, 1920), 0.5)):
-            problem = Filter2d(image=image, filter=(size, size), weights=weights)
+            problem = Filter2d(image=image, filter=(size, size), weights=weights, nonfinite=NonFinite.ANY)
             g = Geometry.of(problem, WARPGROUP.default(problem, H200))
             walks = g.interior_groups * math.ceil(g.interior_rows / g.rows)
             assert least * held <= walks <= held
 
     @pytest.mark.parametrize(("rows", "ahead"), [(2, 1), (9, 1), (10, 0), (25, 0)])
     def test_products_are_a_row_ahead_while_three_warpgroups_fit(self, rows: int, ahead: int) -> None:
-        problem = Filter2d(image=(9216, 9216), filter=(rows, 9))
+        problem = Filter2d(image=(9216, 9216), filter=(rows, 9), nonfinite=NonFinite.ANY)
         assert WARPGROUP.default(problem, H200).integer("ahead") == ahead
 
     def test_walks_of_a_small_image_are_short_ones(self) -> None:
-        problem = Filter2d(image=(64, 640), filter=(3, 3))
+        problem = Filter2d(image=(64, 640), filter=(3, 3), nonfinite=NonFinite.ANY)
         assert WARPGROUP.default(problem, H200).integer("rows") == STRIPS[0] == strips(problem, H200)[0]

@@ -10,19 +10,20 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
 from warpsmith.generator.families.filter2d_warpgroup_geometry import Geometry
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import NonFinite
 
 WARPGROUP = Filter2dWarpgroup()
 LANE = np.arange(32)
 
 PROBLEMS = [
-    Filter2d(image=(40, 640), filter=(2, 1)),
-    Filter2d(image=(40, 640), filter=(9, 9)),
-    Filter2d(image=(40, 640), filter=(4, 7), border=Border.REFLECT),  # one element of lead
-    Filter2d(image=(40, 640), filter=(3, 16), border=Border.WRAP, anchor=(1, 3)),
-    Filter2d(image=(40, 640), filter=(5, 25)),
-    Filter2d(image=(40, 640), filter=(6, 4), channels=2, border=Border.MIRROR, anchor=(0, 3)),
-    Filter2d(image=(40, 640), filter=(3, 6), channels=3, border=Border.NEAREST),
-    Filter2d(image=(40, 640), filter=(3, 7), channels=4),
+    Filter2d(image=(40, 640), filter=(2, 1), nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(9, 9), nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(4, 7), border=Border.REFLECT, nonfinite=NonFinite.ANY),  # one element of lead
+    Filter2d(image=(40, 640), filter=(3, 16), border=Border.WRAP, anchor=(1, 3), nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(5, 25), nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(6, 4), channels=2, border=Border.MIRROR, anchor=(0, 3), nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(3, 6), channels=3, border=Border.NEAREST, nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(3, 7), channels=4, nonfinite=NonFinite.ANY),
 ]
 
 

@@ -104,7 +104,7 @@ def test_a_bench_of_its_own_is_made_ready_meanwhile(made: list[FakeBench], tmp_p
     with beside(shop, tmp_path / "turn") as opened:
         (bench,) = made
         assert bench.arguments == (GPU, "compiler", "problem", 7, POLICY, Deadlines())
-        assert (bench.turn, bench.options) == (tmp_path / "turn", {"sanitize": False})
+        assert (bench.turn, bench.options) == (tmp_path / "turn", {"sanitize": False, "finals": True})
         assert opened.bench() is bench
         assert bench.log == ["opened", "peers"]
     assert bench.log == ["opened", "peers", "closed"]

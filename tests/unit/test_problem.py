@@ -14,7 +14,7 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role
 
 EVERY_FIELD = Filter2d(
     image=(8, 9),
@@ -31,6 +31,7 @@ EVERY_FIELD = Filter2d(
     pitch=128,
     result_pitch=32,
     accuracy=Accuracy.NORMWISE,
+    nonfinite=NonFinite.ANY,
 )
 """A problem in which every field is alive: border `constant` reads cval, and the weights are known."""
 
@@ -50,6 +51,7 @@ CHANGES: dict[str, Any] = {
     "pitch": 256,
     "result_pitch": None,
     "accuracy": Accuracy.ELEMENTWISE,
+    "nonfinite": NonFinite.WINDOW,
 }
 """For each field, a value that makes EVERY_FIELD another problem. Set past the checks: some need weights to match."""
 
@@ -117,6 +119,8 @@ class TestCanonicalForm:
             ({"pitch": np.int64(40), "channels": np.int32(1), "planes": np.uint8(1), "filters": True}, {"pitch": 40}),
             ({"convolve": 0}, {}),
             ({"convolve": 1}, {"convolve": True}),
+            ({"nonfinite": "window"}, {}),
+            ({"nonfinite": "any", "dtype": "uint8"}, {"dtype": DType.UINT8}),  # it has no such pixels
         ],
     )
     def test_what_says_the_usual_is_not_said(self, fields: dict[str, Any], usual: dict[str, Any]) -> None:
@@ -178,7 +182,7 @@ class TestKey:
     def test_names_what_is_unusual(self) -> None:
         assert EVERY_FIELD.key().rpartition(" ")[0] == (
             "filter2d image=8x9 filter=2x3 planes=2 dtype=float32 border=constant cval=1.5 channels=3 filters=2 "
-            "result_dtype=uint8 convolve=yes anchor=0,2 pitch=128 result_pitch=32 accuracy=normwise"
+            "result_dtype=uint8 convolve=yes anchor=0,2 pitch=128 result_pitch=32 accuracy=normwise nonfinite=any"
         )
 
     def test_tells_any_two_problems_apart(self) -> None:

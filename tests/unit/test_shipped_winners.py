@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import warpsmith as ws
 from warpsmith.generator.device import H200
+from warpsmith.generator.problem import NonFinite
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import MatchKind
 from warpsmith.store.location import open_for_reading, shipped_store
@@ -27,7 +30,8 @@ def test_the_papers_filters_are_shipped_for_an_h200() -> None:
     with Store.open(str(shipped_store()), write=False) as store:
         shipped = {record.problem: record for record in store.records("filter2d")}
     for problem in PAPER:
-        record = shipped[problem]
+        # The fastest 7x7 is a product of matrices, which `nonfinite` has to allow.
+        record = shipped.get(problem) or shipped[dataclasses.replace(problem, nonfinite=NonFinite.ANY)]
         assert record.device.name == H200.name
         assert isinstance(record.trial.outcome, Measurement)
         assert record.trial.outcome.max_error <= 1e-6

@@ -24,6 +24,7 @@ from warpsmith.tuner.timing import (
     TimingPolicy,
     measure,
     measure_in_turns,
+    measured,
 )
 
 BARE = TimingPolicy(
@@ -238,6 +239,25 @@ class TestGraph:
         assert timing.median_ns == pytest.approx((300 + 10) / 3)
         assert [index for _, index in device.runs] == [0, 1, 0, 1, 0, 0]  # two to calibrate, three captured, closed
 
+    @pytest.mark.parametrize(
+        ("sets", "used", "replayed"),
+        [(1, (0,), (0,)), (2, (0, 1), (0, 1)), (4, (0, 1, 2, 3), (0, 2, 3)), (9, (0, 1, 2, 3, 4), (2, 3, 4))],
+    )
+    def test_a_graph_uses_the_same_sets_again(
+        self, device: ScriptedDevice, sets: int, used: tuple[int, ...], replayed: tuple[int, ...]
+    ) -> None:
+        """Two runs to calibrate, and three that are captured."""
+        work = self.streamed(device.work(itertools.repeat(100.0)))
+        with measured(device.runtime, work, Rotation(sets, cold=True), self.GRAPH) as found:
+            assert (found.sets, found.replayed) == (used, replayed)
+            assert found.runs == 2 + 3 * found.timing.samples
+            assert found.replay is not None
+            now = device.now_ns
+            found.replay()
+            assert device.now_ns == now + 310
+            assert ("closed", 0) not in device.runs
+        assert ("closed", 0) in device.runs
+
     def test_those_that_no_graph_can_hold_stay_eager(self, device: ScriptedDevice) -> None:
         ours, peer = (device.work(itertools.repeat(100.0), name) for name in ("ours", "peer"))
         contenders = {"ours": Entrant(self.streamed(ours), takes_stream=True), "peer": Entrant(peer)}
@@ -254,6 +274,14 @@ class TestBufferSets:
         used = [index for _, index in device.runs]
         assert used == [turn % sets for turn in range(len(used))]
         assert set(used) == set(range(sets))
+
+    @pytest.mark.parametrize(("sets", "used"), [(3, 3), (11, 11), (12, 11)])
+    def test_that_no_run_came_to_are_not_among_those_used(self, device: ScriptedDevice, sets: int, used: int) -> None:
+        with measured(
+            device.runtime, device.work(itertools.repeat(1e9)), Rotation(sets, cold=True), exactly(9)
+        ) as found:
+            assert found.sets == tuple(range(used))
+            assert (found.runs, found.replay) == (11, None)
 
     def test_are_named_in_the_policy(self, device: ScriptedDevice) -> None:
         timing = measure(device.runtime, device.work(itertools.repeat(100.0)), Rotation(2, cold=True), BARE)

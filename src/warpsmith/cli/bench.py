@@ -26,7 +26,7 @@ from warpsmith.cli.benching import (
     measure,
     peer_column,
 )
-from warpsmith.cli.operations import AccuracyOption, ChannelsOption, PlanesOption, read_weights
+from warpsmith.cli.operations import AccuracyOption, ChannelsOption, NonFiniteOption, PlanesOption, read_weights
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
 from warpsmith.cli.output import print_table
 from warpsmith.cli.sweep import run_sweep, workload
@@ -34,7 +34,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import PIXELS, Accuracy, DType, member
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 from warpsmith.generator.registry import SIMPLEST_FILTER
 from warpsmith.tuner.cells import Cell, path_words
 
@@ -101,6 +101,7 @@ def _filter2d(
     channels: ChannelsOption = 1,
     weights: WeightsOption = None,
     accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
+    nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -124,6 +125,7 @@ def _filter2d(
             border=Border.of(border),
             channels=channels,
             accuracy=member(Accuracy, accuracy, "accuracy"),
+            nonfinite=member(NonFinite, nonfinite, "nonfinite"),
         )
         for size in filters or ((SWEPT_FILTER,) if sweep else PAPER_FILTERS)
     ]

@@ -13,7 +13,7 @@ from warpsmith.cli.options import extent, join, pair, sizes
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import PIXELS, Accuracy, DType, Problem, member
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, Problem, member
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,6 +74,14 @@ AccuracyOption = Annotated[
         "largest pixel of its window (normwise), which admits faster algorithms.",
     ),
 ]
+NonFiniteOption = Annotated[
+    str,
+    typer.Option(
+        "--nonfinite",
+        help="Where a NaN or infinite pixel may show: in outputs whose window contains it (window), or in others "
+        "near it too (any), which admits tensor cores for float32 and float16 images.",
+    ),
+]
 WeightsOption = Annotated[
     Path | None,
     typer.Option(
@@ -101,6 +109,7 @@ def filter2d(
     pitch: PitchOption = None,
     result_pitch: ResultPitchOption = None,
     accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
+    nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
 ) -> Problem:
     """Image filter: correlation with a small filter, as scipy.ndimage.correlate computes it."""
     taps = extent(filter_size, "--filter")
@@ -121,6 +130,7 @@ def filter2d(
         pitch=pitch,
         result_pitch=result_pitch,
         accuracy=member(Accuracy, accuracy, "accuracy"),
+        nonfinite=member(NonFinite, nonfinite, "nonfinite"),
     )
 
 

@@ -13,7 +13,7 @@ from warpsmith.cli.output import print_json, table
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.problem import Accuracy
+from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
 from warpsmith.tuner.cells import plan_sweep
@@ -62,7 +62,8 @@ def workload(problem: Filter2d) -> str:
     several = "".join(f" x {count} {name}s" for name, count in counts if count > 1)
     rows, columns = problem.image
     accurate = ", accurate in norm" if problem.accuracy is Accuracy.NORMWISE else ""
-    return f"image {rows}x{columns}{several} {problem.dtype}, border {problem.border}{accurate}"
+    nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
+    return f"image {rows}x{columns}{several} {problem.dtype}, border {problem.border}{accurate}{nonfinite}"
 
 
 def _prepare(folder: Path, names: list[str]) -> None:

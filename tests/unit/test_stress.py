@@ -1,0 +1,93 @@
+"""Stress data: magnitudes far apart, cancellation, tones, each within what its type and the promised bound can hold."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import PIXELS, DType, Problem
+from warpsmith.generator.separable import separable_terms
+from warpsmith.tuner.oracle import random_operands, reference
+from warpsmith.tuner.stress import stress_operands, terms
+
+TRANSFORMS = [
+    Fft(256, 64),
+    Fft((32, 32), 9, valid=(27, 27)),
+    Fft((8, 12), 5, kind="c2r", layout="frequency"),
+    Fft(49, 33, kind="c2c"),
+    Fft(64, 3, kind="c2r", order="reversed"),
+    Fft(2, 1),
+]
+
+
+@pytest.mark.parametrize("dtype", PIXELS)
+@pytest.mark.parametrize("result_dtype", [None, *PIXELS])
+def test_inputs_are_finite_and_as_the_problem_wants_them(dtype: DType, result_dtype: DType | None) -> None:
+    problem = Filter2d((70, 90), (3, 5), dtype=dtype, result_dtype=result_dtype, channels=3, planes=2, filters=2)
+    drawn = stress_operands(problem, 5)
+    for operand in problem.inputs:
+        values = drawn[operand.name]
+        assert (values.shape, values.dtype) == (operand.shape, np.dtype(str(operand.dtype)))
+        assert np.isfinite(values).all()
+    again, other = stress_operands(problem, 5), stress_operands(problem, 6)
+    np.testing.assert_array_equal(drawn["image"], again["image"])
+    assert (drawn["image"] != other["image"]).any()
+
+
+def test_magnitudes_are_far_apart_and_sums_cancel() -> None:
+    problem = Filter2d((300, 400), (5, 5), border="wrap")
+    drawn = stress_operands(problem, 0)
+    magnitudes = np.abs(drawn["image"])
+    assert magnitudes.max() > 2.0**19
+    assert magnitudes.min() < 2.0**-19
+    assert abs(drawn["weights"].sum()) < 1e-5 * np.abs(drawn["weights"]).sum()
+    of = reference(problem, drawn)
+    assert (np.abs(of.expected) < 1e-5 * of.scale).mean() > 0.05  # the constant regions
+    beside = magnitudes[:, 1:] / magnitudes[:, :-1]
+    assert (beside > 2.0**20).any()
+    plain = np.abs(random_operands(problem, 0)["image"])
+    assert plain.max() < 8
+
+
+def test_known_weights_stay_as_they_are() -> None:
+    problem = Filter2d((30, 40), (1, 3), weights=(1.0, -2.0, 1.0))
+    np.testing.assert_array_equal(stress_operands(problem, 0)["weights"], [[1, -2, 1]])
+
+
+def test_a_large_image_repeats_what_is_drawn_at_no_round_distance() -> None:
+    image = stress_operands(Filter2d((1100, 1200), (1, 1)), 0)["image"]
+    np.testing.assert_array_equal(image[1021:, :], image[:79, :])
+    np.testing.assert_array_equal(image[:, 1031:], image[:, :169])
+
+
+@pytest.mark.parametrize("problem", TRANSFORMS, ids=lambda problem: problem.key())
+def test_no_frequency_is_higher_than_float32_can_hold(problem: Fft) -> None:
+    """An error of half a unit in the last place stays under the bound, which is told in the root mean square."""
+    (source,) = stress_operands(problem, 1).values()
+    assert np.isfinite(source).all()
+    of = reference(problem, {problem.inputs[0].name: source})
+    assert np.abs(of.expected).max() * 2.0**-24 < 0.5e-6 * of.scale.flat[0]
+    energy = (np.abs(source.astype(np.complex128)) ** 2).mean()
+    assert 0.2 < energy < 5
+
+
+@pytest.mark.parametrize("problem", [Filter2d((100, 100), (3, 5)), Fft(256, 100)], ids=lambda each: each.key())
+def test_terms_are_counted(problem: Problem) -> None:
+    assert terms(problem) == (15 if isinstance(problem, Filter2d) else 64)
+
+
+def test_separable_terms_may_not_cancel_under_a_tap() -> None:
+    """The difference of two Gaussians is small where they meet, and a bright pixel may lie there."""
+    away = np.hypot(*np.meshgrid(np.arange(-6, 7), np.arange(-6, 7)))
+    wide, narrow = (np.exp(-(away**2) / (2 * sigma**2)) / sigma**2 for sigma in (3.0, 1.5))
+    for weights, accuracy in itertools.product((narrow, narrow - wide), ("elementwise", "normwise")):
+        problem = Filter2d((100, 100), (13, 13), weights=weights, accuracy=accuracy)  # type: ignore[arg-type]
+        found = separable_terms(problem)
+        if weights is narrow:
+            assert len(found) == 1
+        else:
+            assert len(found) == (0 if accuracy == "elementwise" else 2)
