@@ -45,16 +45,25 @@ class StoreChain:
         self.stores = stores
 
     def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
-        """Each store's winner of `Problem.key()` on `Device.key()`, store by store; a store is asked when it is due."""
-        answers = (store.winner(problem_key, device_key) for store in self.stores)
-        return (record for record in answers if record is not None)
+        """Each store's winners of `Problem.key()` on `Device.key()`, store by store, as `Store.winners` orders them.
+
+        A store is asked when it is due.
+        """
+        return (record for store in self.stores for record in store.winners(problem_key, device_key))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, store by store; of one problem and device only the first store's."""
-        found: dict[tuple[str, str], Record] = {}
+        """All winners, store by store; of one problem, device and conditions only the first store's."""
+        found: dict[tuple[str, str, str], Record] = {}
         for store in self.stores:
             for record in store.records(operation):
-                found.setdefault((record.problem.key(), record.device.key()), record)
+                found.setdefault((record.problem.key(), record.device.key(), record.conditions), record)
+        return tuple(found.values())
+
+    def answers(self, operation: str | None = None) -> tuple[Record, ...]:
+        """Of `records` one for each problem and device: that under the usual conditions, of the first store."""
+        found: dict[tuple[str, str], Record] = {}
+        for record in self.records(operation):
+            found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
 
     def close(self) -> None:

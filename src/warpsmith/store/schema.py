@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, Table, Text, UniqueConstraint
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -59,13 +59,15 @@ trials = Table(
     UniqueConstraint(*TRIAL_IDENTITY),
 )
 
-WINNER_IDENTITY = ("problem_key", "device_key")
+WINNER_IDENTITY = ("problem_key", "device_key", "conditions")
+"""Times under other conditions cannot be compared, so that a winner under others is another winner."""
 
 winners = Table(
     "warpsmith_winners",
     metadata,
     Column("problem_key", Text, ForeignKey("warpsmith_problems.key"), primary_key=True),
     Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
+    Column("conditions", Text, primary_key=True),
     Column("family", Text, nullable=False),
     Column("config", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),

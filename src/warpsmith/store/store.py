@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Select, select, update
+from sqlalchemy import ColumnElement, Connection, Select, select, update
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
@@ -23,7 +23,7 @@ from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
 from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, problems, trials, winners
 from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
-from warpsmith.store.statements import add_subject, found, in_order, matches, replace, replace_all
+from warpsmith.store.statements import add_subject, found, found_winners, matches, replace, replace_all
 
 
 class Store:
@@ -117,7 +117,7 @@ class Store:
         return newer[-1]["id"] if newer else last_id, rows.readable(rows.trial_of, newer)
 
     def put_winner(self, record: Record) -> None:
-        """Makes `record` the winner of its problem on its device, whatever was before.
+        """Makes `record` the winner of its problem on its device under its conditions, whatever was before.
 
         Raises:
             ValueError: the record's trial is a failure.
@@ -137,18 +137,23 @@ class Store:
         changed = update(winners).where(same).values(spec=row["spec"])
         return self._database.write(lambda connection: connection.execute(changed).rowcount) > 0
 
-    def winner(self, problem_key: str, device_key: str) -> Record | None:
-        """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
-        mine = (winners.c.problem_key == problem_key) & (winners.c.device_key == device_key)
-        kept = rows.readable(rows.record_of, self._read(select(winners).where(mine)))
-        return kept[0] if kept else None
+    def winner(self, problem_key: str, device_key: str, conditions: str | None = None) -> Record | None:
+        """The winner of `Problem.key()` on `Device.key()`; None where there is none.
+
+        `conditions` is one of `conditions.USUAL_FIRST`; None is the first of them that there is a winner under.
+        """
+        kept = self.winners(problem_key, device_key)
+        return next((record for record in kept if conditions in (None, record.conditions)), None)
+
+    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+        return self._winners((winners.c.problem_key == problem_key) & (winners.c.device_key == device_key))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, or those of one operation, ordered by problem key, then device key."""
-        query = select(winners)
-        if operation is not None:
-            query = query.join(problems).where(problems.c.operation == operation)
-        return rows.readable(rows.record_of, in_order(self._read(query), *WINNER_IDENTITY))
+        """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
+        if operation is None:
+            return self._winners()
+        return self._winners(winners.c.problem_key.in_(select(problems.c.key).where(problems.c.operation == operation)))
 
     def mark_started(self, device: Device, started: Iterable[Started]) -> None:
         """Notes, before programs run, that they do; `add_trials` notes that they ended."""
@@ -229,7 +234,8 @@ class Store:
 
     def contents(self) -> Contents:
         """Every problem, device, trial and winner as they were at one moment, unread ones too."""
-        return self._database.read(merging.contents_of)
+        schema = self._database.schema
+        return self._database.read(lambda connection: merging.contents_of(connection, schema))
 
     def absorb(self, contents: Contents) -> MergeReport:
         """Takes over all rows, or none where it raises: trials not here yet, winners that are new or faster."""
@@ -238,14 +244,15 @@ class Store:
     def merge(self, other: Store) -> MergeReport:
         """Takes over what another store holds, or nothing where it raises. Merged twice is the same as once.
 
-        The faster of two winners stays, and this store's on a tie. Runs and the poison list come along: what hung one
-        device hangs the next of its kind, and the runs say what the trials cost. Tuners at work there do not.
+        The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list come
+        along: what hung one device hangs the next of its kind, and the runs say what the trials cost. Tuners at work
+        there do not.
         """
         schema = other._database.schema
 
         def whole(connection: Connection) -> tuple[Contents, History]:
             history = merging.history_of(connection) if schema >= 2 else History()
-            return merging.contents_of(connection), history
+            return merging.contents_of(connection, schema), history
 
         contents, history = other._database.read(whole)
         return self._database.write(lambda connection: merging.absorb(connection, contents, history))
@@ -280,16 +287,23 @@ class Store:
 
     def check(self) -> tuple[str, ...]:
         """What is wrong with this store, a line each; empty where nothing is."""
+        schema = self._database.schema
 
         def work(connection: Connection) -> list[str]:
             broken = integrity.database_problems(connection)
             # The rows of a broken file may be unreadable even to SQLite.
             if broken:
                 return broken
-            kept_runs = found(connection, runs.every()) if self._database.schema >= 2 else ()
-            return integrity.row_problems(merging.contents_of(connection)) + integrity.run_problems(kept_runs)
+            kept_runs = found(connection, runs.every()) if schema >= 2 else ()
+            contents = merging.contents_of(connection, schema)
+            return integrity.row_problems(contents) + integrity.run_problems(kept_runs)
 
         return tuple(f"{self.location}: {line}" for line in self._database.read(work))
+
+    def _winners(self, *where: ColumnElement[bool]) -> tuple[Record, ...]:
+        schema = self._database.schema
+        kept = self._database.read(lambda connection: found_winners(connection, schema, *where))
+        return rows.readable(rows.record_of, kept)
 
     def _read(self, query: Select[Any]) -> tuple[Row, ...]:
         return self._database.read(lambda connection: found(connection, query))
