@@ -14,7 +14,9 @@ from typing import Protocol
 from warpsmith.devices.base import Graph, Runtime
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
+from warpsmith.store.conditions import SAME_BUFFERS, THROTTLED, Cached, Launched, flushes_cache
 from warpsmith.store.record import Timing
+from warpsmith.tuner.peer import first_line
 
 MAX_SETS = 256
 """Sets of buffers to rotate through, at most: data so small that more were needed stay in the cache in use too."""
@@ -111,7 +113,7 @@ class TimingPolicy:
         """How to rotate through buffer sets of `set_bytes` each, on a device with that much L2 cache."""
         if not self.cold:
             return Rotation(1, cold=False)
-        if set_bytes >= 2 * l2_bytes:
+        if flushes_cache(set_bytes, l2_bytes):
             return Rotation(1, cold=True)
         needed = 1 + math.ceil(2 * l2_bytes / set_bytes)
         return Rotation(needed, cold=True) if needed <= MAX_SETS else Rotation(1, cold=False)
@@ -127,6 +129,7 @@ class _Stopwatch:
         sets: int,
         policy: TimingPolicy,
         renew: Callable[[], None] = lambda: None,
+        uncaptured: Callable[[str], None] | None = None,
     ) -> None:
         self._runtime = runtime
         self._run = run
@@ -139,11 +142,19 @@ class _Stopwatch:
         self.once_ns = max(self.sample(), 1.0)
         self.repeats = max(1, math.ceil(policy.sample_ns / self.once_ns))
         if policy.launching is Launching.GRAPH:
-            self._graph = runtime.captured(self._work)
+            self._graph = runtime.captured(self._work) if uncaptured is None else self._foreign_graph(uncaptured)
         self.samples: list[float] = []
         self._to_drop = MAX_DROPPED * policy.max_samples
         self.throttled = False
         """Whether a sample was kept although power or temperature held the clocks down."""
+
+    def _foreign_graph(self, uncaptured: Callable[[str], None]) -> Graph | None:
+        """A graph of another library's work; None where it cannot be captured, after saying why."""
+        try:
+            return self._runtime.captured(self._work, rehearse=True)
+        except Exception as error:  # a library may raise anything at what it does not expect
+            uncaptured(f"it could not be captured in a graph: {first_line(error)}")
+            return None
 
     def _work(self, stream: int | None = None) -> None:
         for _ in range(self.repeats):
@@ -174,7 +185,7 @@ class _Stopwatch:
     def timing(self, conditions: str) -> Timing:
         p20, median, p80 = _quantiles(self.samples)
         launches = _launches(self._runtime, Launching.EAGER if self._graph is None else Launching.GRAPH)
-        told = ", throttled" if self.throttled else ""
+        told = f", {THROTTLED}" if self.throttled else ""
         policy = f"median, {self.repeats} runs a sample, {launches}, {conditions}{told}"
         return Timing(median, p20, p80, len(self.samples), policy)
 
@@ -223,6 +234,8 @@ class Entrant:
     """Whether `run` works on any stream, so that it can be captured in a graph."""
     renew: Callable[[], None] = lambda: None
     """Done before each sample, untimed: gives inputs back what runs have overwritten."""
+    uncaptured: Callable[[str], None] | None = None
+    """Told why the work of another library cannot be captured; it is launched eagerly then. None where that raises."""
 
 
 def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: TimingPolicy) -> dict[str, Timing]:
@@ -233,7 +246,7 @@ def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: 
             own = policy if entrant.takes_stream else dataclasses.replace(policy, launching=Launching.EAGER)
             sets = entrant.rotation.sets if entrant.rotation else 1
             watches[name] = opened.enter_context(
-                contextlib.closing(_Stopwatch(runtime, entrant.run, sets, own, entrant.renew))
+                contextlib.closing(_Stopwatch(runtime, entrant.run, sets, own, entrant.renew, entrant.uncaptured))
             )
         for _ in range(policy.min_samples):
             for watch in watches.values():
@@ -245,14 +258,14 @@ def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: 
 
 def _launches(runtime: Runtime, launching: Launching) -> str:
     if launching is Launching.GRAPH:
-        return "CUDA graph"
-    return "queued first" if runtime.queues_work else "eager"
+        return Launched.GRAPH
+    return Launched.QUEUED if runtime.queues_work else Launched.EAGER
 
 
 def _conditions(rotation: Rotation | None) -> str:
     if rotation is None:
-        return "same buffers"
-    return "cold L2" if rotation.cold else "warm caches"
+        return SAME_BUFFERS
+    return Cached.COLD if rotation.cold else Cached.WARM
 
 
 def _quantiles(samples: list[float]) -> tuple[float, float, float]:

@@ -47,8 +47,10 @@ def contents_of(connection: Connection, schema: int) -> Contents:
     )
 
 
-def history_of(connection: Connection) -> History:
-    """The rest that may be merged, of a store of schema 2 or newer."""
+def history_of(connection: Connection, schema: int) -> History:
+    """The rest that may be merged; a store of schema 1 has none of it."""
+    if schema < 2:
+        return History()
     without_id = [column for column in runs.c if column.name != "id"]
     return History(
         poisoned=_not_to_be_run(connection),

@@ -21,7 +21,7 @@ from warpsmith.store.prune import Pruned, Unwanted
 from warpsmith.store.record import Failure, Record, Trial
 from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
-from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, problems, trials, winners
+from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, trials, winners
 from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
 from warpsmith.store.statements import add_subject, found, found_winners, matches, replace, replace_all
 
@@ -151,9 +151,7 @@ class Store:
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
-        if operation is None:
-            return self._winners()
-        return self._winners(winners.c.problem_key.in_(select(problems.c.key).where(problems.c.operation == operation)))
+        return self._winners(Scope(operation).of(winners))
 
     def mark_started(self, device: Device, started: Iterable[Started]) -> None:
         """Notes, before programs run, that they do; `add_trials` notes that they ended."""
@@ -234,8 +232,7 @@ class Store:
 
     def contents(self) -> Contents:
         """Every problem, device, trial and winner as they were at one moment, unread ones too."""
-        schema = self._database.schema
-        return self._database.read(lambda connection: merging.contents_of(connection, schema))
+        return self._database.read(lambda connection: merging.contents_of(connection, self._database.schema))
 
     def absorb(self, contents: Contents) -> MergeReport:
         """Takes over all rows, or none where it raises: trials not here yet, winners that are new or faster."""
@@ -245,16 +242,12 @@ class Store:
         """Takes over what another store holds, or nothing where it raises. Merged twice is the same as once.
 
         The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list come
-        along: what hung one device hangs the next of its kind, and the runs say what the trials cost. Tuners at work
-        there do not.
+        along: what hung one device hangs the next of its kind. Tuners at work there do not.
         """
         schema = other._database.schema
-
-        def whole(connection: Connection) -> tuple[Contents, History]:
-            history = merging.history_of(connection) if schema >= 2 else History()
-            return merging.contents_of(connection, schema), history
-
-        contents, history = other._database.read(whole)
+        contents, history = other._database.read(
+            lambda connection: (merging.contents_of(connection, schema), merging.history_of(connection, schema))
+        )
         return self._database.write(lambda connection: merging.absorb(connection, contents, history))
 
     def subjects(self, scope: Scope = EVERYTHING) -> tuple[tuple[Problem, Device], ...]:
@@ -290,19 +283,17 @@ class Store:
         schema = self._database.schema
 
         def work(connection: Connection) -> list[str]:
-            broken = integrity.database_problems(connection)
             # The rows of a broken file may be unreadable even to SQLite.
-            if broken:
+            if broken := integrity.database_problems(connection):
                 return broken
             kept_runs = found(connection, runs.every()) if schema >= 2 else ()
-            contents = merging.contents_of(connection, schema)
-            return integrity.row_problems(contents) + integrity.run_problems(kept_runs)
+            of_rows = integrity.row_problems(merging.contents_of(connection, schema))
+            return of_rows + integrity.run_problems(kept_runs)
 
         return tuple(f"{self.location}: {line}" for line in self._database.read(work))
 
-    def _winners(self, *where: ColumnElement[bool]) -> tuple[Record, ...]:
-        schema = self._database.schema
-        kept = self._database.read(lambda connection: found_winners(connection, schema, *where))
+    def _winners(self, where: ColumnElement[bool]) -> tuple[Record, ...]:
+        kept = self._database.read(lambda connection: found_winners(connection, self._database.schema, where))
         return rows.readable(rows.record_of, kept)
 
     def _read(self, query: Select[Any]) -> tuple[Row, ...]:

@@ -16,6 +16,7 @@ import pycuda.driver as cuda
 from cuda.bindings import driver as bindings
 from numpy.typing import NDArray
 
+from warpsmith.devices.cuda.status import call
 from warpsmith.errors import DeviceError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 
@@ -140,9 +141,11 @@ class PrimaryContext:
         with self.active("fill memory"):
             cuda.memset_d8_async(address, byte, nbytes)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        with self.active("copy on the GPU"):
-            cuda.memcpy_dtod_async(target, source, nbytes)
+    def copy(self, target: int, source: int, nbytes: int, stream: int | None) -> None:
+        doing = "copy on the GPU"
+        with self.active(doing):
+            # PyCUDA's own copies accept no stream of another library.
+            call(bindings.cuMemcpyDtoDAsync(target, source, nbytes, stream or 0), doing)
 
     def synchronize(self) -> None:
         with self.active("finish the work on the GPU"):
