@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from warpsmith.errors import WarpsmithError
+from warpsmith.generator.registry import simplest_family
 from warpsmith.store.record import (
     Baseline,
     Failure,
@@ -25,6 +26,8 @@ from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.outcomes import Contender, InTurns
 from warpsmith.tuner.workshop import Workshop
 
+SIMPLEST_KERNEL = "simplest kernel"
+"""How the baseline is labelled that is the default config of `registry.SIMPLEST`."""
 FINALISTS = 3
 """Candidates that are verified and timed again, on fresh data and longer, before one of them is stored."""
 NEAR = 1.03
@@ -96,12 +99,13 @@ def choose(workshop: Workshop, finals: Bench, trials: list[Trial], keep: Callabl
         problem=workshop.problem,
         device=workshop.device,
         trial=trial,
-        baselines=(*beside.baselines, *_plainest(workshop, ranked, trial)),
+        baselines=(*beside.baselines, *_simplest(workshop, ranked, trial)),
         provenance=Provenance(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             warpsmith=importlib.metadata.version("warpsmith"),
             environment=finals.opened.environment,
         ),
+        left_out=beside.left_out,
     )
     return Choice(record, (trial, *(each for each in fastest_first(ours) if each is not trial)))
 
@@ -169,12 +173,16 @@ def _finalists(
         yield _Finalist(trial, contender)
 
 
-def _plainest(workshop: Workshop, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:
-    """The best trial of the plainest family, the last in the registry's order, where another one won."""
-    plainest = list(workshop.families)[-1]
+def _simplest(workshop: Workshop, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:
+    """The trial of the operation's simplest kernel, where it is right and another one won."""
+    family = simplest_family(workshop.problem.operation)
+    if family is None or family.name not in workshop.families:
+        return ()
+    config = family.default(workshop.problem, workshop.device)
     for trial in ranked:
-        if trial.family == plainest != winner.family and isinstance(trial.outcome, Measurement):
-            return (Baseline(plainest, trial.outcome.timing),)
+        is_simplest = (trial.family, trial.config) == (family.name, config) != (winner.family, winner.config)
+        if is_simplest and isinstance(trial.outcome, Measurement):
+            return (Baseline(f"{family.name} ({SIMPLEST_KERNEL})", trial.outcome.timing),)
     return ()
 
 
