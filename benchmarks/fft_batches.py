@@ -26,7 +26,7 @@ from warpsmith.tuner.fft_peers import cufft_plan
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.session import tune_into
-from warpsmith.tuner.timing import Launching
+from warpsmith.tuner.timing_policy import Launching
 
 BATCHES = (4, 32, 128, 1024, 4096, 16384, 65536)
 SIZES = {7: tuple((n,) for n in (8, 16, 32, 64, 128, 256)), 8: tuple((n, n) for n in (8, 16, 32, 64, 128))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.fft_block import FftBlock
@@ -11,18 +13,28 @@ from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
 from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 
 SIMPLEST_FILTER = Filter2dPlain()
 """What filters are set beside: no prefetch, and no constraint on the problem."""
 
+SIMPLEST_TRANSFORM = FftBlock()
+"""What transforms are set beside: passes of one radix after the other over shared memory, as the method is written down
+(Cooley and Tukey 1965), for any size. `FftWarp` is no simpler: it takes powers of two alone, and exchanges by shuffles
+what these passes store."""
+
+SIMPLEST: Mapping[str, Family] = {Filter2d.operation: SIMPLEST_FILTER, Fft.operation: SIMPLEST_TRANSFORM}
+"""By operation the family whose default config, which nobody has searched for, is the simplest kernel."""
+
 FAMILIES: tuple[Family, ...] = (
     Filter2dWindow(),
     Filter2dMatrix(),
     Filter2dWarpgroup(),
     SIMPLEST_FILTER,
-    FftBlock(),
+    SIMPLEST_TRANSFORM,
     FftWarp(),
 )
 """In the order of preference where nothing is measured."""
@@ -50,6 +62,11 @@ def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
     defaults = ((family, family.default(problem, device)) for family in able)
     quick = (each for each in defaults if each[0].unrolled(problem, each[1]) <= MAX_UNROLLED)
     return next(quick, None) or (able[0], able[0].default(problem, device))
+
+
+def simplest_family(operation: str) -> Family | None:
+    """The family of an operation's simplest kernel; None for an operation that this version has none for."""
+    return SIMPLEST.get(operation)
 
 
 def family_named(name: str) -> Family | None:

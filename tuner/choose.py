@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.program import Program
+from warpsmith.generator.registry import simplest_family
 from warpsmith.generator.space import Config
 from warpsmith.store.record import (
     Baseline,
@@ -27,6 +28,8 @@ from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.outcomes import Contender, InTurns
 from warpsmith.tuner.workshop import Workshop
 
+SIMPLEST_KERNEL = "simplest kernel"
+"""How the baseline is labelled that is the default config of `registry.SIMPLEST`."""
 FINALISTS = 3
 """Candidates that are verified and timed again, on fresh data and longer, before one of them is stored."""
 NEAR = 1.03
@@ -108,8 +111,8 @@ def choose(
     winner = _winner(beside.ours, answered, order)
     ours = [_timed(each, timing) for each, timing in zip(finalists, beside.ours, strict=True)]
     trial = ours[winner]
-    baselines = (*beside.baselines, *_plainest(workshop, ranked, trial))
-    record = Record(workshop.problem, workshop.device, trial, baselines, _provenance(finals))
+    baselines = (*beside.baselines, *_simplest(workshop, ranked, trial))
+    record = Record(workshop.problem, workshop.device, trial, baselines, _provenance(finals), beside.left_out)
     others = [each for each in fastest_first(ours) if each is not trial]
     before = fastest_first(ours[place] for place in answered)
     return Choice(record, (trial, *others), before[0] if before else None)
@@ -224,12 +227,16 @@ def _untried_finalists(
             yield _Finalist(trial, contender, is_answer=True)
 
 
-def _plainest(workshop: Workshop, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:
-    """The best trial of the plainest family, the last in the registry's order, where another one won."""
-    plainest = list(workshop.families)[-1]
+def _simplest(workshop: Workshop, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:
+    """The trial of the operation's simplest kernel, where it is right and another one won."""
+    family = simplest_family(workshop.problem.operation)
+    if family is None or family.name not in workshop.families:
+        return ()
+    config = family.default(workshop.problem, workshop.device)
     for trial in ranked:
-        if trial.family == plainest != winner.family and isinstance(trial.outcome, Measurement):
-            return (Baseline(plainest, trial.outcome.timing),)
+        is_simplest = (trial.family, trial.config) == (family.name, config) != (winner.family, winner.config)
+        if is_simplest and isinstance(trial.outcome, Measurement):
+            return (Baseline(f"{family.name} ({SIMPLEST_KERNEL})", trial.outcome.timing),)
     return ()
 
 

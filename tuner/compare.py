@@ -11,7 +11,7 @@ from warpsmith.errors import WarpsmithError
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
-from warpsmith.store.record import Baseline, Failure, Measurement, Timing
+from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.workshop import Workshop
@@ -31,6 +31,8 @@ class Comparison:
     """The program, taking turns with the baselines."""
     baselines: tuple[Baseline, ...]
     environment: dict[str, str]
+    left_out: tuple[LeftOut, ...] = ()
+    """The other libraries that did not."""
 
 
 def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, sanitize: bool = False) -> Measurement:
@@ -66,7 +68,7 @@ def compare(
         timing, *others_timings = beside.ours
         baselines = [Baseline(name, other) for name, other in zip(right, others_timings, strict=True)]
         environment = workshop.bench.opened.environment
-        return Comparison(ours.measurement, timing, (*beside.baselines, *baselines), environment)
+        return Comparison(ours.measurement, timing, (*beside.baselines, *baselines), environment, beside.left_out)
 
 
 def _verified(workshop: Workshop, program: Program) -> Contender:

@@ -22,7 +22,7 @@ from warpsmith.tuner.job import Job
 from warpsmith.tuner.jobs import Evaluate, Open, Opened, PreparePeers, Renew, SideBySide, TimeCopy
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 
 _SHARE_OF_MEMORY = 2
 """A worker takes one part in so many of the machine's memory at most: a shared machine has other users."""

@@ -13,7 +13,7 @@ from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.evaluate import Bench
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
 

@@ -14,7 +14,8 @@ from warpsmith.store.record import Timing
 from warpsmith.tuner.job import Job, WorkerState
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing import TimingPolicy, conditions_of
+from warpsmith.tuner.timing import conditions_of
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.turn import Turn
 
 

@@ -65,7 +65,7 @@ def known_first(
 
 def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tuple[Sample, ...]:
     """The winners of an operation in all `stores`, and a part of the trials in `store`: what a prior is fitted to."""
-    return (*map(Sample.of, stores.records(operation)), *store.samples(operation))
+    return (*map(Sample.of, stores.answers(operation)), *store.samples(operation))
 
 
 def have_times(known: tuple[Key, ...], outcomes: Mapping[Key, bool]) -> bool:

@@ -14,6 +14,9 @@ from typing import Any
 REPLICATE = 2
 """`NPP_BORDER_REPLICATE`, the one border that the filter is known to have; SciPy's `nearest`."""
 
+NON_BLOCKING = 1
+"""`cudaStreamNonBlocking`."""
+
 _BLOCK_THREADS, _BLOCK_SHARED, _PROCESSORS, _PROCESSOR_THREADS, _MAJOR, _MINOR = 1, 8, 16, 39, 75, 76
 """`CUdevice_attribute` of the driver's cuda.h."""
 
@@ -72,28 +75,33 @@ class Mask:
     anchor: tuple[int, int]
 
 
-class FilterBorder:
-    """One of the functions `nppiFilterBorder...`, whose arguments are all alike, on this thread's current device."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A filter of one dimension: float32 values in an array as an image's, how many, and which one is the anchor."""
 
-    def __init__(self, name: str) -> None:
-        """Finds the function.
+    array: Any
+    taps: int
+    anchor: int
 
-        Raises OSError without the library or a driver, AttributeError without the function, RuntimeError without a
-        current device.
-        """
+
+class _Border:
+    """A function of the library on this thread's current device, whose arguments begin with two images.
+
+    Raises OSError without the library or a driver, AttributeError without the function, RuntimeError without a current
+    device.
+    """
+
+    def __init__(self, name: str, filter_arguments: tuple[Any, ...]) -> None:
         self._name = name
         self._function = getattr(_library(), f"{name}_Ctx")
-        source, target, mask = (c_void_p, c_int, Size, Point), (c_void_p, c_int, Size), (c_void_p, Size, Point)
-        self._function.argtypes = (*source, *target, *mask, c_int, StreamContext)
+        source, target = (c_void_p, c_int, Size, Point), (c_void_p, c_int, Size)
+        self._function.argtypes = (*source, *target, *filter_arguments, c_int, StreamContext)
         self._function.restype = c_int
         self._context = _context()
 
-    def __call__(self, image: Image, offset: tuple[int, int], result: Image, mask: Mask) -> None:
-        """Filters the part of `image` that starts at row and column `offset` and is as large as `result`.
-
-        result[y, x] = sum over r, s of mask[r, s] * image[y + offset row + anchor row - r, ...]: a convolution about
-        the anchor. Works on the default stream and does not wait. Raises RuntimeError with NPP's status.
-        """
+    def _call(
+        self, image: Image, offset: tuple[int, int], result: Image, arguments: tuple[Any, ...], stream: int | None
+    ) -> None:
         row, column = offset
         status = self._function(
             _address(image.array) + row * image.pitch + column * image.pixel_bytes,
@@ -103,14 +111,51 @@ class FilterBorder:
             _address(result.array),
             result.pitch,
             Size(result.columns, result.rows),
-            _address(mask.array),
-            Size(mask.columns, mask.rows),
-            Point(mask.anchor[1], mask.anchor[0]),
+            *arguments,
             REPLICATE,
-            self._context,
+            self._context if stream is None else _on_stream(self._context, stream),
         )
         if status:
             raise RuntimeError(f"{self._name} returned NppStatus {status}")
+
+
+class FilterBorder(_Border):
+    """One of the functions `nppiFilterBorder...`, whose arguments are all alike. Raises as its base says."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (c_void_p, Size, Point))
+
+    def __call__(
+        self, image: Image, offset: tuple[int, int], result: Image, mask: Mask, stream: int | None = None
+    ) -> None:
+        """Filters the part of `image` that starts at row and column `offset` and is as large as `result`.
+
+        result[y, x] = sum over r, s of mask[r, s] * image[y + offset row + anchor row - r, ...]: a convolution about
+        the anchor. Works on `stream`, a handle, or the default one, and does not wait. Raises RuntimeError with NPP's
+        status.
+        """
+        turned = (_address(mask.array), Size(mask.columns, mask.rows), Point(mask.anchor[1], mask.anchor[0]))
+        self._call(image, offset, result, turned, stream)
+
+
+class LineFilterBorder(_Border):
+    """One of the functions `nppiFilterRowBorder_32f...` or `nppiFilterColumnBorder_32f...`. Raises as its base says."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (c_void_p, c_int, c_int))
+
+    def __call__(
+        self, image: Image, offset: tuple[int, int], result: Image, line: Line, stream: int | None = None
+    ) -> None:
+        """Filters along rows or down columns, by its name; otherwise as `FilterBorder`."""
+        self._call(image, offset, result, (_address(line.array), line.taps, line.anchor), stream)
+
+
+def _on_stream(context: StreamContext, stream: int) -> StreamContext:
+    """The same device on a stream that does not wait for the default one, as those that are captured."""
+    other = StreamContext.from_buffer_copy(context)
+    other.stream, other.stream_flags = stream, NON_BLOCKING
+    return other
 
 
 def version() -> str:

@@ -14,7 +14,7 @@ from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.rivalry import Standing
 from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.stages import Costs
-from warpsmith.tuner.timing import Launching
+from warpsmith.tuner.timing_policy import Launching
 
 LARGEST_SEED = 2**32 - 1
 """Optuna's samplers take 32 bits."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from warpsmith.devices.base import Binary
 from warpsmith.generator.program import Program
-from warpsmith.store.record import Baseline, Failure, Measurement, Timing
+from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class InTurns:
     """Of the contenders, in their order."""
     baselines: tuple[Baseline, ...]
     """The device's copy, and the other libraries installed here."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The other libraries that were not timed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 
+class Unavailable(Exception):
+    """A library does not have what a problem asks for, or cannot do it here; the message says which."""
+
+
+class PeerRun(Protocol):
+    """Does a library's work once on its set `index` of inputs and output, and does not wait.
+
+    `stream` is the handle of the stream to work on, which may be one that is being captured; None is the default one.
+    """
+
+    def __call__(self, index: int = 0, stream: int | None = None, /) -> None: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
-    """One library, ready to run on dense inputs and an output of its own."""
+    """One library, ready to run on dense inputs and outputs of its own: as many sets of them as it was made with."""
 
     name: str
     """Library, version, function."""
-    run: Callable[[], None]
-    """Does the work once, on the device's default stream; does not wait."""
+    run: PeerRun
     result: Callable[[], NDArray[Any]]
-    """The output of the last run."""
+    """The output of the last run on set 0."""
     renew: Callable[[], None] = lambda: None
-    """Gives the inputs back what runs have overwritten; between runs that are timed, untimed itself."""
+    """Gives the inputs of all sets back what runs have overwritten; between runs that are timed, untimed itself."""
+    tolerance: float | None = None
+    """Largest scaled error of a library whose arithmetic is coarser by design, as its name says; None: as of ours."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    told = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {told[0]}" if told else type(error).__name__

@@ -14,7 +14,7 @@ from warpsmith.store.checked import Checked, Verdict
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Record, Timing
 from warpsmith.tuner.choose import tied
 from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.timing import Launching, TimingPolicy
+from warpsmith.tuner.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
 APART = 0.005

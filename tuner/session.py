@@ -14,6 +14,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import open_beside
 from warpsmith.store.record import trial_spec
 from warpsmith.store.store import Store
@@ -27,7 +28,7 @@ from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import Progress, SilentProgress
 from warpsmith.tuner.searching import Searching
 from warpsmith.tuner.stages import Costs, Stage
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.workshop import Workshop, common_device
 
 
@@ -146,8 +147,8 @@ def _known(workshop: Workshop, store: Store) -> tuple[Program, tuple[Key, ...]]:
 def _choose(workshop: Workshop, finals: Finals, searching: Searching, store: Store, before: Program) -> Choice:
     with open_beside(store) as stores:  # by now others that share the store may have found more
         now = present_answer(workshop.problem, workshop.device, stores, workshop.families)
-    trials = list(searching.trials.values())
-    choice = choose(workshop, finals.bench(), trials, searching.replace, (before, now))
+    answers = (before, now, *_replaced(workshop, store))
+    choice = choose(workshop, finals.bench(), list(searching.trials.values()), searching.replace, answers)
     store.put_winner(choice.record)
     return choice
 
@@ -165,6 +166,20 @@ def _publish(searching: Searching, store: Store) -> None:
             studies.add(family.study_name, family.space, mine)
     except StoreError as error:
         warnings.warn(str(error), stacklevel=2)  # nothing is lost: the trials are in the store
+
+
+def _replaced(workshop: Workshop, store: Store) -> tuple[Program, ...]:
+    """The stored winner whose place the new one takes, where it can be generated still: under other conditions than
+    the usual ones it is not what a look-up answers.
+    """
+    conditions = conditions_key(workshop.bench.opened.conditions)
+    record = store.winner(workshop.problem.key(), workshop.device.key(), conditions)
+    if record is None or record.trial.family not in workshop.families:
+        return ()
+    program = workshop.families[record.trial.family].legal_program(
+        workshop.problem, workshop.device, record.trial.config
+    )
+    return () if program is None else (program,)
 
 
 def _report(

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 
 from warpsmith.devices.base import Allocation, Binary, Compiler, Runtime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Timing
+from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, LeftOut, Measurement, Timing
 from warpsmith.tuner.buffers import GUARD_BYTES
 from warpsmith.tuner.dataset import Dataset
 from warpsmith.tuner.oracle import noise, random_operands
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns, Laps
-from warpsmith.tuner.peers import peers, warm_up
+from warpsmith.tuner.peer import Peer, first_line
+from warpsmith.tuner.peers import candidates, warm_up
 from warpsmith.tuner.stress import MAX_STRESS_TERMS, stress_operands, terms
-from warpsmith.tuner.timing import Entrant, Launching, TimingPolicy, Work, measure, measure_in_turns, measured
+from warpsmith.tuner.timing import Entrant, Work, measure, measure_in_turns, measured
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.turn import Turn
 from warpsmith.tuner.verify import ERROR_BOUND, verify
 
@@ -55,7 +58,8 @@ class Testbed:
     ) -> None:
         self._runtime = runtime
         self._turn = turn or Turn(None)
-        self._peers: dict[str, Entrant] | None = None
+        self._peers: tuple[Peer, ...] | None = None
+        self._left_out: list[LeftOut] = []
         self._problem = problem
         self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
         self._guard_bytes = GUARD_BYTES if guarded else 0
@@ -148,47 +152,72 @@ class Testbed:
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
-        eager = dataclasses.replace(policy, launching=Launching.EAGER)  # no kernel of ours, so nothing to capture
         with self._turn, self._copying(self._rotation.sets) as run:
-            return measure(self._runtime, run, self._rotation, eager)
+            return measure(self._runtime, run, self._rotation, policy)
 
     def prepare_peers(self) -> None:
         """Loads the other libraries that are installed here, and finds out which of them are right.
 
-        A peer whose result is over twenty times the error bound is left out: it computes something else, or in a
-        lower precision. So is one that cannot run here.
+        A peer whose result is over twenty times the error bound, or over its own tolerance, is left out: it computes
+        something else, or in a lower precision. So is one that cannot run here.
         """
         if self._peers is not None:
             return
-        output, kind, self._peers = self._problem.output, self._runtime.device.kind, {}
+        kind, found, self._left_out = self._runtime.device.kind, [], []
         warm_up(self._problem, kind)  # seconds, in which the device does next to nothing
-        for peer in peers(self._problem, self._data.operands, kind):
-            # A library may raise anything at what it does not know.
-            with contextlib.suppress(Exception):
-                with self._turn:
-                    peer.run()
-                    result = peer.result()
-                if verify(result, self._data.reference, output.dtype).max_error <= 20 * ERROR_BOUND[output.dtype]:
-                    self._peers[peer.name] = Entrant(_on_any_set(peer.run), renew=peer.renew)
+        for candidate in candidates(self._problem, self._data.operands, kind, self._rotation.sets):
+            refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
+            if refusal is not None:
+                self._left_out.append(refusal)
+            elif isinstance(candidate, Peer):
+                found.append(candidate)
+        self._peers = tuple(found)
+
+    def _refusal(self, peer: Peer) -> LeftOut | None:
+        """Why a library is not to be timed; None where it is right."""
+        dtype = self._problem.output.dtype
+        try:
+            with self._turn:
+                peer.run()
+                result = peer.result()
+            error = verify(result, self._data.reference, dtype).max_error
+        except Exception as failure:  # a library may raise anything at what it does not know
+            return LeftOut(peer.name, f"failed: {first_line(failure)}")
+        bound = peer.tolerance or 20 * ERROR_BOUND[dtype]
+        if error <= bound:
+            return None
+        return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {bound:.1e}")
 
     def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy) -> InTurns:
         """Times verified candidates, the device's copy and every peer installed here, taking turns.
 
-        A peer has one set of buffers; the others rotate through theirs as in the search, so that where a peer finds
-        its data in the cache they do not.
+        All under the same conditions: on as many sets of buffers each, and in graphs where the policy has them. What
+        cannot be captured is launched eagerly, and its baseline says why.
         """
         self.prepare_peers()
+        notes: dict[str, str] = {}
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._turn)
-            entrants = dict(self._peers or {})
-            entrants[COPY] = Entrant(stack.enter_context(self._copying(self._rotation.sets)), self._rotation)
+            entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or ()}
+            copy = stack.enter_context(self._copying(self._rotation.sets))
+            entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
             # Numbers, which no library has for a name.
             for number, contender in enumerate(contenders):
                 run = stack.enter_context(self._loaded(contender.program, contender.binary))(self._data)
                 entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
             timings = measure_in_turns(self._runtime, entrants, policy)
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
-        return InTurns(ours, tuple(Baseline(name, timing) for name, timing in timings.items()))
+        baselines = tuple(Baseline(name, timing, notes.get(name)) for name, timing in timings.items())
+        return InTurns(ours, baselines, tuple(self._left_out))
+
+    def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:
+        """A peer as what takes turns; why it cannot be captured goes into `notes`, under its name."""
+
+        def run(index: int, /, stream: int | None = None) -> None:
+            peer.run(index, stream)
+
+        note = functools.partial(notes.__setitem__, peer.name)
+        return Entrant(run, self._rotation, takes_stream=True, renew=peer.renew, uncaptured=note)
 
     @contextlib.contextmanager
     def _loaded(self, program: Program, binary: Binary) -> Iterator[Callable[[Dataset], Work]]:
@@ -218,9 +247,9 @@ class Testbed:
                 pairs.append((self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)))
                 self._runtime.upload(pairs[-1][0].address, data)
 
-            def run(index: int, /, stream: int | None = None) -> None:  # noqa: ARG001 - never captured
+            def run(index: int, /, stream: int | None = None) -> None:
                 source, target = pairs[index]
-                self._runtime.copy(target.address, source.address, nbytes)
+                self._runtime.copy(target.address, source.address, nbytes, stream)
 
             yield run
         finally:
@@ -233,12 +262,3 @@ class Testbed:
         for data in (self._data, self._stress):
             if data:
                 data.close()
-
-
-def _on_any_set(run: Callable[[], None]) -> Work:
-    """A peer has buffers of its own, and no use for the number of a set."""
-
-    def work(index: int, /, stream: int | None = None) -> None:  # noqa: ARG001 - a peer is never captured
-        run()
-
-    return work

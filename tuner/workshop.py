@@ -23,7 +23,7 @@ from warpsmith.tuner.compiling import Compiled
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.outcomes import Contender
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ def export(
     from warpsmith.tuner.export import export as write
 
     with open_for_reading(store) as stores:
-        records = stores.records()
+        records = stores.answers()
     return write(_winners(problems, records), Path(folder), archs)
 
 

@@ -24,7 +24,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.compiling import Compiled
 from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
 CUDA = DeviceRef(DeviceKind.CUDA)

@@ -23,7 +23,7 @@ from warpsmith.tuner.buffers import POISON, GuardedBuffer
 from warpsmith.tuner.device_verify import DeviceVerifier, Findings
 from warpsmith.tuner.oracle import Reference
 from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing import Launching, TimingPolicy
+from warpsmith.tuner.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.verify import verify
 
 pytestmark = pytest.mark.gpu

@@ -26,7 +26,7 @@ from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.session import tune
-from warpsmith.tuner.timing import Launching
+from warpsmith.tuner.timing_policy import Launching
 
 pytestmark = pytest.mark.gpu
 

@@ -27,7 +27,7 @@ from warpsmith.generator.space import Config, Value
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.oracle import random_operands, reference
 from warpsmith.tuner.outcomes import Contender
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.verify import verify
 from warpsmith.tuner.workshop import Workshop
 

@@ -32,7 +32,7 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.outcomes import Contender
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
 HOST = DeviceRef(DeviceKind.HOST)

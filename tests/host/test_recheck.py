@@ -21,7 +21,7 @@ from warpsmith.store.store import Store
 from warpsmith.tuner import recheck as module
 from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.recheck import Rechecked, recheck
-from warpsmith.tuner.timing import Launching, TimingPolicy
+from warpsmith.tuner.timing_policy import Launching, TimingPolicy
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 64), filter=(3, 3))

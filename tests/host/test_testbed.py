@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,11 +19,12 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Texture
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, FailureKind, Measurement
+from warpsmith.store.record import COPY, Failure, FailureKind, LeftOut, Measurement
 from warpsmith.tuner.buffers import GuardedBuffer
+from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.peers import Peer
 from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.turn import Turn
 from warpsmith.tuner.verify import Verdict, verify
 
@@ -161,7 +163,7 @@ def test_another_process_has_the_device_while_a_peers_result_is_compared(
             except BlockingIOError:
                 noted.append((what, False))
 
-    def run() -> None:
+    def run(_index: int = 0, _stream: int | None = None, /) -> None:
         note("run")
 
     def result() -> NDArray[np.float32]:
@@ -172,7 +174,7 @@ def test_another_process_has_the_device_while_a_peers_result_is_compared(
         note("compare")
         return verify(*arguments)
 
-    monkeypatch.setattr("warpsmith.tuner.testbed.peers", lambda *_: (Peer("peer", run, result),))
+    monkeypatch.setattr("warpsmith.tuner.testbed.candidates", lambda *_: (Peer("peer", run, result),))
     monkeypatch.setattr("warpsmith.tuner.testbed.verify", comparing)
     testbed = Testbed(host, of, 3, QUICK, guarded=True, turn=Turn(turn))
     try:
@@ -256,3 +258,50 @@ def test_elements_go_through_a_buffer_with_gaps(host: HostRuntime, dtype: DType)
         assert buffer.damage() == "1 bytes written within 64 bytes after the buffer"
     finally:
         buffer.free()
+
+
+def test_what_stands_beside_ours_is_timed_under_its_conditions_or_named(
+    host: HostRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = problem(DType.FLOAT32, pitch=None, result_pitch=None)
+    runs: list[tuple[int, int | None]] = []
+    made: list[int] = []
+
+    def run(index: int = 0, stream: int | None = None, /) -> None:
+        runs.append((index, stream))
+
+    def fail(_index: int = 0, _stream: int | None = None, /) -> None:
+        raise RuntimeError("out of luck\nand more")
+
+    def found(_of: Filter2d, operands: Any, _kind: Any, sets: int) -> tuple[Peer | LeftOut, ...]:
+        made.append(sets)
+        right = operands["image"] * operands["weights"][0, 0]
+        return (
+            Peer("right", run, lambda: right),
+            Peer("coarse", run, lambda: right * np.float32(1.0005), tolerance=1e-3),
+            Peer("wrong", run, lambda: right * np.float32(1.0005)),
+            Peer("fails", fail, lambda: right),
+            LeftOut("absent", "it is not installed"),
+        )
+
+    monkeypatch.setattr("warpsmith.tuner.testbed.candidates", found)
+    candidate = program(of)
+    binary = host_compiler().compile(candidate)
+    testbed = Testbed(host, of, 3, QUICK, guarded=True)
+    try:
+        measured = testbed.evaluate(candidate, binary, QUICK).outcome
+        assert isinstance(measured, Measurement)
+        beside = testbed.side_by_side((Contender(candidate, binary, measured),), QUICK)
+    finally:
+        testbed.close()
+    assert made == [1]
+    assert set(runs) == {(0, None)}
+    assert [each.name for each in beside.baselines] == ["right", "coarse", COPY]
+    assert {each.timing.conditions for each in beside.baselines} == {beside.ours[0].conditions}
+    wrong, *others = beside.left_out
+    assert wrong.name == "wrong"
+    assert re.fullmatch(r"its error of [0-9.e-]+ is over the bound of 2.0e-05", wrong.reason)
+    assert others == [
+        LeftOut("fails", "failed: RuntimeError: out of luck"),
+        LeftOut("absent", "it is not installed"),
+    ]

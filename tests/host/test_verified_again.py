@@ -21,7 +21,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner import testbed as testbed_module
 from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing import Launching, Rotation, TimingPolicy
+from warpsmith.tuner.timing_policy import Launching, Rotation, TimingPolicy
 
 ROWS, COLUMNS, SETS = 6, 10, 5
 PROBLEM = Filter2d(image=(ROWS, COLUMNS), filter=(1, 2))

@@ -14,7 +14,7 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Record, Timing, Trial
+from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Measurement, Record, Timing, Trial
 from warpsmith.tuner.choose import (
     FINALISTS,
     MOST_FINALISTS,
@@ -222,13 +222,38 @@ class TestWinner:
         assert record.baselines == (COPY,)
         assert record.provenance.environment == {"driver": "580"}
 
-    def test_has_the_plainest_family_as_a_baseline(self) -> None:
-        plains = [trial("plaina", 300), trial("plainb", 200)]
-        record = Setting(windowa=90.0).choose(*letters(3, step=10), *plains)
-        assert record.baselines == (COPY, Baseline("plain", timing(200)))
+    @pytest.fixture
+    def simplest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of the family `plain` the config b."""
 
-    def test_of_the_plainest_family_has_no_such_baseline(self) -> None:
+        class Plain:
+            name = "plain"
+
+            def default(self, *_: object) -> Config:
+                return trial("plainb", 1).config
+
+        monkeypatch.setattr("warpsmith.tuner.choose.simplest_family", {PROBLEM.operation: Plain()}.get)
+
+    @pytest.mark.usefixtures("simplest")
+    def test_has_the_simplest_kernel_as_a_baseline_and_not_a_faster_one_of_its_family(self) -> None:
+        plains = [trial("plaina", 200), trial("plainb", 300)]
+        record = Setting(windowa=90.0).choose(*letters(3, step=10), *plains)
+        assert record.baselines == (COPY, Baseline("plain (simplest kernel)", timing(300)))
+
+    @pytest.mark.usefixtures("simplest")
+    def test_has_no_such_baseline_where_it_was_not_right_or_won(self) -> None:
+        assert Setting().choose(*letters(1), trial("plaina", 200)).baselines == (COPY,)
+        assert Setting(plainb=WRONG).choose(trial("plainb", 90), *letters(1)).baselines == (COPY,)
         assert Setting(plainb=50.0).choose(*letters(1), trial("plainb", 99)).baselines == (COPY,)
+
+    def test_a_family_that_comes_last_is_no_baseline(self) -> None:
+        assert Setting().choose(*letters(1), trial("plaina", 200)).baselines == (COPY,)
+
+    def test_tells_what_was_left_out(self) -> None:
+        setting = Setting()
+        left_out = (LeftOut("npp", "it has no border mirror"),)
+        setting.beside = InTurns((timing(90.0),), (COPY,), left_out)
+        assert setting.choose(*letters(1)).left_out == left_out
 
     def test_without_turns_is_the_fastest_of_the_finals_and_it_is_said(self) -> None:
         setting = Setting(windowa=100.0, windowb=95.0)
@@ -331,10 +356,6 @@ class TestFreshData:
         assert name_of(setting.choose(*letters(2, step=50)).trial) == "windowb"
         assert [each.outcome for each in setting.kept] == [Failure(FailureKind.COMPILE, "no")]
         assert setting.evaluated == ["windowb"]
-
-    def test_a_failure_is_no_baseline_either(self) -> None:
-        record = Setting(plaina=WRONG).choose(trial("plaina", 90), trial("windowa", 100), trial("plainb", 300))
-        assert record.baselines == (COPY, Baseline("plain", timing(300)))
 
     def test_nothing_right_is_a_failure(self) -> None:
         setting = Setting(windowa=WRONG, windowb=WRONG)

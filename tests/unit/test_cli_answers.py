@@ -20,7 +20,18 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.registry import families_for
 from warpsmith.store import location
-from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import (
+    COPY,
+    Baseline,
+    Failure,
+    FailureKind,
+    LeftOut,
+    Measurement,
+    Provenance,
+    Record,
+    Timing,
+    Trial,
+)
 from warpsmith.store.store import Store
 from warpsmith.tuner.outcomes import Evaluated
 
@@ -34,13 +45,16 @@ def winner(problem: Filter2d = SMALL) -> Record:
     """A record of the plain family's default, as if it took 2 us, twice as long as a copy and half as long as SciPy."""
     family = families_for(problem, HOST)[-1]
     config = family.default(problem, HOST)
-    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
+    outcome = Measurement(
+        Timing(2000.0, 1900.0, 2500.0, 30, "median, 1 runs a sample, eager, warm caches"), 1e-7, None, None, None, None
+    )
     trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
     beside = (
         Baseline("scipy ndimage.correlate", dataclasses.replace(outcome.timing, median_ns=4000.0)),
         Baseline(COPY, dataclasses.replace(outcome.timing, median_ns=1000.0)),
     )
-    return Record(problem, HOST, trial, beside, Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+    provenance = Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {})
+    return Record(problem, HOST, trial, beside, provenance, (LeftOut("another", "it is not installed"),))
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +86,10 @@ class TestQuery:
             "time_ns": won.trial.median_ns,
             "vendor": "scipy ndimage.correlate",
             "beats_vendor": True,
+            "conditions": "eager, warm caches",
+            "verdict": "2.00x faster than scipy ndimage.correlate, the fastest library beside it",
+            "verdicts": [each.spec() for each in won.verdicts],
+            "left_out": [{"name": "another", "reason": "it is not installed"}],
             "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in won.baselines},
             "record": won.spec(),
         }
@@ -79,8 +97,10 @@ class TestQuery:
         assert text.startswith(f"match     exact\nproblem   {SMALL.key()}\n")
         assert "2.00 us (1.90 us to 2.50 us, n=30)  (a CPU's time: it says nothing of a GPU)" in text
         assert "50.0% of copy speed" in text
-        assert "scipy ndimage.correlate: 4.00 us (1.90 us to 2.50 us, n=30), 2.00x our time" in text
-        assert "verdict   2.00x as fast as scipy ndimage.correlate, the fastest library beside it" in text
+        assert "timed     eager, warm caches\n" in text
+        assert "scipy ndimage.correlate: 4.00 us (1.90 us to 2.50 us, n=30); ours is 2.00x faster\n" in text
+        assert "left out  another: it is not installed\n" in text
+        assert "verdict   2.00x faster than scipy ndimage.correlate, the fastest library beside it\n" in text
 
     def test_near(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
         asked = ("query", "filter2d", "--image", "80x64", "--filter", "3x3", "--device", "host", "--store", "one.db")
@@ -229,18 +249,21 @@ def test_bench_measures_nothing_where_it_cannot_save(
 
 class TestReport:
     def test_lists_every_winner(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
-        assert document("report", "--store", "one.db") == {"records": [winner().spec()]}
+        (listed,) = document("report", "--store", "one.db")["records"]
+        assert winner().spec().items() <= listed.items()
+        assert listed["conditions"] == "eager, warm caches"
+        assert listed["verdict"] == "2.00x faster than scipy ndimage.correlate, the fastest library beside it"
         *_, row = printed("report", "--store", "one.db").splitlines()
         assert row == (
-            f"| {SMALL.key()} | {HOST.name} | filter2d_plain | 2.00 us | 50.0% "
-            "| scipy ndimage.correlate: 2.00x our time |"
+            f"| {SMALL.key()} | {HOST.name} | filter2d_plain | 2.00 us | eager, warm caches | 50.0% "
+            "| 2.00x faster than scipy ndimage.correlate | another: it is not installed |"
         )
 
     def test_of_a_winner_without_baselines(self, printed: Callable[..., str]) -> None:
         with Store.open("bare.db", write=True) as store:
             store.put_winner(dataclasses.replace(winner(), device=H200, baselines=()))
         *_, row = printed("report", "--store", "bare.db").splitlines()
-        assert row.endswith("| 2.00 us | - | - |")
+        assert row.endswith("| 2.00 us | eager, warm caches | - | - | another: it is not installed |")
 
     def test_of_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["report"]) == 3

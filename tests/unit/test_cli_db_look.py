@@ -91,8 +91,8 @@ class TestLs:
     def test_a_line_a_winner_below_its_store(self, lines: Callable[..., list[str]]) -> None:
         assert lines("db", "ls") == [
             "a.db: 2 winners, 17 trials (failed: 2 compile, 12 crash, 1 wrong), 12 poisoned programs, 1 runs",
-            f"    50.0 us       -  2026-01-02  {LARGE.key()}  {H200.key()}",
-            f"    5.00 us   4.40x  2026-01-02  {SMALL.key()}  {H200.key()}",
+            f"    50.0 us       -  2026-01-02  queued first, cold L2      {LARGE.key()}  {H200.key()}",
+            f"    5.00 us   4.40x  2026-01-02  queued first, cold L2      {SMALL.key()}  {H200.key()}",
         ]
 
     def test_document(self, document: Callable[..., Any]) -> None:
@@ -105,6 +105,8 @@ class TestLs:
             "time_ns": 5000.0,
             "vendor": "cudnn 9",
             "vendor_ratio": 4.4,
+            "conditions": "queued first, cold L2",
+            "verdict": "4.40x faster than cudnn 9, the fastest library beside it",
             "created": "2026-01-02T03:04:05+00:00",
             "checked": None,
         }

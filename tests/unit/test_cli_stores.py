@@ -282,7 +282,7 @@ class TestDamagedRows:
         shown = capsys.readouterr()
         assert shown.out.splitlines()[0] == f"damaged   {damaged}"
         assert "JSON is damaged" in shown.out
-        assert shown.err == f"warpsmith: error: {damaged}: damaged; see what was found on standard output\n"
+        assert shown.err == f"warpsmith: error: {damaged}: damaged; the findings are on standard output\n"
 
     def test_are_found_by_check_as_json(self, damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["db", "check", "--store", str(damaged), "--json"]) == 1

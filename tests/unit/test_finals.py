@@ -16,7 +16,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner import finals
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.finals import Finals, shared_device
-from warpsmith.tuner.timing import TimingPolicy
+from warpsmith.tuner.timing_policy import TimingPolicy
 
 PATIENCE_S = 20.0
 GPU = DeviceRef(DeviceKind.CUDA, 1)

@@ -169,6 +169,61 @@ class TestFilter:
         assert seen == []
 
 
+def line_filter(down: bool, seen: list[tuple[int, ...]]) -> Callable[..., int]:
+    """The same along rows or down columns, of one channel of float32."""
+    whole = nppi_filter_border(np.float32, 1, seen)
+
+    def function(*arguments: Any) -> int:
+        *images, kernel, taps, anchor, border, context = arguments
+        size, at = (npp.Size(1, taps), npp.Point(0, anchor)) if down else (npp.Size(taps, 1), npp.Point(anchor, 0))
+        return whole(*images, kernel, size, at, border, context)
+
+    return function
+
+
+class TestRowAndColumn:
+    @pytest.mark.parametrize("border", [Border.VALID, Border.NEAREST])
+    @pytest.mark.parametrize("convolve", [False, True])
+    def test_are_given_our_problem(self, seen: list[tuple[int, ...]], border: Border, convolve: bool) -> None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int
+        source, target = (pointer, number, npp.Size, npp.Point), (pointer, number, npp.Size)
+        signature = ctypes.CFUNCTYPE(number, *source, *target, pointer, number, number, number, npp.StreamContext)
+        for way in ("Row", "Column"):
+            made = signature(line_filter(way == "Column", seen))
+            setattr(npp._library(), f"nppiFilter{way}Border_32f_C1R_Ctx", made)
+        weights = tuple(float(a * b) for a in (1, 2, 5, -3) for b in (3, -1, 7, 2, 1))
+        problem = Filter2d((9, 12), (4, 5), border=border, convolve=convolve, weights=weights)
+        anchors = (None,) if border is Border.VALID else (None, (0, 4), (3, 1))
+        for anchor in anchors:
+            asked = dataclasses.replace(problem, anchor=anchor)
+            whole, peer = npp_peers(asked)
+            assert peer.name == f"npp {npp.version()} nppiFilterRowBorder_32f_C1R and nppiFilterColumnBorder_32f_C1R"
+            for each in (whole, peer):
+                each.run()
+                error = verify(each.result(), reference(asked, random_operands(asked, 0)), DType.FLOAT32).max_error
+                assert error < 2e-5, asked.key()
+        assert len(seen) == 3 * len(anchors)
+
+
+class TestStream:
+    def test_is_that_of_the_call_and_the_device_stays(self, seen: list[tuple[int, ...]]) -> None:
+        streams: list[int | None] = []
+        function = nppi_filter_border(np.float32, 1, seen)
+
+        def noting(*arguments: Any) -> int:
+            streams.append(arguments[-1].stream)
+            return function(*arguments)
+
+        npp._library().nppiFilterBorder_32f_C1R_Ctx = C_SIGNATURE(noting)
+        problem = Filter2d((9, 12), (3, 3))
+        (peer,) = peers(problem, random_operands(problem, 0), DeviceKind.CUDA, 2)[-1:]
+        peer.run(1, 4711)
+        peer.run(0)
+        assert streams == [4711, None]
+        assert [each[:4] for each in seen] == [(npp.REPLICATE, 3, 132, 49152)] * 2
+        assert [each[4] for each in seen] == [npp.NON_BLOCKING, 7]
+
+
 class TestLayout:
     """On 64-bit Linux, by NVIDIA's nppdefs.h."""
 

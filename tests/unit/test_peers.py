@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.fft import Fft, Order
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
+from warpsmith.store.record import LeftOut
 from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.peers import Peer, peers
+from warpsmith.tuner.peers import Peer, candidates, peers
 from warpsmith.tuner.verify import verify
 
 pytest.importorskip("scipy")
@@ -150,6 +152,107 @@ class TestCupy:
         assert peer.name == f"cupy 0.1 ndimage.{'convolve' if problem.convolve else 'correlate'}"
         peer.run()
         assert verify(peer.result(), reference(problem, operands), problem.output.dtype).right
+
+
+GAUSSIAN = tuple(float(a * b) for a in (1, 4, 6, 4, 1) for b in (1, 2, 1))
+"""Five rows and three columns, the product of a column and a row."""
+SKEWED = tuple(float(a * b) for a in (1, 2, 5, -3, 0.5) for b in (3, -1, 7))
+
+
+def candidate_names(problem: Filter2d, kind: DeviceKind = DeviceKind.HOST) -> list[str]:
+    return [each.name for each in candidates(problem, random_operands(problem, 0), kind)]
+
+
+class TestSeparable:
+    @pytest.mark.parametrize("convolve", [False, True])
+    @pytest.mark.parametrize("border", Border)
+    @pytest.mark.parametrize(("planes", "channels"), [(1, 1), (2, 1), (1, 3)])
+    @pytest.mark.parametrize("weights", [GAUSSIAN, SKEWED])
+    def test_computes_the_problem(
+        self, border: Border, planes: int, channels: int, convolve: bool, weights: tuple[float, ...]
+    ) -> None:
+        problem = Filter2d(
+            (13, 11), (5, 3), planes, border=border, channels=channels, cval=-1.5, convolve=convolve, weights=weights
+        )
+        problems = [problem]
+        if border is not Border.VALID:
+            problems.append(dataclasses.replace(problem, anchor=(0, 2)))
+        for each in problems:
+            operands = random_operands(each, 0)
+            _, peer = peers(each, operands, DeviceKind.HOST)
+            assert peer.name == f"scipy {version('scipy')} ndimage.correlate1d twice"
+            peer.run()
+            verdict = verify(peer.result(), reference(each, operands), DType.FLOAT32)
+            assert verdict.max_error < 2e-5, f"{each.key()}: {verdict.message}"
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"weights": None}, {"weights": (*GAUSSIAN[:-1], 9.0)}, {"weights": (*GAUSSIAN, *GAUSSIAN), "filters": 2}],
+    )
+    def test_is_not_asked_for_unless_the_filter_is_a_known_product(self, fields: dict[str, Any]) -> None:
+        problem = dataclasses.replace(Filter2d((13, 11), (5, 3), weights=GAUSSIAN), **fields)
+        assert candidate_names(problem) == candidate_names(dataclasses.replace(problem, weights=None))
+
+    def test_stands_beside_each_library_of_a_gpu(self) -> None:
+        whole = ["cuDNN through PyTorch", "CuPy ndimage", "NPP"]
+        names = candidate_names(Filter2d((13, 11), (5, 3), weights=GAUSSIAN), DeviceKind.CUDA)
+        assert names == [*whole, "CuPy ndimage.correlate1d twice", "NPP by row and column"]
+
+
+class TestSets:
+    @pytest.mark.parametrize("weights", [None, GAUSSIAN])
+    def test_each_has_inputs_and_an_output_of_its_own(self, weights: tuple[float, ...] | None) -> None:
+        problem = Filter2d((13, 11), (5, 3), weights=weights, border=Border.WRAP)
+        operands = random_operands(problem, 0)
+        for peer in peers(problem, operands, DeviceKind.HOST, sets=3):
+            peer.run(1)
+            peer.run(2, None)
+            peer.run(0)
+            assert verify(peer.result(), reference(problem, operands), DType.FLOAT32).right
+            kept = peer.result().copy()
+            peer.result()[...] = 0
+            peer.run(2)
+            assert not peer.result().any()
+            peer.run(0)
+            assert np.array_equal(peer.result(), kept)
+
+
+class TestLeftOut:
+    def reasons(self, problem: Filter2d | Fft, kind: DeviceKind) -> dict[str, str]:
+        found = candidates(problem, random_operands(problem, 0), kind)
+        return {each.name: each.reason for each in found if isinstance(each, LeftOut)}
+
+    def test_what_is_not_installed_is_named(self, asked_for: list[str]) -> None:
+        assert self.reasons(PROBLEM, DeviceKind.HOST) == {"SciPy ndimage": "scipy is not installed"}
+        assert self.reasons(PROBLEM, DeviceKind.CUDA) == {
+            "cuDNN through PyTorch": "torch is not installed",
+            "CuPy ndimage": "cupy is not installed",
+            "NPP": "cupy or torch is not installed",
+        }
+        assert self.reasons(Fft((8,), 3), DeviceKind.CUDA) == {"cuFFT through CuPy": "cupy is not installed"}
+        assert asked_for
+
+    @pytest.mark.parametrize(
+        ("problem", "reason"),
+        [
+            (dataclasses.replace(PROBLEM, filters=2), "its ndimage has one filter a call"),
+            (dataclasses.replace(PROBLEM, dtype=DType.FLOAT16), "its ndimage knows no float16"),
+            (
+                dataclasses.replace(PROBLEM, dtype=DType.UINT8),
+                "its ndimage truncates to an integer instead of rounding",
+            ),
+            (Fft((8,), 3, order=Order.REVERSED), "it has no bit-reversed order"),
+        ],
+    )
+    def test_what_does_not_have_this_is_named(self, problem: Filter2d | Fft, reason: str) -> None:
+        assert list(self.reasons(problem, DeviceKind.HOST).values()) == [reason]
+
+    def test_what_fails_is_named_with_the_first_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: Any) -> None:
+            raise RuntimeError("no driver\nand much more")
+
+        monkeypatch.setattr("warpsmith.tuner.peers.ndimage_peer", fail)
+        assert self.reasons(PROBLEM, DeviceKind.HOST) == {"SciPy ndimage": "failed: RuntimeError: no driver"}
 
 
 class TestInstalled:

@@ -90,8 +90,8 @@ class TestDamagedRows:
         execute(
             file,
             "INSERT INTO warpsmith_problems VALUES ('fft size=8', 'fft', '{\"size\":8}')",
-            "INSERT INTO warpsmith_winners SELECT 'fft size=8', device_key, family, config, fingerprint, compiler,"
-            " median_ns, p20_ns, p80_ns, created_at, replace(spec, 'filter2d', 'fft') FROM warpsmith_winners",
+            "INSERT INTO warpsmith_winners SELECT 'fft size=8', device_key, conditions, family, config, fingerprint,"
+            " compiler, median_ns, p20_ns, p80_ns, created_at, replace(spec, 'filter2d', 'fft') FROM warpsmith_winners",
         )
         with Store.open(str(file), write=True) as store, Store.open(str(tmp_path / "b.db"), write=True) as other:
             assert store.records() == (record(),)

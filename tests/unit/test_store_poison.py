@@ -118,18 +118,6 @@ class TestStarts:
         assert store.trials(PROBLEM, H200) == ()
 
 
-def test_forgiving_empties_the_list_of_one_device(store: Store) -> None:
-    for device in (H200, HOST):
-        store.add_trials(PROBLEM, device, [trial(CRASH, "f1"), trial(CRASH, "f2")])
-    store.mark_started(H200, [dataclasses.replace(STARTED, fingerprint="f3")] * (MAX_STARTS - 1))
-    assert store.forgive(H200) == 2
-    assert store.poisoned(H200) == {}
-    assert set(store.poisoned(HOST)) == {"f1", "f2"}
-    assert store.forgive(H200) == 0
-    store.mark_started(H200, [dataclasses.replace(STARTED, fingerprint="f3")])
-    assert store.poisoned(H200) == {}
-
-
 def test_a_failure_of_a_newer_kind_is_heeded(tmp_path: Path, execute: Callable[..., None]) -> None:
     path = tmp_path / "a.db"
     with Store.open(str(path), write=True) as store:

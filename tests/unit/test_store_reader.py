@@ -31,10 +31,22 @@ PROBLEMS: tuple[Problem, ...] = (
 OTHER_GPU = dataclasses.replace(H200, name="another GPU")
 
 
-def record(problem: Problem) -> Record:
-    outcome = Measurement(Timing(5.0, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None)
+def record(problem: Problem, policy: str = "median of 9") -> Record:
+    outcome = Measurement(Timing(5.0, 4.0, 6.0, 9, policy), 0.0, None, None, None, None)
     trial = Trial("plain", Config.of({"n": 1}), "f", outcome, "g++ 12.2.0")
     return Record(problem, H200, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+
+def test_winners_under_several_conditions_have_the_usual_first(tmp_path: Path) -> None:
+    path = tmp_path / "several.db"
+    launched = ("CUDA graph", "eager", "queued first")
+    with Store.open(str(path), write=True) as store:
+        for each in launched:
+            store.put_winner(record(PROBLEMS[0], f"median, 5 runs a sample, {each}, cold L2"))
+        expected = store.winners(PROBLEMS[0].key(), H200.key())
+    assert [each.conditions for each in expected] == [f"{each}, cold L2" for each in reversed(launched)]
+    with StoreReader.open(path) as reader:
+        assert reader.winners(PROBLEMS[0].key(), H200.key()) == reader.records() == expected
 
 
 @pytest.fixture
@@ -66,8 +78,8 @@ def answers(path: Path) -> list[object]:
             store.records(),
             store.records("filter2d"),
             store.records("conv2d"),
-            *(store.winner(problem.key(), device.key()) for problem in PROBLEMS for device in devices),
-            store.winner("filter2d image=1x1", H200.key()),
+            *(store.winners(problem.key(), device.key()) for problem in PROBLEMS for device in devices),
+            store.winners("filter2d image=1x1", H200.key()),
         ]
 
     with Store.open(str(path), write=False) as store, StoreReader.open(path) as reader:
@@ -83,8 +95,8 @@ def test_answers_are_those_of_the_store(file: Path) -> None:
         for device in sorted((H200, OTHER_GPU), key=lambda device: device.key())
     )
     assert filters == tuple(each for each in every if each.problem.operation == "filter2d")
-    assert (none, missing) == ((), None)
-    assert sorted(winners, key=every.index) == list(every)
+    assert (none, missing) == ((), ())
+    assert sorted((each for (each,) in winners), key=every.index) == list(every)
 
 
 @pytest.mark.parametrize(

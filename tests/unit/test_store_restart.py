@@ -239,8 +239,3 @@ class TestRepeatedCommits:
         unsure(lambda: store.mark_ended(H200, iter(["f1"])))
         store.mark_started(H200, [started] * 2)
         assert store.poisoned(H200) == {}
-
-    def test_of_forgiving(self, store: Store, unsure: Callable[..., Any]) -> None:
-        store.add_trial(PROBLEM, H200, trial(1, FailureKind.CRASH))
-        unsure(lambda: store.forgive(H200))
-        assert store.poisoned(H200) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,16 +14,18 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, column, insert, table
 
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import migrations, opening, rows, sqlite, sqlite_engine
+from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.opening import schema_number
+from warpsmith.store.prune import Unwanted
 from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
-from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, trials, winners
+from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, trials
 from warpsmith.store.statements import add_missing, add_subject
 from warpsmith.store.store import Store
 
@@ -54,6 +57,11 @@ def test_a_new_store_is_at_the_head_and_agrees_with_the_tables(location: str) ->
     opened.reader.dispose()
 
 
+def _add_winner_of_schema_2(connection: Connection, row: rows.Row) -> None:
+    columns = [column(name) for name in row if name != "conditions"]
+    connection.execute(insert(table("warpsmith_winners", *columns)), [{c.name: row[c.name] for c in columns}])
+
+
 @pytest.fixture
 def first(location: str) -> str:
     """A store of schema 1 with a trial and a winner."""
@@ -65,7 +73,7 @@ def first(location: str) -> str:
             connection.exec_driver_sql("PRAGMA user_version = 1")
         add_subject(connection, PROBLEM, H200)
         add_missing(connection, trials, [rows.trial_row(PROBLEM, H200, TRIAL, rows.now())])
-        add_missing(connection, winners, [rows.winner_row(RECORD)])
+        _add_winner_of_schema_2(connection, rows.winner_row(RECORD))
     opened.reader.dispose()
     return location
 
@@ -102,6 +110,95 @@ class TestFirstSchema:
             list(threads.map(note, range(4)))
         with Store.open(first, write=False) as store:
             assert len(store.runs(PROBLEM, H200)) == 4
+
+
+class TestSecondSchema:
+    """Which has one winner of a problem on a device, whatever its conditions."""
+
+    POLICIES = (
+        ((16, 16), "median, 2 runs a sample, queued first, in turns, cold L2", "queued first, cold L2"),
+        ((32, 32), "median, 2 runs a sample, CUDA graph, in turns, warm caches, throttled", "CUDA graph, warm caches"),
+        ((48, 48), "median of 9", "unknown"),
+    )
+
+    def records(self) -> tuple[Record, ...]:
+        made = []
+        for image, policy, _ in self.POLICIES:
+            outcome = Measurement(Timing(5.0, 4.0, 6.0, 9, policy), 0.0, None, None, None, None)
+            problem, trial = dataclasses.replace(PROBLEM, image=image), dataclasses.replace(TRIAL, outcome=outcome)
+            made.append(dataclasses.replace(RECORD, problem=problem, trial=trial))
+        return tuple(made)
+
+    @pytest.fixture
+    def second(self, location: str) -> str:
+        """A store of schema 2 with those winners."""
+        Store.open(location, write=True).close()
+        opened = opening.open_location(location, write=True, immutable=False)
+        with opened.writing() as connection:
+            command.downgrade(migrations.config(connection), "0002")
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("PRAGMA user_version = 2")
+            for record in self.records():
+                add_subject(connection, record.problem, H200)
+                _add_winner_of_schema_2(connection, rows.winner_row(record))
+        opened.reader.dispose()
+        return location
+
+    def assert_holds_all(self, store: Store) -> None:
+        assert store.records() == store.records("filter2d") == self.records()
+        assert store.records("fft") == ()
+        for record, (_, _, conditions) in zip(self.records(), self.POLICIES, strict=True):
+            key = record.problem.key()
+            assert record.conditions == conditions
+            assert store.winner(key, H200.key()) == store.winner(key, H200.key(), conditions) == record
+            assert store.winner(key, H200.key(), "eager, warm caches") is None
+        assert store.check() == ()
+
+    def test_is_read_without_being_changed(self, second: str) -> None:
+        before = Path(second).read_bytes() if Path(second).exists() else b""
+        for immutable in (False, True):
+            with Store.open(second, write=False, immutable=immutable) as store:
+                self.assert_holds_all(store)
+                assert len(store.prune(Unwanted(everything=True), dry_run=True).winners) == len(self.POLICIES)
+        assert before == (Path(second).read_bytes() if before else b"")
+
+    def test_comes_up_to_date_for_writing(self, second: str) -> None:
+        with Store.open(second, write=False) as store:
+            before = store.contents()
+        with Store.open(second, write=True) as store:
+            assert store.contents() == before
+            self.assert_holds_all(store)
+
+    def test_is_merged_and_exported_as_it_is(self, second: str) -> None:
+        with Store.open(":memory:", write=True) as other, Store.open(second, write=False) as store:
+            assert other.merge(store).winners_added == len(self.POLICIES)
+            self.assert_holds_all(other)
+            with Store.open(":memory:", write=True) as third:
+                import_lines(third, export_lines(store))
+                self.assert_holds_all(third)
+
+    def test_a_damaged_winner_comes_along(self, tmp_path: Path, second: str, execute: Callable[..., None]) -> None:
+        if Path(second).parent != tmp_path:
+            pytest.skip("what damages it knows files alone")
+        execute(Path(second), "UPDATE warpsmith_winners SET spec = '{' WHERE problem_key LIKE '%16x16%'")
+        for write in (False, True):
+            with Store.open(second, write=write) as store:
+                assert store.records() == self.records()[1:]
+                (told,) = store.check()
+                assert "16x16" in told
+
+    def test_a_downgrade_keeps_the_usual_winner(self, second: str) -> None:
+        usual, other, _ = self.records()
+        with Store.open(second, write=True) as store:
+            graph = dataclasses.replace(other, problem=usual.problem)
+            store.put_winner(graph)
+            assert store.winners(usual.problem.key(), H200.key()) == (usual, graph)
+        opened = opening.open_location(second, write=True, immutable=False)
+        with opened.writing() as connection:
+            command.downgrade(migrations.config(connection), "0002")
+        opened.reader.dispose()
+        with Store.open(second, write=True) as store:
+            assert store.winners(usual.problem.key(), H200.key()) == (usual,)
 
 
 def test_the_revisions_are_counted_without_a_gap() -> None:

@@ -13,19 +13,10 @@ import numpy as np
 import pytest
 
 from warpsmith.devices.base import Graph, Runtime
+from warpsmith.errors import DeviceError
 from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.tuner.timing import (
-    LEAST_SAMPLES,
-    MAX_DROPPED,
-    MAX_SETS,
-    Entrant,
-    Launching,
-    Rotation,
-    TimingPolicy,
-    measure,
-    measure_in_turns,
-    measured,
-)
+from warpsmith.tuner.timing import LEAST_SAMPLES, MAX_DROPPED, Entrant, measure, measure_in_turns, measured
+from warpsmith.tuner.timing_policy import MAX_SETS, Launching, Rotation, TimingPolicy
 
 BARE = TimingPolicy(
     min_samples=3,
@@ -209,8 +200,9 @@ class TestGraph:
         """A graph that runs what was captured again, and takes 10 ns itself."""
 
         class Captured(Graph):
-            def __init__(self, work: Callable[[int], None]) -> None:
-                self.runs: list[tuple[str, int]] = []
+            def __init__(self, work: Callable[[int], None], *, rehearse: bool = False) -> None:
+                if rehearse:
+                    work(7)
                 before = len(device.runs), device.now_ns
                 work(7)
                 self.runs, self.ns = device.runs[before[0] :], device.now_ns - before[1]
@@ -257,6 +249,42 @@ class TestGraph:
             assert device.now_ns == now + 310
             assert ("closed", 0) not in device.runs
         assert ("closed", 0) in device.runs
+
+    def test_another_library_is_captured_after_a_rehearsal_on_that_stream(self, device: ScriptedDevice) -> None:
+        ours, peer = (device.work(itertools.repeat(100.0), name) for name in ("ours", "peer"))
+        told: list[str] = []
+        contenders = {
+            "ours": Entrant(self.streamed(ours), Rotation(2, cold=True), takes_stream=True),
+            "peer": Entrant(self.streamed(peer), Rotation(2, cold=True), takes_stream=True, uncaptured=told.append),
+        }
+        timings = measure_in_turns(device.runtime, contenders, self.GRAPH)
+        assert {each.conditions for each in timings.values()} == {"CUDA graph, in turns, cold L2"}
+        assert told == []
+        assert [index for name, index in device.runs if name == "ours"] == [0, 1, 0, 1, 0]
+        assert [index for name, index in device.runs if name == "peer"] == [0, 1, 0, 1, 0, 1, 0, 1]
+
+    @pytest.mark.parametrize("fault", [DeviceError("cannot capture a graph: not allowed"), ValueError("no\nstream")])
+    def test_another_library_that_cannot_be_captured_is_launched_eagerly(
+        self, device: ScriptedDevice, fault: Exception
+    ) -> None:
+        def refuses(index: int, stream: int | None = None) -> None:
+            if stream is not None:
+                raise fault
+            peer(index)
+
+        peer, told = device.work(itertools.repeat(100.0), "peer"), list[str]()
+        contenders = {"peer": Entrant(refuses, Rotation(1, cold=True), takes_stream=True, uncaptured=told.append)}
+        timings = measure_in_turns(device.runtime, contenders, self.GRAPH)
+        assert timings["peer"].conditions == "eager, in turns, cold L2"
+        (line,) = told
+        assert line.startswith("it could not be captured in a graph: ")
+        assert "\n" not in line
+
+    def test_our_own_must_be_captured(self, device: ScriptedDevice) -> None:
+        device.runtime.captured.side_effect = DeviceError("no graphs")
+        work = self.streamed(device.work(itertools.repeat(100.0)))
+        with pytest.raises(DeviceError, match="no graphs"):
+            measure_in_turns(device.runtime, {"ours": Entrant(work, takes_stream=True)}, self.GRAPH)
 
     def test_those_that_no_graph_can_hold_stay_eager(self, device: ScriptedDevice) -> None:
         ours, peer = (device.work(itertools.repeat(100.0), name) for name in ("ours", "peer"))

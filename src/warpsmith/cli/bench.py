@@ -43,7 +43,7 @@ PAPER_FILTERS = ("2x2", "3x3", "4x4", "5x5", "6x6", "7x7")
 SWEPT_FILTER = "3x3"
 """The size whose design space the paper shows, in figures 2 and 3."""
 GLOBAL_ONLY = "global only"
-"""The paper's name for the simplest kernel: the default config of the plainest family, the registry's last."""
+"""The paper's name for the simplest kernel: the default config of SIMPLEST_FILTER."""
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.1f}")
 FASTEST_PEER = Column("fastest peer", lambda row: _fastest_peer(row))

@@ -86,11 +86,12 @@ class _Times:
     def __init__(self, stores: StoreChain[Store], named: str | None, ref: DeviceRef, seed: int, quiet: bool) -> None:
         self._named, self._ref, self._seed, self._quiet = named, ref, seed, quiet
         self._device = ref.device()
-        served: dict[str, tuple[Store, Record]] = {}
+        served: dict[tuple[str, str], tuple[Store, Record]] = {}
         for each in stores.stores:
             for record in each.records():
                 if record.device.key() == self._device.key():
-                    served.setdefault(record.problem.key(), (each, record))  # as a look-up does: the first store's
+                    # As a look-up does: the first store's.
+                    served.setdefault((record.problem.key(), record.conditions), (each, record))
         self._winners = list(served.values())
 
     def of(self, count: int) -> list[_Seen]:

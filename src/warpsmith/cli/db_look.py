@@ -20,6 +20,7 @@ from warpsmith.cli.subjects import (
     scope_of,
     subjects_with,
 )
+from warpsmith.cli.verdicts import conditions_words, short, summary
 from warpsmith.errors import NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
@@ -90,28 +91,30 @@ def _records(store: Store, scope: Scope) -> list[Record]:
 
 
 def _winner_document(location: str, record: Record) -> dict[str, Any]:
-    vendor, ours, checked = record.vendor, record.trial.median_ns, checked_of(record)
+    verdict, checked = record.verdict, checked_of(record)
     return {
         "store": location,
         "problem_key": record.problem.key(),
         "device_key": record.device.key(),
-        "time_ns": ours,
-        "vendor": None if vendor is None else vendor.name,
-        "vendor_ratio": None if vendor is None or ours is None else vendor.timing.median_ns / ours,
+        "time_ns": record.trial.median_ns,
+        "conditions": record.conditions,
+        "vendor": None if verdict is None else verdict.baseline.name,
+        "vendor_ratio": None if verdict is None else verdict.speed_up,
+        "verdict": summary(record.verdicts),
         "created": record.provenance.created,
         "checked": None if checked is None else dataclasses.asdict(checked),
     }
 
 
 def _format_winner(record: Record) -> str:
-    """Time, the fastest other library's over ours, the day, problem and device: what is long comes last."""
+    """Time, the fastest other library's over ours, the day, conditions, problem and device: what is long comes last."""
     from warpsmith.tuner.progress import format_time
 
-    vendor, ours, checked = record.vendor, record.trial.median_ns or 0.0, checked_of(record)
-    ratio = "-" if vendor is None else f"{vendor.timing.median_ns / ours:.2f}x"
+    ours, checked = record.timing.median_ns, checked_of(record)
+    ratio, timed = short(record.verdicts), conditions_words(record)
     note = "" if checked is None or checked.verdict.is_good else f"  ({checked.verdict} on {checked.at[:10]})"
     when, keys = record.provenance.created[:10], f"{record.problem.key()}  {record.device.key()}"
-    return f"{format_time(ours):>9}  {ratio:>6}  {when}  {keys}{note}"
+    return f"{format_time(ours):>9}  {ratio:>6}  {when}  {timed:<25}  {keys}{note}"
 
 
 def _format_census(census: Census) -> str:
@@ -180,9 +183,17 @@ class _View:
             "trial": None,
             "baselines": [],
             "provenance": None,
+            "left_out": [],
+        }
+        won = self.record
+        judged: dict[str, Any] = {
+            "conditions": None if won is None else won.conditions,
+            "verdict": None if won is None else summary(won.verdicts),
+            "verdicts": [] if won is None else [each.spec() for each in won.verdicts],
         }
         return {
             **(subject if self.record is None else self.record.spec()),
+            **judged,
             "store": self.location,
             "trials": {"total": self.trials, "failures": self.failures},
             "runs": [{"created_at": run.created_at, **run.spec} for run in self.runs],

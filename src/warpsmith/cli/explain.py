@@ -9,6 +9,7 @@ import typer
 from warpsmith.cli.operations import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, StoreOption
 from warpsmith.cli.output import match_document, print_facts, print_json
+from warpsmith.cli.verdicts import beside_facts, conditions_words
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
@@ -63,6 +64,8 @@ def _explain(
     print_facts([("problem", problem.key()), ("device", target.key()), ("match", str(match.kind))])
     print_facts(("", reason) for reason in match.reasons)
     print_facts([("kernel", f"{match.program.family} {match.program.config}")])
+    if match.record is not None:
+        print_facts([("timed", conditions_words(match.record)), *beside_facts(match.record)])
     print_facts(_families(problem, target))
     print_facts(_trials(trials, top))
     return 0

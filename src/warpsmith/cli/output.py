@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from warpsmith.cli.checked import checked_facts
+from warpsmith.cli.verdicts import beside_facts, conditions_words, copy_share, summary
 from warpsmith.generator.device import DeviceKind
 from warpsmith.plans.match import Match
-from warpsmith.store.record import COPY, Measurement, Record, Timing
+from warpsmith.store.record import Measurement, Record, Timing
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -50,39 +52,27 @@ def format_timing(timing: Timing) -> str:
 
 def record_facts(record: Record) -> list[tuple[str, str]]:
     """A stored winner as lines: what it is, how fast, beside what, how sure."""
-    from warpsmith.tuner.progress import format_rate, format_share
+    from warpsmith.tuner.progress import format_rate
 
     measurement = record.trial.outcome
     if not isinstance(measurement, Measurement):
         raise TypeError("a winner has a measurement")
     timing = measurement.timing
     speed = format_rate(record.problem.bytes, timing.median_ns)
-    for baseline in record.baselines:
-        if baseline.name == COPY:
-            speed += f", {format_share(baseline.timing.median_ns, timing.median_ns)} of copy speed"
+    if (share := copy_share(record.verdicts)) is not None:
+        speed += f", {share} of copy speed"
     note = "  (a CPU's time: it says nothing of a GPU)" if record.device.kind is DeviceKind.HOST else ""
     facts = [
         ("problem", record.problem.key()),
         ("device", record.device.name),
         ("winner", f"{record.trial.family} {record.trial.config}"),
         ("time", f"{format_timing(timing)}{note}"),
+        ("timed", conditions_words(record)),
         ("speed", speed),
         ("error", f"{measurement.max_error:.2g} {record.problem.error_unit}, against float64"),
     ]
-    for baseline in record.baselines:
-        ratio = baseline.timing.median_ns / timing.median_ns
-        facts.append(("beside", f"{baseline.name}: {format_timing(baseline.timing)}, {ratio:.2f}x our time"))
-    return [*facts, ("verdict", _verdict(record)), *checked_facts(record)]
-
-
-def _verdict(record: Record) -> str:
-    """Whether the winner beats the other libraries."""
-    vendor, ours = record.vendor, record.trial.median_ns
-    if vendor is None or ours is None:
-        return "no other library was there to be measured beside it"
-    if ours < vendor.timing.median_ns:
-        return f"{vendor.timing.median_ns / ours:.2f}x as fast as {vendor.name}, the fastest library beside it"
-    return f"{vendor.name} is {ours / vendor.timing.median_ns:.2f}x as fast: use that"
+    told = ("verdict", summary(record.verdicts))
+    return [*facts, *beside_facts(record), told, *checked_facts(record)]
 
 
 def match_document(match: Match) -> dict[str, Any]:
@@ -100,12 +90,26 @@ def match_document(match: Match) -> dict[str, Any]:
 def winner_document(record: Record | None) -> dict[str, Any]:
     """The times that people look for first, in ns, and the whole record behind them."""
     if record is None:
-        return {"time_ns": None, "baselines_ns": {}, "vendor": None, "beats_vendor": None, "record": None}
-    vendor, ours = record.vendor, record.trial.median_ns
+        return {
+            "time_ns": None,
+            "conditions": None,
+            "baselines_ns": {},
+            "vendor": None,
+            "beats_vendor": None,
+            "verdict": None,
+            "verdicts": [],
+            "left_out": [],
+            "record": None,
+        }
+    verdict = record.verdict
     return {
         "time_ns": record.trial.median_ns,
-        "vendor": None if vendor is None else vendor.name,
-        "beats_vendor": None if vendor is None or ours is None else ours < vendor.timing.median_ns,
+        "conditions": record.conditions,
+        "vendor": None if verdict is None else verdict.baseline.name,
+        "beats_vendor": None if verdict is None or verdict.speed_up is None else verdict.speed_up > 1,
+        "verdict": summary(record.verdicts),
+        "verdicts": [each.spec() for each in record.verdicts],
+        "left_out": [dataclasses.asdict(each) for each in record.left_out],
         "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in record.baselines},
         "record": record.spec(),
     }

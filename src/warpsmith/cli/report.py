@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_json, print_table
+from warpsmith.cli.verdicts import conditions_words, copy_share, peer_cell, summary
 from warpsmith.errors import NothingStored
 from warpsmith.store.location import open_for_reading
-from warpsmith.store.record import COPY, Record
-from warpsmith.tuner.progress import format_share, format_time
+from warpsmith.store.record import Record
+from warpsmith.tuner.progress import format_time
 
 
 def register(app: typer.Typer) -> None:
@@ -17,29 +20,36 @@ def register(app: typer.Typer) -> None:
 
 
 def _report(store: StoreOption = None, json: JsonOption = False) -> int:
-    """Print every stored winner: time, share of copy speed, the fastest peer measured beside it."""
+    """Print every stored winner: its time and conditions, share of copy speed, the fastest peer timed as it was."""
     with open_for_reading(store) as stores:
         records = stores.records()
     if not records:
         raise NothingStored("nothing is stored yet; run `warpsmith tune` first")
     if json:
-        print_json({"records": [record.spec() for record in records]})
+        print_json({"records": [_document(record) for record in records]})
         return 0
-    header = ("problem", "device", "family", "time", "% of copy", "fastest peer")
+    header = ("problem", "device", "family", "time", "timed", "% of copy", "fastest peer", "left out")
     print_table(header, map(_cells, records))
     return 0
 
 
+def _document(record: Record) -> dict[str, Any]:
+    return {
+        **record.spec(),
+        "conditions": record.conditions,
+        "verdict": summary(record.verdicts),
+        "verdicts": [each.spec() for each in record.verdicts],
+    }
+
+
 def _cells(record: Record) -> tuple[str, ...]:
-    ours = record.trial.median_ns or 0.0
-    times = {baseline.name: baseline.timing.median_ns for baseline in record.baselines}
-    copy = times.pop(COPY, None)
-    fastest = min(times, key=lambda name: times[name], default=None)
     return (
         record.problem.key(),
         record.device.name,
         record.trial.family,
-        format_time(ours),
-        format_share(copy, ours) if copy is not None else "-",
-        f"{fastest}: {times[fastest] / ours:.2f}x our time" if fastest is not None else "-",
+        format_time(record.timing.median_ns),
+        conditions_words(record),
+        copy_share(record.verdicts) or "-",
+        peer_cell(record.verdicts),
+        "; ".join(f"{each.name}: {each.reason}" for each in record.left_out) or "-",
     )

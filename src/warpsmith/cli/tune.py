@@ -31,7 +31,7 @@ from warpsmith.tuner.progress import format_duration, format_failures, format_ti
 from warpsmith.tuner.rivalry import Standing
 from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.session import tune_into
-from warpsmith.tuner.timing import CacheState, Launching
+from warpsmith.tuner.timing_policy import CacheState, Launching
 
 _EFFORTS = ", ".join(f"{effort} ({effort.trials})" for effort in Effort)
 EffortOption = Annotated[

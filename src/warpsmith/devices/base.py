@@ -202,8 +202,8 @@ class Runtime(abc.ABC):
         """Sets `nbytes` bytes to `byte`, in stream order on the default stream."""
 
     @abc.abstractmethod
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copies between two device addresses, in stream order on the default stream."""
+    def copy(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
+        """Copies between two device addresses, in the order of `stream`, a handle; None is the default one."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:
@@ -218,8 +218,11 @@ class Runtime(abc.ABC):
         """Whether `elapsed_ns` starts only when all the work is queued, so that launching it costs no time."""
         return False
 
-    def captured(self, work: Callable[[int], None]) -> Graph:  # noqa: ARG002 - for those that have graphs
+    def captured(self, work: Callable[[int], None], *, rehearse: bool = False) -> Graph:  # noqa: ARG002 - see below
         """What `work` launches on the stream that it is given, as a graph.
+
+        With `rehearse` the work is done once on that stream first: libraries make handles and take memory by the
+        stream that asks, which they may not while it is captured. It is for those that have graphs.
 
         Raises DeviceError where the device has no graphs, or cannot capture what `work` does.
         """

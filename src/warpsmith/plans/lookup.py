@@ -90,7 +90,7 @@ def _program(problem: Problem, device: Device, record: Record) -> Program | None
 
 def _right_records(problem: Problem, stores: StoreChain[Winners]) -> tuple[Record, ...]:
     """The winners of the problem's operation, without those that were wrong when they were last looked at."""
-    return tuple(record for record in stores.records(problem.operation) if not _was_wrong(record))
+    return tuple(record for record in stores.answers(problem.operation) if not _was_wrong(record))
 
 
 def _best_guess(problem: Problem, device: Device, records: tuple[Record, ...], reasons: list[str]) -> Match:

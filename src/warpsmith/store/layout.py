@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -11,5 +11,6 @@ VERSION_TABLE = "warpsmith_version"
 PROBLEMS_TABLE = "warpsmith_problems"
 WINNERS_TABLE = "warpsmith_winners"
 
-WINNER_IDENTITY = ("problem_key", "device_key")
-"""The columns of which a store has one winner each."""
+WINNER_IDENTITY = ("problem_key", "device_key", "conditions")
+"""The columns of which a store has one winner each. Times under other conditions cannot be compared, so that a winner
+under others is another winner."""

@@ -98,18 +98,26 @@ class StoreChain(Generic[Asked_co]):
         self._passed_over: list[Winners] = []
 
     def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
-        """Each store's winner of `Problem.key()` on `Device.key()`, store by store; a store is asked when it is due."""
+        """Each store's winners of `Problem.key()` on `Device.key()`, store by store, as `Store.winners` orders them.
+
+        A store is asked when it is due.
+        """
         for store in self.stores:
-            record = self._answer(store, lambda each: each.winner(problem_key, device_key))
-            if record is not None:
-                yield record
+            yield from self._answer(store, lambda each: each.winners(problem_key, device_key)) or ()
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, store by store; of one problem and device only the first store's."""
-        found: dict[tuple[str, str], Record] = {}
+        """All winners, store by store; of one problem, device and conditions only the first store's."""
+        found: dict[tuple[str, str, str], Record] = {}
         for store in self.stores:
             for record in self._answer(store, lambda each: each.records(operation)) or ():
-                found.setdefault((record.problem.key(), record.device.key()), record)
+                found.setdefault((record.problem.key(), record.device.key(), record.conditions), record)
+        return tuple(found.values())
+
+    def answers(self, operation: str | None = None) -> tuple[Record, ...]:
+        """Of `records` one for each problem and device: that under the usual conditions, of the first store."""
+        found: dict[tuple[str, str], Record] = {}
+        for record in self.records(operation):
+            found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
 
     def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Table, func, select
 from warpsmith.store import poison
 from warpsmith.store.rows import Contents, Row, in_order
 from warpsmith.store.schema import POISON_IDENTITY, WINNER_IDENTITY, devices, poisoned, problems, runs, trials, winners
-from warpsmith.store.statements import add_missing, found, matches, replace, replace_all
+from warpsmith.store.statements import add_missing, found, found_winners, matches, replace, replace_all
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class MergeReport:
     trials_added: int
     winners_added: int
     winners_replaced: int
-    """Problems and devices for which the other store had the faster winner."""
+    """Problems, devices and conditions for which the other store had the faster winner."""
     winners_kept: int
-    """Problems and devices for which this store's winner was as fast or faster."""
+    """Those for which this store's winner was as fast or faster."""
     runs_added: int = 0
     poisoned_added: int = 0
     """Programs that must not be run again, which this store did not know."""
@@ -36,19 +36,21 @@ class History:
     runs: tuple[Row, ...] = ()
 
 
-def contents_of(connection: Connection) -> Contents:
-    """Every problem, device, trial and winner of a store."""
+def contents_of(connection: Connection, schema: int) -> Contents:
+    """Every problem, device, trial and winner of a store of that schema, as rows of today's."""
     without_id = [column for column in trials.c if column.name != "id"]
     return Contents(
         problems=in_order(found(connection, select(problems)), "key"),
         devices=in_order(found(connection, select(devices)), "key"),
         trials=found(connection, select(*without_id).order_by(trials.c.id)),
-        winners=in_order(found(connection, select(winners)), *WINNER_IDENTITY),
+        winners=found_winners(connection, schema),
     )
 
 
-def history_of(connection: Connection) -> History:
-    """The rest that may be merged, of a store of schema 2 or newer."""
+def history_of(connection: Connection, schema: int) -> History:
+    """The rest that may be merged; a store of schema 1 has none of it."""
+    if schema < 2:
+        return History()
     without_id = [column for column in runs.c if column.name != "id"]
     return History(
         poisoned=_not_to_be_run(connection),

@@ -111,10 +111,3 @@ def _failure(row: rows.Row) -> Failure:
         return Failure(FailureKind(row["failure_kind"]), row["message"] or "")
     except ValueError:  # of a newer warpsmith: to overlook it would run the program
         return Failure(FailureKind.CRASH, f"{row['failure_kind']}: {row['message']}")
-
-
-def forget(connection: Connection, device_key: str) -> int:
-    """Empties the list of a device and gives how many programs are no longer on it; starts are taken back too."""
-    count = len(listed(connection, device_key))
-    connection.execute(delete(poisoned).where(poisoned.c.device_key == device_key))
-    return count

@@ -60,7 +60,7 @@ class Pruned:
     trials: Mapping[tuple[str, str], int]
     """How many, by the keys of their problem and device."""
     winners: tuple[tuple[str, str], ...]
-    """The keys of their problems and devices."""
+    """The keys of their problems and devices, as often as there are conditions."""
     runs: int
     poisoned: int
 
@@ -134,12 +134,16 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     """The rows that are unwanted now; a store of schema 1 has neither runs nor poisoned programs."""
     scope = unwanted.scope
     tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns"), scope)
-    won = _listed(connection, winners, PROGRAM, scope)
+    identity = ("conditions",) if schema >= 3 else ()
+    won = _listed(connection, winners, (*PROGRAM, *identity), scope)
     listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
     if unwanted.everything:
         return Plan(tried, won, _listed(connection, runs, ("id",), scope) if schema >= 2 else (), listed)
     lost = [row for row in won if _values(row, PROGRAM) in unwanted.stale]
-    kept = {_subject(row): row for row in won if row not in lost}
+    kept: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+    for row in won:
+        if row not in lost:
+            kept.setdefault(_subject(row), set()).add(_values(row, PROGRAM))
     gone = {row["id"] for row in tried if _values(row, PROGRAM) in unwanted.stale}
     if unwanted.poisoned:
         gone |= {row["id"] for row in tried if row["failure_kind"] in POISONOUS}
@@ -153,7 +157,7 @@ def _listed(connection: Connection, table: Table, names: tuple[str, ...], scope:
     return found(connection, select(*(table.c[name] for name in names)).where(scope.of(table)))
 
 
-def _slow(tried: list[Row], won: Mapping[tuple[str, str], Row], keep: int) -> set[int]:
+def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]], keep: int) -> set[int]:
     """The ids of trials that no winner needs: failures, and all but the fastest, where there is a winner."""
     slow = set()
     for subject, group in itertools.groupby(sorted(tried, key=_subject), key=_subject):
@@ -163,7 +167,7 @@ def _slow(tried: list[Row], won: Mapping[tuple[str, str], Row], keep: int) -> se
         measured = [row for row in mine if row["median_ns"] is not None]
         fastest = sorted(measured, key=lambda row: (row["median_ns"], *_values(row, PROGRAM)))[:keep]
         stay = {row["id"] for row in fastest}
-        stay |= {row["id"] for row in measured if _values(row, PROGRAM) == _values(won[subject], PROGRAM)}
+        stay |= {row["id"] for row in measured if _values(row, PROGRAM) in won[subject]}
         slow |= {row["id"] for row in mine} - stay
     return slow
 

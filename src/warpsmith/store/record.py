@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 from typing import Any
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
+from warpsmith.store.conditions import UNKNOWN, Conditions, conditions_key, flushes_cache, is_throttled
 
 COPY = "copy"
 """The baseline that is the device's own copy of as many bytes as the problem must move."""
@@ -107,8 +109,79 @@ class Baseline:
     """A peer measured beside the winner in the same run."""
 
     name: str
-    """The library and its version, such as `cudnn 9.19 (torch 2.11)`, or COPY."""
+    """The library and its version, such as `cudnn 9.19 (torch 2.11)`, COPY, or a kernel family of this package."""
     timing: Timing
+    note: str | None = None
+    """Why it was not timed as the winner was, such as what its capture in a graph failed of."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A library that was not measured beside the winner."""
+
+    name: str
+    reason: str
+    """Not installed, without this border or type, wrong by how much, or the first line of its error."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BaselineVerdict:
+    """What a baseline's time says of the winner. Only times under equal conditions say something."""
+
+    baseline: Baseline
+    is_library: bool
+    """Whether it is another library: neither the device's copy nor a kernel of this package."""
+    conditions: str
+    """Those of the baseline, as `Conditions` tells them, or UNKNOWN."""
+    speed_up: float | None
+    """The baseline's median over the winner's; None where the comparison is not fair."""
+    why_not: str | None
+    """Why the comparison is not fair; None where it is."""
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether there is a verdict."""
+        return self.why_not is None
+
+    def spec(self) -> dict[str, Any]:
+        """As JSON values, times in ns."""
+        return {
+            "name": self.baseline.name,
+            "time_ns": self.baseline.timing.median_ns,
+            "library": self.is_library,
+            "conditions": self.conditions,
+            "fair": self.is_fair,
+            "speed_up": self.speed_up,
+            "why_not": self.why_not,
+        }
+
+
+def verdict_of(ours: Timing, baseline: Baseline, problem: Problem, device: Device) -> BaselineVerdict:
+    """What `baseline`, timed beside a kernel of ours on one device, says of the kernel."""
+    flushes = flushes_cache(problem.bytes, device.l2_bytes)
+    mine, its = (Conditions.of(each.policy, flushes=flushes) for each in (ours, baseline.timing))
+    why_not = None
+    if mine is None or its is None:
+        why_not = "the conditions of its time, or of ours, are not known"
+    elif mine != its:
+        why_not = f"timed under other conditions ({its}; ours {mine})"
+        if baseline.note is not None:
+            why_not += f": {baseline.note}"
+    elif is_throttled(ours.policy) != is_throttled(baseline.timing.policy):
+        why_not = "the clocks were held down for one of the two only"
+    return BaselineVerdict(
+        baseline=baseline,
+        is_library=baseline.name != COPY and not baseline.name.startswith(f"{problem.operation}_"),
+        conditions=str(its or UNKNOWN),
+        speed_up=baseline.timing.median_ns / ours.median_ns if why_not is None else None,
+        why_not=why_not,
+    )
+
+
+def fastest_library(verdicts: Iterable[BaselineVerdict]) -> BaselineVerdict | None:
+    """The fastest of the other libraries that were timed fairly; None where there was none."""
+    fair = [each for each in verdicts if each.is_library and each.is_fair]
+    return min(fair, key=lambda each: each.baseline.timing.median_ns, default=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,13 +205,35 @@ class Record:
     """Its outcome is a Measurement, taken again on fresh data after the search."""
     baselines: tuple[Baseline, ...]
     provenance: Provenance
+    left_out: tuple[LeftOut, ...] = ()
+    """The libraries that were not measured beside it. Records of warpsmith 0.1.0 do not tell."""
+
+    @property
+    def timing(self) -> Timing:
+        """The winner's own. Raises TypeError where its trial failed."""
+        if not isinstance(self.trial.outcome, Measurement):
+            raise TypeError("a winner has a measurement")
+        return self.trial.outcome.timing
+
+    @property
+    def conditions(self) -> str:
+        """What tells winners of one problem on one device apart: one of `conditions.USUAL_FIRST`."""
+        return conditions_key(self.timing.policy)
+
+    @property
+    def verdicts(self) -> tuple[BaselineVerdict, ...]:
+        """What each of the baselines says, in their order."""
+        return tuple(verdict_of(self.timing, each, self.problem, self.device) for each in self.baselines)
+
+    @property
+    def verdict(self) -> BaselineVerdict | None:
+        """That of `vendor`."""
+        return fastest_library(self.verdicts)
 
     @property
     def vendor(self) -> Baseline | None:
-        """The fastest of the other libraries measured beside the winner; None where there was none."""
-        own = f"{self.problem.operation}_"  # as every family is named
-        others = [each for each in self.baselines if each.name != COPY and not each.name.startswith(own)]
-        return min(others, key=lambda each: each.timing.median_ns, default=None)
+        """The fastest of the other libraries timed as the winner was; None where there was none."""
+        return None if self.verdict is None else self.verdict.baseline
 
     def spec(self) -> dict[str, Any]:
         """The record as JSON values, in the interchange form of `db export`; `from_spec` reads it back."""
@@ -151,6 +246,7 @@ class Record:
             "trial": trial_spec(self.trial),
             "baselines": [dataclasses.asdict(baseline) for baseline in self.baselines],
             "provenance": dataclasses.asdict(self.provenance),
+            "left_out": [dataclasses.asdict(each) for each in self.left_out],
         }
 
     @classmethod
@@ -159,8 +255,11 @@ class Record:
             problem=Problem.from_spec(spec["operation"], spec["problem"]),
             device=Device.from_spec(spec["device"]),
             trial=trial_from_spec(spec["trial"]),
-            baselines=tuple(Baseline(each["name"], Timing(**each["timing"])) for each in spec["baselines"]),
+            baselines=tuple(
+                Baseline(each["name"], Timing(**each["timing"]), each.get("note")) for each in spec["baselines"]
+            ),
             provenance=Provenance(**spec["provenance"]),
+            left_out=tuple(LeftOut(**each) for each in spec.get("left_out", ())),  # those of 0.1.0 lack it
         )
 
 

@@ -16,6 +16,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
+from warpsmith.store.conditions import UNKNOWN, USUAL_FIRST, conditions_key
 from warpsmith.store.record import Failure, Measurement, Record, Trial, trial_from_spec, trial_spec
 
 Parsed = TypeVar("Parsed")
@@ -97,6 +98,7 @@ def winner_row(record: Record) -> Row:
     return {
         "problem_key": record.problem.key(),
         "device_key": record.device.key(),
+        "conditions": record.conditions,
         **_program_columns(record.trial),
         **_time_columns(record.trial),
         "created_at": plain(record.provenance.created),
@@ -153,6 +155,26 @@ def record_of(row: Row) -> Record:
     record = checked_record(from_json(row["spec"]))
     _agree(winner_row(record), row)
     return record
+
+
+def with_conditions(row: Row) -> Row:
+    """A winner of a schema before 3, which has no column of its conditions, with those of its JSON."""
+    try:
+        policy = from_json(row["spec"])["trial"]["measurement"]["timing"]["policy"]
+        return {**row, "conditions": conditions_key(policy)}
+    except (Unreadable, LookupError, TypeError, AttributeError):
+        return {**row, "conditions": UNKNOWN}
+
+
+def winners_in_order(found: Iterable[Row]) -> tuple[Row, ...]:
+    """Winners as rows of today's schema, by problem and device; of one of those under the usual conditions first."""
+    today = (row if "conditions" in row else with_conditions(row) for row in found)
+    return in_order(sorted(today, key=_usual_first), "problem_key", "device_key")  # keeps the order of equal ones
+
+
+def _usual_first(row: Row) -> int:
+    """The place of a winner among those of its problem and device."""
+    return USUAL_FIRST.index(row["conditions"]) if row["conditions"] in USUAL_FIRST else len(USUAL_FIRST)
 
 
 def readable(parse: Callable[[Row], Parsed], found: Iterable[Row]) -> tuple[Parsed, ...]:

@@ -63,6 +63,7 @@ winners = Table(
     metadata,
     Column("problem_key", Text, ForeignKey("warpsmith_problems.key"), primary_key=True),
     Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
+    Column("conditions", Text, primary_key=True),
     Column("family", Text, nullable=False),
     Column("config", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),

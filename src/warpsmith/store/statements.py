@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, delete
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
 from warpsmith.store.rows import Row
-from warpsmith.store.schema import devices, problems
+from warpsmith.store.schema import devices, problems, winners
 
 
 def found(connection: Connection, query: Select[Any]) -> tuple[Row, ...]:
     """The rows that a query gives, in its order."""
     return tuple(dict(row) for row in connection.execute(query).mappings())
+
+
+def found_winners(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
+    """Winners as rows of today's schema, by problem and device; of one of those under the usual conditions first."""
+    kept = [column for column in winners.c if schema >= 3 or column.name != "conditions"]
+    return rows.winners_in_order(found(connection, select(*kept).where(*where)))
 
 
 def matches(table: Table, row: Row, names: Sequence[str]) -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Select, select, update
+from sqlalchemy import ColumnElement, Connection, Select, select, update
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
@@ -22,9 +22,9 @@ from warpsmith.store.record import Failure, Record, Trial
 from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
 from warpsmith.store.samples import Sample
-from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, problems, trials, winners
+from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, trials, winners
 from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
-from warpsmith.store.statements import add_subject, found, matches, replace, replace_all
+from warpsmith.store.statements import add_subject, found, found_winners, matches, replace, replace_all
 
 
 class Store:
@@ -83,9 +83,8 @@ class Store:
         self.add_trials(problem, device, (trial,))
 
     def add_trials(self, problem: Problem, device: Device, added: Iterable[Trial]) -> None:
-        """Keeps trials, all or none; on disk when this returns. The same program tried again replaces its outcome.
-
-        What the outcome says about running the program again goes into the list of `poisoned`; its claim ends.
+        """Keeps trials, all or none; on disk when this returns. The same program tried again replaces its outcome, and
+        its claim ends. What the outcome says about running it again goes into the list of `poisoned`.
         """
         at, kept = rows.now(), tuple(added)
 
@@ -118,7 +117,7 @@ class Store:
         return newer[-1]["id"] if newer else last_id, rows.readable(rows.trial_of, newer)
 
     def put_winner(self, record: Record) -> None:
-        """Makes `record` the winner of its problem on its device, whatever was before.
+        """Makes `record` the winner of its problem on its device under its conditions, whatever was before.
 
         Raises:
             ValueError: the record's trial is a failure.
@@ -138,18 +137,21 @@ class Store:
         changed = update(winners).where(same).values(spec=row["spec"])
         return self._database.write(lambda connection: connection.execute(changed).rowcount) > 0
 
-    def winner(self, problem_key: str, device_key: str) -> Record | None:
-        """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
-        mine = (winners.c.problem_key == problem_key) & (winners.c.device_key == device_key)
-        kept = rows.readable(rows.record_of, self._read(select(winners).where(mine)))
-        return kept[0] if kept else None
+    def winner(self, problem_key: str, device_key: str, conditions: str | None = None) -> Record | None:
+        """The winner of `Problem.key()` on `Device.key()`; None where there is none.
+
+        `conditions` is one of `conditions.USUAL_FIRST`; None is the first of them that there is a winner under.
+        """
+        kept = self.winners(problem_key, device_key)
+        return next((record for record in kept if conditions in (None, record.conditions)), None)
+
+    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+        return self._winners((winners.c.problem_key == problem_key) & (winners.c.device_key == device_key))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, or those of one operation, ordered by problem key, then device key."""
-        query = select(winners)
-        if operation is not None:
-            query = query.join(problems).where(problems.c.operation == operation)
-        return rows.readable(rows.record_of, rows.in_order(self._read(query), *WINNER_IDENTITY))
+        """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
+        return self._winners(Scope(operation).of(winners))
 
     def samples(self, operation: str) -> tuple[Sample, ...]:
         """Trials of every problem of an operation on every device: the fastest, and others spread over each search."""
@@ -173,10 +175,6 @@ class Store:
         if self._database.schema < 2:
             return {}
         return self._database.read(lambda connection: poison.listed(connection, device.key()))
-
-    def forgive(self, device: Device) -> int:
-        """Empties the list of `poisoned`, since a new driver may have mended it; how many programs were on it."""
-        return self._database.write(lambda connection: poison.forget(connection, device.key()))
 
     def add_run(self, problem: Problem, device: Device, spec: Mapping[str, Any]) -> None:
         """Notes that a tuning run begins now; `spec` is what was asked of it, as JSON values."""
@@ -234,7 +232,7 @@ class Store:
 
     def contents(self) -> Contents:
         """Every problem, device, trial and winner as they were at one moment, unread ones too."""
-        return self._database.read(merging.contents_of)
+        return self._database.read(lambda connection: merging.contents_of(connection, self._database.schema))
 
     def absorb(self, contents: Contents) -> MergeReport:
         """Takes over all rows, or none where it raises: trials not here yet, winners that are new or faster."""
@@ -243,16 +241,13 @@ class Store:
     def merge(self, other: Store) -> MergeReport:
         """Takes over what another store holds, or nothing where it raises. Merged twice is the same as once.
 
-        The faster of two winners stays, and this store's on a tie. Runs and the poison list come along: what hung one
-        device hangs the next of its kind, and the runs say what the trials cost. Tuners at work there do not.
+        The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list come
+        along: what hung one device hangs the next of its kind. Tuners at work there do not.
         """
         schema = other._database.schema
-
-        def whole(connection: Connection) -> tuple[Contents, History]:
-            history = merging.history_of(connection) if schema >= 2 else History()
-            return merging.contents_of(connection), history
-
-        contents, history = other._database.read(whole)
+        contents, history = other._database.read(
+            lambda connection: (merging.contents_of(connection, schema), merging.history_of(connection, schema))
+        )
         return self._database.write(lambda connection: merging.absorb(connection, contents, history))
 
     def subjects(self, scope: Scope = EVERYTHING) -> tuple[tuple[Problem, Device], ...]:
@@ -285,16 +280,21 @@ class Store:
 
     def check(self) -> tuple[str, ...]:
         """What is wrong with this store, a line each; empty where nothing is."""
+        schema = self._database.schema
 
         def work(connection: Connection) -> list[str]:
-            broken = integrity.database_problems(connection)
             # The rows of a broken file may be unreadable even to SQLite.
-            if broken:
+            if broken := integrity.database_problems(connection):
                 return broken
-            kept_runs = found(connection, runs.every()) if self._database.schema >= 2 else ()
-            return integrity.row_problems(merging.contents_of(connection)) + integrity.run_problems(kept_runs)
+            kept_runs = found(connection, runs.every()) if schema >= 2 else ()
+            of_rows = integrity.row_problems(merging.contents_of(connection, schema))
+            return of_rows + integrity.run_problems(kept_runs)
 
         return tuple(f"{self.location}: {line}" for line in self._database.read(work))
+
+    def _winners(self, where: ColumnElement[bool]) -> tuple[Record, ...]:
+        kept = self._database.read(lambda connection: found_winners(connection, self._database.schema, where))
+        return rows.readable(rows.record_of, kept)
 
     def _read(self, query: Select[Any]) -> tuple[Row, ...]:
         return self._database.read(lambda connection: found(connection, query))

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 from warpsmith.errors import StoreError
 from warpsmith.extras import Extra, install
 from warpsmith.store import rows, sqlite
-from warpsmith.store.layout import PROBLEMS_TABLE, WINNER_IDENTITY, WINNERS_TABLE
+from warpsmith.store.layout import PROBLEMS_TABLE, WINNERS_TABLE
 from warpsmith.store.record import Record
 from warpsmith.store.rows import Row
 from warpsmith.store.shown import is_url
@@ -24,11 +24,11 @@ class Winners(Protocol):
     location: str
     """The store's name in messages: its path, or its URL without the password."""
 
-    def winner(self, problem_key: str, device_key: str) -> Record | None:
-        """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
+    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, or those of one operation, ordered by problem key, then device key."""
+        """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
 
     def close(self) -> None:
         """Gives the database back."""
@@ -62,19 +62,18 @@ class StoreReader:
             sqlite.check_begun(sqlite.schema_number(connection, opened.location), opened.location)
         return opened
 
-    def winner(self, problem_key: str, device_key: str) -> Record | None:
-        """The winner of `Problem.key()` on `Device.key()`; None where there is none."""
+    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
         mine = f"SELECT * FROM {WINNERS_TABLE} WHERE problem_key = ? AND device_key = ?"
-        kept = rows.readable(rows.record_of, self._found(mine, (problem_key, device_key)))
-        return kept[0] if kept else None
+        return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, (problem_key, device_key))))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, or those of one operation, ordered by problem key, then device key."""
+        """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
         query = f"SELECT * FROM {WINNERS_TABLE}"
         if operation is not None:
             query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
         found = self._found(query, () if operation is None else (operation,))
-        return rows.readable(rows.record_of, rows.in_order(found, *WINNER_IDENTITY))
+        return rows.readable(rows.record_of, rows.winners_in_order(found))
 
     def _found(self, query: str, values: tuple[str, ...]) -> tuple[Row, ...]:
         with sqlite.reading(self._path, self._access) as connection:

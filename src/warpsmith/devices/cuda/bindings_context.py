@@ -68,9 +68,6 @@ class BindingsContext(PrimaryContext):
     def _fill(self, address: int, byte: int, nbytes: int, doing: str) -> None:
         call(cu.cuMemsetD8Async(address, byte, nbytes, _DEFAULT_STREAM), doing)
 
-    def _copy(self, target: int, source: int, nbytes: int, doing: str) -> None:
-        call(cu.cuMemcpyDtoDAsync(target, source, nbytes, _DEFAULT_STREAM), doing)
-
     def _synchronize(self, doing: str) -> None:
         call(cu.cuCtxSynchronize(), doing)
 

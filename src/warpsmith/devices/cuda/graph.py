@@ -17,15 +17,21 @@ if TYPE_CHECKING:
 
 
 class CudaGraph(Graph):
-    """What `work` launches on the stream that it is given. Raises DeviceError where that cannot be captured."""
+    """What `work` launches on the stream that it is given; with `rehearse` it runs there once before.
 
-    def __init__(self, context: PrimaryContext, work: Callable[[int], None]) -> None:
+    Raises DeviceError where it cannot be captured, and whatever `work` raises.
+    """
+
+    def __init__(self, context: PrimaryContext, work: Callable[[int], None], *, rehearse: bool = False) -> None:
         self._context = context
         doing = "capture a graph"
         with context.active(doing):
             # The default stream cannot be captured.
             stream = call(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), doing)
             try:
+                if rehearse:
+                    work(int(stream))
+                    call(cu.cuStreamSynchronize(stream), doing)
                 graph = _captured(stream, work, doing)
             finally:
                 cu.cuStreamDestroy(stream)

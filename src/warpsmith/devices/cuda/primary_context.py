@@ -11,11 +11,15 @@ import numpy as np
 from cuda.bindings import driver as cu
 from numpy.typing import NDArray
 
+from warpsmith.devices.cuda.status import call
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.gate import Gate
+
+
+_DEFAULT_STREAM = 0
 
 
 class PrimaryContext(abc.ABC):
@@ -88,11 +92,12 @@ class PrimaryContext(abc.ABC):
         with self.active(doing):
             self._fill(address, byte, nbytes, doing)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Queues it on the default stream."""
+    def copy(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
+        """Queues it on a stream, by its handle; None is the default one."""
         doing = "copy on the GPU"
         with self.active(doing):
-            self._copy(target, source, nbytes, doing)
+            # Not PyCUDA's copy, which accepts no stream of another library.
+            call(cu.cuMemcpyDtoDAsync(target, source, nbytes, stream or _DEFAULT_STREAM), doing)
 
     def synchronize(self) -> None:
         """Waits for all work of the context."""
@@ -157,9 +162,6 @@ class PrimaryContext(abc.ABC):
 
     @abc.abstractmethod
     def _fill(self, address: int, byte: int, nbytes: int, doing: str) -> None: ...
-
-    @abc.abstractmethod
-    def _copy(self, target: int, source: int, nbytes: int, doing: str) -> None: ...
 
     @abc.abstractmethod
     def _synchronize(self, doing: str) -> None: ...

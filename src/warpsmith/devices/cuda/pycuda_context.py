@@ -79,9 +79,6 @@ class PyCudaContext(PrimaryContext):
     def _fill(self, address: int, byte: int, nbytes: int, doing: str) -> None:  # noqa: ARG002
         cuda.memset_d8_async(address, byte, nbytes)
 
-    def _copy(self, target: int, source: int, nbytes: int, doing: str) -> None:  # noqa: ARG002
-        cuda.memcpy_dtod_async(target, source, nbytes)
-
     def _synchronize(self, doing: str) -> None:  # noqa: ARG002
         cuda.Context.synchronize()
 

@@ -108,8 +108,8 @@ class CudaRuntime(Runtime):
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         self._context.fill(address, byte, nbytes)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        self._context.copy(target, source, nbytes)
+    def copy(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
+        self._context.copy(target, source, nbytes, stream)
 
     def synchronize(self) -> None:
         self._context.synchronize()
@@ -130,10 +130,10 @@ class CudaRuntime(Runtime):
     def clock_mhz(self) -> int | None:
         return self._monitor.clock_mhz()
 
-    def captured(self, work: Callable[[int], None]) -> Graph:
+    def captured(self, work: Callable[[int], None], *, rehearse: bool = False) -> Graph:
         from warpsmith.devices.cuda.graph import CudaGraph
 
-        return CudaGraph(self._context, work)
+        return CudaGraph(self._context, work, rehearse=rehearse)
 
     def throttled(self) -> bool:
         return self._monitor.throttled() or False

@@ -216,7 +216,7 @@ class HostRuntime(Runtime):
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         ctypes.memset(address, byte, nbytes)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
+    def copy(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:  # noqa: ARG002 - has none
         ctypes.memmove(target, source, nbytes)
 
     def synchronize(self) -> None:

@@ -1,0 +1,140 @@
+"""Winners under other conditions are other winners: kept apart, merged apart, and the usual ones answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from warpsmith.generator.device import H200, Device
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import families_for
+from warpsmith.plans.lookup import find
+from warpsmith.store.interchange import export_lines, import_lines
+from warpsmith.store.location import StoreChain
+from warpsmith.store.merging import MergeReport
+from warpsmith.store.prune import Unwanted
+from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.store import Store
+
+PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+KEYS = (PROBLEM.key(), H200.key())
+USUAL, WARM, GRAPH = "queued first, cold L2", "queued first, warm caches", "CUDA graph, cold L2"
+
+
+def winner(conditions: str, median_ns: float = 5.0, problem: Filter2d = PROBLEM, device: Device = H200) -> Record:
+    family = families_for(problem, device)[0]
+    config = family.default(problem, device)
+    timing = Timing(median_ns, median_ns, median_ns, 9, f"median, 2 runs a sample, {conditions}")
+    outcome = Measurement(timing, 0.0, None, None, None, None)
+    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "nvrtc")
+    return Record(problem, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.2.0", {}))
+
+
+class TestStore:
+    def test_one_never_takes_the_place_of_another(self, store: Store) -> None:
+        kept = [winner(conditions) for conditions in (GRAPH, USUAL, WARM)]
+        for each in kept:
+            store.put_winner(each)
+        assert store.winners(*KEYS) == store.records() == (kept[1], kept[2], kept[0])
+        assert store.census().winners == 3
+        assert store.check() == ()
+
+    def test_the_same_conditions_are_the_same_winner_however_they_are_told(self, store: Store) -> None:
+        store.put_winner(winner(USUAL))
+        again = winner(f"queued first, in turns, {USUAL.split(', ')[1]}, throttled", 6.0)
+        store.put_winner(again)
+        assert store.winners(*KEYS) == (again,)
+
+    def test_the_usual_one_answers_where_there_is_one(self, store: Store) -> None:
+        store.put_winner(winner(GRAPH, 1.0))
+        assert store.winner(*KEYS) == winner(GRAPH, 1.0)
+        store.put_winner(winner(WARM, 2.0))
+        assert store.winner(*KEYS) == winner(WARM, 2.0)
+        store.put_winner(winner(USUAL, 3.0))
+        assert store.winner(*KEYS) == winner(USUAL, 3.0)
+        assert store.winner(*KEYS, GRAPH) == winner(GRAPH, 1.0)
+        assert store.winner(*KEYS, "eager, cold L2") is None
+
+    def test_only_its_own_soft_facts_are_renewed(self, store: Store) -> None:
+        store.put_winner(winner(USUAL))
+        store.put_winner(winner(GRAPH))
+        noted = dataclasses.replace(
+            winner(GRAPH), provenance=Provenance("2026-01-02T03:04:05+00:00", "0.2.0", {"a": "b"})
+        )
+        assert store.renew(noted)
+        assert store.winners(*KEYS) == (winner(USUAL), noted)
+        assert not store.renew(winner(WARM))
+
+    def test_merging_compares_equal_conditions_only(self, store: Store) -> None:
+        store.put_winner(winner(USUAL, 5.0))
+        store.put_winner(winner(WARM, 5.0))
+        with Store.open(":memory:", write=True) as other:
+            for conditions, ns in ((GRAPH, 1.0), (USUAL, 4.0), (WARM, 6.0)):
+                other.put_winner(winner(conditions, ns))
+            assert store.merge(other) == MergeReport(0, winners_added=1, winners_replaced=1, winners_kept=1)
+            assert store.merge(other) == MergeReport(0, winners_added=0, winners_replaced=0, winners_kept=3)
+        assert store.winners(*KEYS) == (winner(USUAL, 4.0), winner(WARM, 5.0), winner(GRAPH, 1.0))
+
+    def test_all_of_them_travel_as_lines(self, store: Store) -> None:
+        for conditions in (USUAL, GRAPH):
+            store.put_winner(winner(conditions))
+        with Store.open(":memory:", write=True) as other:
+            import_lines(other, export_lines(store))
+            assert other.records() == store.records()
+
+    def test_pruning_keeps_the_trials_of_each_and_removes_all_or_the_stale(self, store: Store) -> None:
+        families = families_for(PROBLEM, H200)
+        graph = winner(GRAPH)
+        other = dataclasses.replace(graph.trial, family=families[-1].name, fingerprint="another")
+        store.put_winner(winner(USUAL))
+        store.put_winner(dataclasses.replace(graph, trial=other))
+        slow = dataclasses.replace(graph.trial, fingerprint="slow")
+        store.add_trials(PROBLEM, H200, (graph.trial, other, slow))
+        store.prune(Unwanted(keep_trials=0))
+        assert store.trials(PROBLEM, H200) == (graph.trial, other)
+        programs = {
+            tuple(row[name] for name in ("problem_key", "device_key", "family", "config", "fingerprint"))
+            for row in store.programs()
+        }
+        stale = next(each for each in programs if each[-1] == "another")
+        store.prune(Unwanted(stale=frozenset({stale})))
+        assert store.winners(*KEYS) == (winner(USUAL),)
+        store.put_winner(graph)
+        assert len(store.prune(Unwanted(everything=True)).winners) == 2
+        assert store.records() == ()
+
+
+class TestChain:
+    @pytest.fixture
+    def chain(self, tmp_path: Path) -> StoreChain:
+        """The first store has a winner in graphs alone, the second one both."""
+        first = Store.open(str(tmp_path / "first.db"), write=True)
+        first.put_winner(winner(GRAPH, 1.0))
+        second = Store.open(str(tmp_path / "second.db"), write=True)
+        second.put_winner(winner(GRAPH, 2.0))
+        second.put_winner(winner(USUAL, 3.0))
+        return StoreChain((first, second))
+
+    def test_the_first_store_answers_first_and_nothing_is_hidden(self, chain: StoreChain) -> None:
+        with chain:
+            assert [each.timing.median_ns for each in chain.winners(*KEYS)] == [1.0, 3.0, 2.0]
+            assert chain.records() == (winner(GRAPH, 1.0), winner(USUAL, 3.0))
+            assert chain.answers() == (winner(GRAPH, 1.0),)
+
+    def test_a_look_up_falls_back_to_other_conditions(self, tmp_path: Path) -> None:
+        with Store.open(str(tmp_path / "a.db"), write=True) as store:
+            store.put_winner(winner(GRAPH, 1.0))
+            usual = winner(USUAL, 3.0)
+            store.put_winner(usual)
+            assert find(PROBLEM, H200, StoreChain((store,))).record == usual
+            store.put_winner(dataclasses.replace(usual, trial=dataclasses.replace(usual.trial, fingerprint="older")))
+            assert find(PROBLEM, H200, StoreChain((store,))).record == winner(GRAPH, 1.0)
+
+    def test_the_nearest_problem_answers_with_its_usual_winner(self, tmp_path: Path) -> None:
+        with Store.open(str(tmp_path / "a.db"), write=True) as store:
+            store.put_winner(winner(GRAPH, 1.0))
+            store.put_winner(winner(USUAL, 3.0))
+            asked = dataclasses.replace(PROBLEM, image=(80, 64))
+            assert find(asked, H200, StoreChain((store,))).record == winner(USUAL, 3.0)
