@@ -21,7 +21,6 @@ from warpsmith.generator.families.filter2d_text import (
     require_filter2d,
     result_pitch,
     row_pitch,
-    why_not_beyond_window,
     words,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
@@ -137,7 +136,7 @@ class Filter2dMatrix(Family):
             )
         if problem.filter[0] > 13:
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
-        return why_not_beyond_window(problem)
+        return None
 
     def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
         filter2d = require_filter2d(problem)

@@ -20,7 +20,6 @@ from warpsmith.generator.families.filter2d_text import (
     filter2d_constants,
     literals,
     require_filter2d,
-    why_not_beyond_window,
     words,
 )
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
@@ -89,7 +88,7 @@ class Filter2dWarpgroup(Family):
             return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
         if not _weights(problem):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
-        return why_not_beyond_window(problem)
+        return None
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
