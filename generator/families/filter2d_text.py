@@ -113,7 +113,7 @@ class Filter2dText:
     deep: bool
     """Whether a window can reach past a whole further image beyond the border."""
     strict: bool
-    """Whether a NaN or an infinity, which the image can hold, may show in no output but those of its windows."""
+    """`is_strict` of the problem."""
 
     @classmethod
     def of(cls, problem: Filter2d) -> Filter2dText:
@@ -142,7 +142,7 @@ class Filter2dText:
             turned=problem.convolve,
             taps=tuple(tuple(tuple(map(float_literal, row)) for row in taps) for taps in problem.taps),
             deep=any(max(before, taps - 1 - before) >= size for before, taps, size in reach),
-            strict=problem.dtype is not DType.UINT8 and problem.nonfinite is NonFinite.WINDOW,
+            strict=is_strict(problem),
         )
 
 
@@ -163,6 +163,11 @@ def require_filter2d(problem: Problem) -> Filter2d:
     if not isinstance(problem, Filter2d):
         raise TypeError(f"not a filter2d problem: {problem.key()}")
     return problem
+
+
+def is_strict(problem: Filter2d) -> bool:
+    """Whether a NaN or an infinity, which the image can hold, may show in no output but those of its windows."""
+    return problem.dtype is not DType.UINT8 and problem.nonfinite is NonFinite.WINDOW
 
 
 def image_texture(problem: Filter2d) -> Texture | None:
