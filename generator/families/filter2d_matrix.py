@@ -21,7 +21,6 @@ from warpsmith.generator.families.filter2d_text import (
     require_filter2d,
     result_pitch,
     row_pitch,
-    why_not_beyond_window,
     words,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
@@ -139,7 +138,7 @@ class Filter2dMatrix(Family):
             )
         if problem.filter[0] > 13:
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
-        return why_not_beyond_window(problem)
+        return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """It won with 5x5 and more, halves only in images of LIKELY_SIZE; 3x3 is a tie or lost (H200)."""

@@ -112,13 +112,15 @@ class Filter2dText:
     """The filters' values where they are known; empty where they come at each call."""
     deep: bool
     """Whether a window can reach past a whole further image beyond the border."""
+    strict: bool
+    """`is_strict` of the problem."""
 
     @classmethod
     def of(cls, problem: Filter2d) -> Filter2dText:
         image, _, result = problem.operands
         reach = zip(problem.before, problem.filter, problem.image, strict=True)
         return cls(
-            # The text does not depend on `nonfinite`, which only says which texts are legal: a time holds for both.
+            # Most texts do not depend on `nonfinite`, and a time of theirs holds under either rule.
             key=dataclasses.replace(problem, nonfinite=NonFinite.WINDOW).key(),
             dtype=image.dtype,
             result_dtype=result.dtype,
@@ -140,6 +142,7 @@ class Filter2dText:
             turned=problem.convolve,
             taps=tuple(tuple(tuple(map(float_literal, row)) for row in taps) for taps in problem.taps),
             deep=any(max(before, taps - 1 - before) >= size for before, taps, size in reach),
+            strict=is_strict(problem),
         )
 
 
@@ -162,11 +165,9 @@ def require_filter2d(problem: Problem) -> Filter2d:
     return problem
 
 
-def why_not_beyond_window(problem: Filter2d) -> str | None:
-    """Why a family may not multiply pixels outside a window by zero; None where it may."""
-    if problem.dtype is DType.UINT8 or problem.nonfinite is NonFinite.ANY:
-        return None
-    return "multiplies pixels outside a window by zero, which a NaN or an infinity survives; allow nonfinite='any'"
+def is_strict(problem: Filter2d) -> bool:
+    """Whether a NaN or an infinity, which the image can hold, may show in no output but those of its windows."""
+    return problem.dtype is not DType.UINT8 and problem.nonfinite is NonFinite.WINDOW
 
 
 def image_texture(problem: Filter2d) -> Texture | None:

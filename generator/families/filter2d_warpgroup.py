@@ -18,9 +18,9 @@ from warpsmith.generator.families.filter2d_text import (
     Weights,
     filter2d_arguments,
     filter2d_constants,
+    is_strict,
     literals,
     require_filter2d,
-    why_not_beyond_window,
     words,
 )
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
@@ -91,7 +91,7 @@ class Filter2dWarpgroup(Family):
             return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
         if not _weights(problem):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
-        return why_not_beyond_window(problem)
+        return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """It won from 7x7 on: on the CPU, where its products are loops, nothing is known."""
@@ -225,10 +225,11 @@ def _matrix_rows(problem: Filter2d, weights: Weights) -> int:
 
 
 def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1) -> int:
-    """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in use."""
+    """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in use, and its place."""
     factors = 2 * 4 * depth(problem) * SEGMENT * _matrix_rows(problem, weights)
     ring = (prefetch + 1) * (BEFORE_LAST_SEGMENT + depth(problem)) * problem.dtype.itemsize
-    return factors + 4 * warpgroups * ring
+    place = 4 if is_strict(problem) else 0
+    return factors + 4 * warpgroups * (ring + place)
 
 
 def _least_registers(problem: Filter2d, weights: Weights, ahead: int) -> int:
