@@ -84,7 +84,8 @@ class Filter2d(Problem):
             follow each other without one.
         result_pitch: the same of the result.
         accuracy: what errors are small against; `normwise` admits algorithms that need fewer multiplications.
-        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` admits products of matrices.
+        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` saves products of matrices the
+            check of their sums.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.

@@ -157,7 +157,8 @@ __device__ __forceinline__ void compute_frame(const Plane& plane, Result* __rest
     }
 }
 
-__device__ __forceinline__ float sum_of_window(const Plane& plane, const Weights& weights, int f, int row, int element) {
+__device__ __forceinline__ float sum_of_window(const Plane& plane, const Weights& weights, int f, int row,
+                                               int element) {
     float sum = 0.0f;
 #pragma unroll 1
     for (int r = 0; r < kFilterRows; ++r) {
@@ -170,16 +171,17 @@ __device__ __forceinline__ float sum_of_window(const Plane& plane, const Weights
     return sum;
 }
 
-// Whether an output, as it is stored, may be one of a finite sum that is right.
+// Whether an output, as it is stored, is finite, and so what the products are to give.
 __device__ __forceinline__ bool is_settled(Result stored) {
     return (stored & 0x7c00) != 0x7c00;
 }
 
-// A product also sums over pixels outside of a window, with weights of zero: a NaN or an infinity there makes NaN of the
-// sum. Where `check` says that a warp has seen sums that are not finite, it computes those again, pixel by pixel.
-// Its first output, in a strip of `rows`, is `first` elements behind the result's.
-__device__ __forceinline__ void repair(const Pixel* __restrict__ image, Result* result, const Weights& weights, int first,
-                                       int rows, float check) {
+// A product also sums over pixels outside of a window, with weights of zero: a NaN or an infinity there makes NaN of
+// the sum. Where `check` is NaN in a thread, its warp has had such sums, and computes them again, pixel by pixel. The
+// warp's first output, in a strip of `rows`, is `first` elements behind the result's. It may be that another warp stores
+// the same output, and repairs it too: each does so after its own store.
+__device__ __forceinline__ void repair(const Pixel* __restrict__ image, Result* result, const Weights& weights,
+                                       int first, int rows, float check) {
     if (!__any_sync(0xffffffffu, check != 0.0f)) {
         return;
     }

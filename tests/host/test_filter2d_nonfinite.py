@@ -183,9 +183,7 @@ def test_bytes_are_those_of_the_plain_kernel_where_an_image_is_not_finite(name: 
     known = dataclasses.replace(problem, weights=tuple(weights.ravel().tolist()))
     pixels = np.random.default_rng(2).integers(0, 50, problem.image).astype(dtype)
     pixels[12, 300], pixels[20, 90], pixels[29, 619] = np.nan, np.inf, -np.inf
-    results = [
-        plan_of(known, each.program(known, each.default(problem, DEVICE)))(pixels) for each in (family, plain)
-    ]
+    results = [plan_of(known, each.program(known, each.default(problem, DEVICE)))(pixels) for each in (family, plain)]
     assert 0 < np.count_nonzero(results[1] == 255) < results[1].size / 2
     assert (results[0] == results[1]).all()
 
