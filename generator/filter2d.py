@@ -48,7 +48,8 @@ class Filter2d(Problem):
         pitch: row pitch of the image in bytes; None where rows are contiguous. Planes follow each other without a gap.
         result_pitch: row pitch of the result in bytes.
         accuracy: what the error bound is relative to; `normwise` admits algorithms that need fewer multiplications.
-        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` admits matrix products on tensor cores.
+        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` saves matrix products the check
+            of their sums.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.

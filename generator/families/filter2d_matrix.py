@@ -2,7 +2,9 @@
 
 Source: convolution as products with banded Toeplitz matrices; the bytes of an image are exact as halves, and weights
 are split into two halves that keep 22 bits together (Ootomo and Yokota 2022, "Recovering single precision accuracy
-from Tensor Cores", section 3, with one product fewer, since the pixels need no second half).
+from Tensor Cores", section 3, with one product fewer, since the pixels need no second half). A product sums over pixels
+that are not in every window, with weights of zero, so that a half that is not finite spoils sums beside its windows:
+unless a problem allows that, a warp computes those again, pixel by pixel, after its strip.
 """
 
 from __future__ import annotations

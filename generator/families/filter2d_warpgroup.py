@@ -4,8 +4,9 @@ Source: convolution as products with banded Toeplitz matrices; float32 from thre
 11 bits each, and sums that leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota
 2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
 already and take two products. A product sums over pixels that are not in every window, with weights of zero: where a
-pixel is not a number or is infinite (as within 2^-12 of the largest float32), outputs of its windows and up to 31
-elements beside them are not numbers, which a problem has to allow.
+pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 31 elements
+beside them are not numbers. Unless a problem allows that, a warp that has had such sums computes them again, pixel by
+pixel, after its strip.
 """
 
 from __future__ import annotations
@@ -225,11 +226,12 @@ def _matrix_rows(problem: Filter2d, weights: Weights) -> int:
 
 
 def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1) -> int:
-    """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in use, and its place."""
+    """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in
+    use, and where it begins."""
     factors = 2 * 4 * depth(problem) * SEGMENT * _matrix_rows(problem, weights)
     ring = (prefetch + 1) * (BEFORE_LAST_SEGMENT + depth(problem)) * problem.dtype.itemsize
-    place = 4 if is_strict(problem) else 0
-    return factors + 4 * warpgroups * (ring + place)
+    first = 4 if is_strict(problem) else 0
+    return factors + 4 * warpgroups * (ring + first)
 
 
 def _least_registers(problem: Filter2d, weights: Weights, ahead: int) -> int:

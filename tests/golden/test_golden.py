@@ -192,6 +192,14 @@ CASES = {
             nonfinite=NonFinite.ANY,
         ),
     ),
+    "matrix_5x5_float16_window": Case(
+        "filter2d_matrix", Filter2d(image=(1080, 1920), filter=(5, 5), dtype="float16", border=Border.NEAREST)
+    ),
+    "warpgroup_15x15_window": Case(
+        "filter2d_warpgroup",
+        Filter2d(image=(9216, 9216), filter=(15, 15)),
+        warpgroup(rows=419, prefetch=5, block=(1, 1), weights="argument", min_blocks=1),
+    ),
     "warpgroup_9x9": Case("filter2d_warpgroup", Filter2d(image=(9216, 9216), filter=(9, 9), nonfinite=NonFinite.ANY)),
     "warpgroup_15x15_separable": Case(
         "filter2d_warpgroup",

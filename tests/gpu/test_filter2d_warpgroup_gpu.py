@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
 from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, Geometry
+from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import NonFinite
 
@@ -29,15 +31,21 @@ def runtime() -> Iterator[CudaRuntime]:
     opened.close()
 
 
-def filtered(runtime: CudaRuntime, problem: Filter2d, image: NDArray[np.float32], weights: NDArray[np.float32]) -> Any:
-    program = FAMILY.program(problem, FAMILY.default(problem, runtime.device))
+def filtered(
+    runtime: CudaRuntime,
+    problem: Filter2d,
+    image: NDArray[np.generic],
+    weights: NDArray[np.float32],
+    family: Family = FAMILY,
+) -> Any:
+    program = family.program(problem, family.default(problem, runtime.device))
     module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program))
     source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
     runtime.upload(source.address, image)
     for launch in program.launches:
         addresses = {"image": source.address, "result": target.address}
         module.bind(launch, addresses, {"weights": weights.tobytes()})(None)
-    result = np.empty(problem.output.shape, np.float32)
+    result = np.empty(problem.output.shape, problem.output.dtype.value)
     runtime.download(result, target.address)
     module.close()
     runtime.free(source)
@@ -72,3 +80,39 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
     inside = error[g.first_row : g.first_row + g.interior_rows, g.first_column : g.last_column + COLUMNS]
     assert inside.size > 0.8 * error.size
     assert inside.max() <= 7e-7
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype", "size"),
+    [
+        (FAMILY, "float32", 3),
+        (FAMILY, "float32", 9),
+        (FAMILY, "float32", 15),
+        (FAMILY, "float16", 13),
+        (Filter2dMatrix(), "float16", 3),
+        (Filter2dMatrix(), "float16", 5),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_what_is_not_finite_stays_within_the_window(
+    runtime: CudaRuntime, family: Family, dtype: str, size: int
+) -> None:
+    """Whatever the bits of a NaN, in the interior and in the frame; all other outputs are right."""
+    problem = Filter2d(image=(300, 1100), filter=(size, size), border=Border.CONSTANT, dtype=dtype)
+    if family.why_not(problem, runtime.device):
+        pytest.skip("no such tensor cores")
+    rng = np.random.default_rng(size)
+    image, weights = rng.uniform(0.5, 2, problem.image).astype(dtype), rng.random(problem.filter, np.float32)
+    clean = image.astype(np.float64)
+    image[0, 0], image[299, 500], image[150, 700], image[200, 3] = np.nan, -np.inf, np.inf, np.nan
+    bits = image.view(np.uint32 if dtype == "float32" else np.uint16)
+    bits[100, 300], bits[40, 900] = (0x7F800001, 0xFFFFFFFF) if dtype == "float32" else (0x7C01, 0xFFFF)
+    reached = scipy.ndimage.correlate(
+        (~np.isfinite(image)).astype(np.float64), np.ones(problem.filter), mode="constant"
+    )
+    result = filtered(runtime, problem, image, weights, family)
+    assert (np.isfinite(result) == (reached < 0.5)).all()
+    expected = scipy.ndimage.correlate(clean, weights.astype(np.float64), mode="constant")
+    rest = reached < 0.5
+    bound = 2e-6 if dtype == "float32" else 2.0**-10
+    assert (np.abs(result.astype(np.float64) - expected)[rest] <= bound * expected[rest]).all()

@@ -79,7 +79,7 @@ NonFiniteOption = Annotated[
     typer.Option(
         "--nonfinite",
         help="Where a NaN or infinite pixel may show: in outputs whose window contains it (window), or in others "
-        "near it too (any), which admits tensor cores for float32 and float16 images.",
+        "near it too (any), which saves tensor cores a check of float32 and float16 images.",
     ),
 ]
 WeightsOption = Annotated[
