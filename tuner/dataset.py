@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -29,6 +30,7 @@ class Dataset:
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
         operands: the inputs.
+        slack: how many times the error bound a result may be off on these inputs.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -41,9 +43,10 @@ class Dataset:
         guard_bytes: int,
         compiler: Compiler | None,
         operands: Operands,
+        slack: float = 1.0,
     ) -> None:
         self._runtime, self._output = runtime, problem.output
-        self._problem = problem
+        self._problem, self._slack = problem, slack
         with contextlib.ExitStack() as opened:
             self._memory: dict[str, GuardedSets] = {}
             for operand in problem.operands:
@@ -61,7 +64,9 @@ class Dataset:
     def draw(self, operands: Operands) -> None:
         """Takes other inputs."""
         self.operands = operands
-        self.reference: Reference = reference(self._problem, operands)
+        exact = reference(self._problem, operands)
+        # An error is told in units of the scale, so that a larger one gives room.
+        self.reference: Reference = dataclasses.replace(exact, scale=exact.scale * self._slack)
         self.upload()
 
     def upload(self) -> None:

@@ -18,7 +18,7 @@ from warpsmith.tuner.oracle import noise, random_operands
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns, Laps
 from warpsmith.tuner.peer import Peer, first_line
 from warpsmith.tuner.peers import candidates, warm_up
-from warpsmith.tuner.stress import MAX_STRESS_TERMS, stress_operands, terms
+from warpsmith.tuner.stress import MAX_STRESS_TERMS, stress_operands, stress_slack, terms
 from warpsmith.tuner.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.turn import Turn
@@ -82,7 +82,8 @@ class Testbed:
             return None
         operands = stress_operands(self._problem, seed)
         with contextlib.suppress(OutOfMemory):
-            return Dataset(self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands)
+            slack = stress_slack(self._problem)
+            return Dataset(self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands, slack)
         return None
 
     def evaluate(

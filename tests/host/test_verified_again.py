@@ -12,8 +12,10 @@ import pytest
 from warpsmith.devices.base import Compiler, Graph
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
+from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.families.filter2d_window_geometry import Method
+from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program
@@ -207,6 +209,16 @@ def test_sums_of_pixels_are_wrong_where_errors_are_small_elementwise(host: HostR
         assert found.message.startswith("on stress data: ")
         assert isinstance(outcome(testbed, family.program(elementwise, default)), Measurement)
         testbed._stress = None
+        assert isinstance(outcome(testbed, candidate), Measurement)
+
+
+@pytest.mark.parametrize("taps", [5, 9, 15, 31])
+@pytest.mark.parametrize("family", [Filter2dPlain(), Filter2dWindow()], ids=lambda family: family.name)
+def test_right_kernels_of_large_filters_pass(host: HostRuntime, family: Family, taps: int) -> None:
+    """Sums of equal signs round the same way: without room for that nothing larger than 11x11 would be right."""
+    problem = Filter2d(image=(300, 400), filter=(taps, taps), border="nearest")
+    candidate = family.program(problem, family.default(problem, host.device))
+    with opened(host, None, problem) as testbed:
         assert isinstance(outcome(testbed, candidate), Measurement)
 
 

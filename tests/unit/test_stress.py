@@ -12,7 +12,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import PIXELS, DType, Problem
 from warpsmith.generator.separable import separable_terms
 from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.stress import stress_operands, terms
+from warpsmith.tuner.stress import stress_operands, stress_slack, terms
 
 TRANSFORMS = [
     Fft(256, 64),
@@ -91,3 +91,16 @@ def test_separable_terms_may_not_cancel_under_a_tap() -> None:
             assert len(found) == 1
         else:
             assert len(found) == (0 if accuracy == "elementwise" else 2)
+
+
+@pytest.mark.parametrize(
+    ("problem", "slack"),
+    [
+        (Filter2d((64, 64), (3, 3)), 1.0),
+        (Filter2d((64, 64), (10, 10)), 3.0),
+        (Filter2d((64, 64), (31, 31)), pytest.approx(9.3)),
+        (Fft(256), 1.0),
+    ],
+)
+def test_room_for_rounding_grows_with_the_root_of_the_taps(problem: Problem, slack: float) -> None:
+    assert stress_slack(problem) == slack
