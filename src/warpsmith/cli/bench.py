@@ -30,6 +30,7 @@ from warpsmith.cli.operations import AccuracyOption, ChannelsOption, PlanesOptio
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
 from warpsmith.cli.output import print_table
 from warpsmith.cli.sweep import run_sweep, workload
+from warpsmith.cli.verdicts import peer_cell
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
@@ -46,7 +47,7 @@ GLOBAL_ONLY = "global only"
 """The paper's name for the simplest kernel: the default config of SIMPLEST_FILTER."""
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.1f}")
-FASTEST_PEER = Column("fastest peer", lambda row: "-" if row.speed_up is None else f"{row.speed_up:.2f}x our time")
+FASTEST_PEER = Column("fastest peer", lambda row: peer_cell(row.verdicts))
 
 ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image.")]
 FiltersOption = Annotated[
@@ -151,20 +152,19 @@ def _show(results: Results) -> None:
     peers = map(peer_column, results.peers)
     results.print_comparison([FOUND, TIME, RATE, FLOP_RATE, COPY_TIME, COPY_SHARE, *peers, FASTEST_PEER, ERROR])
     print("\nWhat was fastest, in the form of the paper's tables 3 and 4:\n")
-    header = ["filter", "optimal layout", "family", "outputs a thread", "speed-up over the fastest peer"]
+    header = ["filter", "optimal layout", "family", "outputs a thread", "against the fastest peer"]
     print_table([*header, f"speed-up over {GLOBAL_ONLY}", "% of copy"], map(_layout_cells, results.rows))
 
 
 def _layout_cells(row: Row) -> list[str]:
     program = row.match.program
     cell = Cell.of(program.family, program.config)
-    peer = min(row.rivals, key=row.rivals.__getitem__, default=None)
     return [
         row.subject.size,
         path_words(cell),
         program.family,
         f"{cell.outputs} ({cell.rows} x {cell.columns})",
-        f"{row.rivals[peer] / row.ours:.2f}x ({peer})" if peer is not None else "-",
+        peer_cell(row.verdicts),
         f"{row.times[GLOBAL_ONLY] / row.ours:.2f}x" if GLOBAL_ONLY in row.times else "-",
         COPY_SHARE.cell(row),
     ]
