@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import importlib.metadata
 
 from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.registry import FAMILIES, simplest_family
 from warpsmith.plans.lookup import regenerate
 from warpsmith.store.checked import Checked, Verdict
-from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Record, Timing
-from warpsmith.tuner.choose import tied
+from warpsmith.store.conditions import THROTTLED
+from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Provenance, Record, Timing
+from warpsmith.tuner.choose import SIMPLEST_KERNEL, tied
 from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
@@ -21,9 +25,6 @@ APART = 0.005
 """Times of two runs closer than this are one: on an H200 medians of one kernel in seven processes lay within 0.4%.
 `choose.TIE` is narrower, for times that are taken in turns.
 """
-THROTTLED = ", throttled"
-"""How the conditions of a time end that was taken while power or temperature held the clocks down."""
-
 NOT_ITS_FAULT = frozenset({FailureKind.OUT_OF_MEMORY})
 """Failures that say more of who else uses the device than of the program."""
 
@@ -59,7 +60,7 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
     program = regenerate(record)
     if program is None:
         return _without_time(record, Verdict.UNCHECKED, "this version generates another text; tune it again", {})
-    then = _timing(record)
+    then = record.timing
     with Workshop.open(
         record.problem,
         device,
@@ -83,6 +84,70 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
     return Rechecked(record, _checked(_verdict(then, now), now, environment), now, None, _copies(record, times.copy))
 
 
+class CannotMeasure(WarpsmithError):
+    """A stored winner of which no new record can be made here."""
+
+
+def must_be_measured(record: Record) -> bool:
+    """Whether another library was timed under other conditions than the winner, and nobody has seen that it must be."""
+    return any(each.is_library and not each.is_fair and each.baseline.note is None for each in record.verdicts)
+
+
+def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
+    """A stored winner as its finals would store it now: verified on fresh data, timed in turns with all that stands
+    beside it, under the conditions of its stored time.
+
+    Args:
+        record: the winner.
+        device: where it was tuned, or one of the same key.
+        seed: of the data.
+
+    Raises:
+        CannotMeasure: this version generates another text, it is not right, or nothing can be timed beside it.
+        CompileError, DeviceError: as their names say.
+    """
+    program = regenerate(record)
+    if program is None:
+        raise CannotMeasure("this version generates another text; tune it again")
+    policy = _policy(device.kind, record.timing)
+    with Workshop.open(
+        record.problem,
+        device,
+        FAMILIES,
+        CompilerChoice.AUTO,
+        seed,
+        Deadlines(),
+        sanitize=False,
+        policy=policy,
+    ) as workshop:
+        winner = workshop.verified(program, workshop.bench)
+        if isinstance(winner, Failure):
+            raise CannotMeasure(f"{winner.kind}: {winner.message}")
+        simplest = _simplest_beside(workshop, program)
+        beside = workshop.bench.side_by_side((winner, *simplest.values()))
+        if isinstance(beside, Failure):
+            raise CannotMeasure(f"{beside.kind}: {beside.message}")
+        environment = workshop.bench.opened.environment
+    ours, *others = beside.ours
+    return dataclasses.replace(
+        record,
+        trial=dataclasses.replace(record.trial, outcome=dataclasses.replace(winner.measurement, timing=ours)),
+        baselines=(*beside.baselines, *map(Baseline, simplest, others)),
+        provenance=Provenance(_now(), importlib.metadata.version("warpsmith"), environment),
+        left_out=beside.left_out,
+    )
+
+
+def _simplest_beside(workshop: Workshop, winner: Program) -> dict[str, Contender]:
+    """The operation's simplest kernel under its label, where it is right and another one than the winner."""
+    family = simplest_family(workshop.problem.operation)
+    if family is None or family.name not in workshop.families:
+        return {}
+    program = workshop.program(family.name, family.default(workshop.problem, workshop.device))
+    contender = None if program == winner else workshop.verified(program, workshop.bench)
+    return {f"{family.name} ({SIMPLEST_KERNEL})": contender} if isinstance(contender, Contender) else {}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Times:
     ours: tuple[Timing, ...]
@@ -101,12 +166,6 @@ def _times(workshop: Workshop, program: Program) -> _Times | Failure:
     return _Times((*beside.ours, alone), _copy(beside.baselines))
 
 
-def _timing(record: Record) -> Timing:
-    if not isinstance(record.trial.outcome, Measurement):
-        raise TypeError("a winner has a measurement")
-    return record.trial.outcome.timing
-
-
 def _policy(kind: DeviceKind, then: Timing) -> TimingPolicy:
     """The policy that the stored time was taken under."""
     if kind is DeviceKind.HOST:
@@ -118,7 +177,7 @@ def _policy(kind: DeviceKind, then: Timing) -> TimingPolicy:
 
 def _comparable(then: Timing, now: Timing) -> bool:
     """Whether both were taken under one set of conditions; a time that throttling makes long says nothing."""
-    return now.conditions == then.conditions.removesuffix(THROTTLED)
+    return now.conditions == then.conditions.removesuffix(f", {THROTTLED}")
 
 
 def _verdict(then: Timing, now: Timing) -> Verdict:
@@ -138,8 +197,11 @@ def _copies(record: Record, now: Timing | None) -> tuple[float, float] | None:
 
 
 def _checked(verdict: Verdict, timing: Timing | None, environment: dict[str, str]) -> Checked:
-    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Checked(at, verdict, None if timing is None else timing.median_ns, environment.get("driver"))
+    return Checked(_now(), verdict, None if timing is None else timing.median_ns, environment.get("driver"))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _without_time(record: Record, verdict: Verdict, reason: str, environment: dict[str, str]) -> Rechecked:

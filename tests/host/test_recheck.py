@@ -20,8 +20,9 @@ from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measure
 from warpsmith.store.store import Store
 from warpsmith.tuner import recheck as module
 from warpsmith.tuner.evaluate import Bench
-from warpsmith.tuner.recheck import Rechecked, recheck
+from warpsmith.tuner.recheck import CannotMeasure, Rechecked, measured_again, must_be_measured, recheck
 from warpsmith.tuner.timing_policy import Launching, TimingPolicy
+from warpsmith.tuner.workshop import Workshop
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 64), filter=(3, 3))
@@ -183,3 +184,54 @@ def test_the_command_notes_what_moved(tmp_path: Path, monkeypatch: pytest.Monkey
     assert checked is not None
     assert (checked.verdict, checked.median_ns) == (Verdict.FASTER, looked["time_ns"])
     assert noted.trial == record.trial
+
+
+class TestMeasuredAgain:
+    SCIPY = Baseline("scipy 1.0", Timing(5.0, 5.0, 5.0, 15, "median, 7 runs a sample, queued first, in turns, cold L2"))
+
+    def unfair(self) -> Record:
+        record = stored(SHORT)
+        return dataclasses.replace(record, baselines=(*record.baselines, self.SCIPY))
+
+    def test_is_asked_for_where_a_library_had_other_conditions_and_no_reason_for_it(self) -> None:
+        assert must_be_measured(self.unfair())
+        assert not must_be_measured(stored(SHORT))
+        told = dataclasses.replace(self.SCIPY, note="it could not be captured")
+        assert not must_be_measured(dataclasses.replace(self.unfair(), baselines=(told,)))
+
+    def test_has_todays_times_under_the_conditions_of_the_stored_one(self) -> None:
+        pytest.importorskip("scipy")
+        before = self.unfair()
+        after = measured_again(before, HOST, seed=1)
+        assert not must_be_measured(after)
+        assert (after.problem, after.device, after.conditions) == (before.problem, before.device, before.conditions)
+        assert dataclasses.replace(after.trial, outcome=before.trial.outcome) == before.trial
+        assert after.timing.median_ns > SHORT
+        assert [each.is_fair for each in after.verdicts] == [True] * len(after.verdicts)
+        library, copy = after.baselines
+        assert library.name.startswith("scipy ")
+        assert copy.name == COPY
+        assert after.provenance.created > before.provenance.created
+        assert after.provenance.environment
+
+    def test_has_the_simplest_kernel_beside_it_where_it_is_another(self) -> None:
+        record = self.unfair()
+        window = family_named("filter2d_window")
+        assert window is not None
+        config = window.default(PROBLEM, record.device)
+        fingerprint = window.program(PROBLEM, config).fingerprint
+        trial = dataclasses.replace(record.trial, family=window.name, config=config, fingerprint=fingerprint)
+        after = measured_again(dataclasses.replace(record, trial=trial), HOST, seed=1)
+        assert after.baselines[-1].name == "filter2d_plain (simplest kernel)"
+        assert after.verdicts[-1].is_fair
+
+    def test_is_refused_where_the_text_is_another(self) -> None:
+        record = self.unfair()
+        older = dataclasses.replace(record, trial=dataclasses.replace(record.trial, fingerprint="older"))
+        with pytest.raises(CannotMeasure, match="this version generates another text; tune it again"):
+            measured_again(older, HOST, seed=1)
+
+    def test_is_refused_where_it_is_not_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Workshop, "verified", lambda *_: Failure(FailureKind.WRONG, "7 of 9 differ"))
+        with pytest.raises(CannotMeasure, match="wrong: 7 of 9 differ"):
+            measured_again(self.unfair(), HOST, seed=1)

@@ -25,7 +25,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.store import location
 from warpsmith.store.location import own_store
-from warpsmith.store.record import COPY, Baseline, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import COPY, Baseline, LeftOut, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.compare import Comparison
 
@@ -33,7 +33,8 @@ HOST = DeviceRef.parse("host").device()
 PADDED = Fft((8, 8), 5, valid=(7, 6))
 TWO = ("bench", "fft", "--device", "host", "--size", "8x8", "--size", "8x6", "--valid", "7x6", "--batch", "5")
 SCIPY, OTHER = "scipy 1.2.3 fft.rfftn", "another 4.5"
-MEASURED = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1.25e-7, None, None, None, None)
+TIMED = Timing(2000.0, 1900.0, 2500.0, 30, "median, 5 runs a sample, eager, in turns, warm caches")
+MEASURED = Measurement(TIMED, 1.25e-7, None, None, None, None)
 MEAN = "geometric mean of the speed-up over the fastest peer: "
 
 
@@ -164,7 +165,7 @@ class TestTable:
         timed({(8, 8): {SCIPY: 6000.0}, (8, 6): {SCIPY: 1500.0}})
         where, what, blank, header, _, first, second, end, mean = printed(*TWO, "--store", "one.db").splitlines()
         assert where == f"{HOST.name}, compiler g++ 12.2.0"
-        assert what == "r2c transforms, norm backward, layout batch; medians, taken in turns"
+        assert what == "r2c transforms, norm backward, layout batch; medians, taken in turns, eager, warm caches"
         assert (blank, end) == ("", "")
         assert header == self.HEADER
         # 5 transforms of 42 numbers and 40 complex ones: 2440 bytes
@@ -182,6 +183,24 @@ class TestTable:
         assert first.endswith(" | - | - | - | 1.2e-07 |")
         assert second.endswith(" | 8.00 us | 5.00 us | 2.50x | 1.2e-07 |")
         assert mean == f"{MEAN}2.50x"
+
+    def test_a_peer_under_other_conditions_has_a_time_and_no_speed_up(
+        self, monkeypatch: pytest.MonkeyPatch, printed: Printed, document: Document
+    ) -> None:
+        cold = dataclasses.replace(TIMED, policy="median, 5 runs a sample, CUDA graph, in turns, cold L2")
+        left_out = (LeftOut("cuFFT through CuPy", "cupy is not installed"),)
+        comparison = Comparison(MEASURED, TIMED, (Baseline(COPY, TIMED), Baseline(SCIPY, cold, "a note")), {}, left_out)
+        monkeypatch.setattr("warpsmith.cli.benching.compare", lambda *_: comparison)
+        asked = (*TWO[:6], "--valid", "7x6", "--batch", "5")
+        *_, row, _, last = printed(*asked).splitlines()
+        assert "| 100.0% | 2.00 us | - |" in row
+        assert last == "left out  cuFFT through CuPy: cupy is not installed"
+        (told,) = document(*asked)["rows"]
+        why = "timed under other conditions (CUDA graph, cold L2; ours eager, warm caches): a note"
+        assert told["verdict"] == f"no verdict against {SCIPY}: {why}"
+        assert told["conditions"] == "eager, warm caches"
+        assert [each["fair"] for each in told["verdicts"]] == [True, False]
+        assert told["left_out"] == [{"name": "cuFFT through CuPy", "reason": "cupy is not installed"}]
 
     def test_without_peers_has_no_mean(self, timed: Timed, printed: Printed) -> None:
         timed({})

@@ -18,13 +18,14 @@ from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.store import location
 from warpsmith.store.checked import Checked, Verdict, checked_of, marked
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Baseline, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.recheck import Rechecked
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEMS = [Filter2d(image=(16 * number, 64), filter=(3, 3)) for number in range(1, 5)]
 CHECK = ("db", "check", "--times", "--device", "host", "--store", "a.db")
+SHIPPED = location.shipped_store()
 AT = "2026-03-04T05:06:07+00:00"
 
 
@@ -275,3 +276,36 @@ class TestNote:
         record = winner(PROBLEMS[0])
         provenance = dataclasses.replace(record.provenance, environment=facts)
         assert checked_of(dataclasses.replace(record, provenance=provenance)) is None
+
+
+class TestVerdicts:
+    def test_lists_what_must_be_measured_again(
+        self, capsys: pytest.CaptureFixture[str], document: Callable[..., Any]
+    ) -> None:
+        assert document("db", "check", "--store", "a.db", "--verdicts")["unfair"] == []
+        with Store.open("a.db", write=True) as store:
+            record = store.winner(PROBLEMS[1].key(), HOST.device().key())
+            assert record is not None
+            cold = dataclasses.replace(record.timing, policy="median, 1 runs a sample, queued first, cold L2")
+            store.put_winner(dataclasses.replace(record, baselines=(Baseline("scipy 1.0", cold),)))
+        assert run(["db", "check", "--store", "a.db", "--verdicts"]) == 1
+        shown = capsys.readouterr()
+        why = "timed under other conditions (queued first, cold L2; ours eager, warm caches)"
+        assert f"unfair    {PROBLEMS[1].key()}: no verdict against scipy 1.0: {why}\n" in shown.out
+        assert shown.err.startswith("warpsmith: error: 1 winners were compared with a library under other conditions")
+        assert len(shown.err.splitlines()) == 1
+        assert run(["db", "check", "--store", "a.db", "--verdicts", "--json"]) == 1
+        (listed,) = json.loads(capsys.readouterr().out)["unfair"]
+        assert listed["problem_key"] == PROBLEMS[1].key()
+        assert listed["conditions"] == "eager, warm caches"
+        assert run(["db", "check", "--store", "a.db"]) == 0
+
+    def test_of_the_shipped_store_are_those_of_graphs(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(location, "shipped_store", lambda: SHIPPED)
+        status = run(["db", "check", "--verdicts", "--json"])
+        unfair = json.loads(capsys.readouterr().out)["unfair"]
+        assert status == (1 if unfair else 0)
+        assert {each["conditions"].split(", ")[0] for each in unfair} <= {"CUDA graph"}
+        assert {each["problem_key"].split()[0] for each in unfair} <= {"fft"}

@@ -30,6 +30,7 @@ from warpsmith.cli.operations import AccuracyOption, ChannelsOption, NonFiniteOp
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption, extent
 from warpsmith.cli.output import print_table
 from warpsmith.cli.sweep import run_sweep, workload
+from warpsmith.cli.verdicts import peer_cell
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
@@ -46,7 +47,7 @@ GLOBAL_ONLY = "global only"
 """The paper's name for the simplest kernel: the default config of SIMPLEST_FILTER."""
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.1f}")
-FASTEST_PEER = Column("fastest peer", lambda row: _fastest_peer(row))
+FASTEST_PEER = Column("fastest peer", lambda row: peer_cell(row.verdicts))
 
 ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image.")]
 FiltersOption = Annotated[
@@ -168,29 +169,19 @@ def _show(results: Results) -> None:
     peers = map(peer_column, results.peers)
     results.print_comparison([FOUND, TIME, RATE, FLOP_RATE, COPY_TIME, COPY_SHARE, *peers, FASTEST_PEER, ERROR])
     print("\nWhat was fastest, in the form of the paper's tables 3 and 4:\n")
-    header = ["filter", "optimal layout", "family", "outputs per thread", "speed-up over the fastest peer"]
+    header = ["filter", "optimal layout", "family", "outputs per thread", "compared with the fastest peer"]
     print_table([*header, f"speed-up over {GLOBAL_ONLY}", "% of copy"], map(_layout_cells, results.rows))
-
-
-def _fastest_peer(row: Row) -> str:
-    """`3.06x faster than CuPy`, or how much slower."""
-    peer = min(row.rivals, key=row.rivals.__getitem__, default=None)
-    if peer is None:
-        return "-"
-    ratio = row.rivals[peer] / row.ours
-    return f"{ratio:.2f}x faster than {peer}" if ratio >= 1 else f"{1 / ratio:.2f}x slower than {peer}"
 
 
 def _layout_cells(row: Row) -> list[str]:
     program = row.match.program
     cell = Cell.of(program.family, program.config)
-    peer = min(row.rivals, key=row.rivals.__getitem__, default=None)
     return [
         row.subject.size,
         path_words(cell),
         program.family,
         f"{cell.outputs} ({cell.rows} x {cell.columns})",
-        f"{row.rivals[peer] / row.ours:.2f}x ({peer})" if peer is not None else "-",
+        peer_cell(row.verdicts),
         f"{row.times[GLOBAL_ONLY] / row.ours:.2f}x" if GLOBAL_ONLY in row.times else "-",
         COPY_SHARE.cell(row),
     ]

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.cli import files
-from warpsmith.cli.output import print_json, print_table
+from warpsmith.cli.output import print_facts, print_json, print_table
+from warpsmith.cli.verdicts import copy_share, left_out_facts, summary
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import Device
@@ -19,10 +20,11 @@ from warpsmith.generator.problem import Problem, member
 from warpsmith.generator.program import Program
 from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
-from warpsmith.store.record import COPY
+from warpsmith.store.conditions import conditions_key
+from warpsmith.store.record import COPY, BaselineVerdict, fastest_library, verdict_of
 from warpsmith.tuner.compare import Comparison, compare
 from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
-from warpsmith.tuner.progress import format_rate, format_share, format_time
+from warpsmith.tuner.progress import format_rate, format_time
 
 SaveOption = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Also write the JSON document to this file.")
@@ -55,6 +57,7 @@ class Row:
     subject: Subject
     match: Match
     comparison: Comparison
+    device: Device
 
     @property
     def ours(self) -> float:
@@ -72,9 +75,16 @@ class Row:
         return {name: ns for name, ns in self.times.items() if name != COPY and name not in self.subject.own}
 
     @property
+    def verdicts(self) -> tuple[BaselineVerdict, ...]:
+        """What the copy and the other libraries say."""
+        beside = [each for each in self.comparison.baselines if each.name not in self.subject.own]
+        return tuple(verdict_of(self.comparison.ours, each, self.subject.problem, self.device) for each in beside)
+
+    @property
     def speed_up(self) -> float | None:
-        """Over the fastest of the other libraries; None where there was none."""
-        return min(self.rivals.values()) / self.ours if self.rivals else None
+        """Over the fastest of the other libraries that were timed as ours was; None where there was none."""
+        fastest = fastest_library(self.verdicts)
+        return None if fastest is None else fastest.speed_up
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -84,6 +94,9 @@ class Row:
             "match": str(self.match.kind),
             "family": self.match.program.family,
             "config": self.match.program.config.values(),
+            "conditions": conditions_key(self.comparison.ours.policy),
+            "verdict": summary(self.verdicts),
+            "verdicts": [verdict.spec() for verdict in self.verdicts],
             **dataclasses.asdict(self.comparison),
         }
 
@@ -100,7 +113,7 @@ FOUND = Column("match", lambda row: str(row.match.kind))
 TIME = Column("time", lambda row: format_time(row.ours))
 RATE = Column("GB/s", lambda row: format_rate(row.subject.problem.bytes, row.ours).removesuffix(" GB/s"))
 COPY_TIME = Column("copy", lambda row: format_time(row.times[COPY]))
-COPY_SHARE = Column("% of copy", lambda row: format_share(row.times[COPY], row.ours))
+COPY_SHARE = Column("% of copy", lambda row: copy_share(row.verdicts) or "-")
 ERROR = Column("largest error", lambda row: f"{row.comparison.measurement.max_error:.1e}")
 
 
@@ -127,11 +140,15 @@ class Results:
         """Prints where and what was measured, and a Markdown table, ready for BENCHMARKS.md."""
         facts = ", ".join(f"{name} {value}" for name, value in self.rows[0].comparison.environment.items())
         print(f"{self.device.name}, {facts}")
-        print(f"{self.workload}; medians, taken in turns")
+        conditions = dict.fromkeys(conditions_key(row.comparison.ours.policy) for row in self.rows)
+        print(f"{self.workload}; medians, taken in turns, {' or '.join(conditions)}")
         print()
         header = [*self.rows[0].subject.labels, *(column.header for column in columns)]
         cells = ([*row.subject.labels.values(), *(column.cell(row) for column in columns)] for row in self.rows)
         print_table(header, cells)
+        if left_out := dict.fromkeys(each for row in self.rows for each in row.comparison.left_out):
+            print()
+            print_facts(left_out_facts(left_out))
 
     def plot(self, x_label: str, image: ImageFormat) -> bytes:
         """A plot of times over sizes."""
@@ -185,6 +202,6 @@ def measure(subjects: Sequence[Subject], ref: DeviceRef, store: str | None, seed
     device = ref.device()
     matches = [look_up(subject.problem, device, store) for subject in subjects]
     return tuple(
-        Row(subject, match, compare(subject.problem, match.program, ref, seed, subject.own))
+        Row(subject, match, compare(subject.problem, match.program, ref, seed, subject.own), device)
         for subject, match in zip(subjects, matches, strict=True)
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from warpsmith.cli.db_verdicts import VerdictsOption, unfair_winners
 from warpsmith.cli.options import JsonOption, SeedOption, StoreOption
 from warpsmith.cli.output import print_error, print_facts, print_json
 from warpsmith.devices.select import DeviceRef
@@ -33,6 +34,7 @@ def _check(
     times: Annotated[
         bool, typer.Option("--times", help="Verify and time stored winners again, such as after a driver update.")
     ] = False,
+    verdicts: VerdictsOption = False,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -51,7 +53,7 @@ def _check(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Check every store that is searched for damage; exit 1 if there is any, or if a time has changed."""
+    """Check every store that is searched for damage; exit 1 for some, for a time that changed, an unfair comparison."""
     if not times and (sample is not None or device is not None):
         raise BadArgument("--sample and --device choose what --times checks; add --times")
     with open_with_trials(store) as stores:
@@ -59,17 +61,21 @@ def _check(
         if not json:
             for location, problems in found.items():
                 print_facts([(("damaged" if problems else "good"), location), *(("", problem) for problem in problems)])
+        unfair = unfair_winners(stores, quiet=json) if verdicts else []
         looks = _Times(stores, store, DeviceRef.parse(device or "auto"), seed, json) if times else None
         seen = [] if looks is None else looks.of(sample or SAMPLE)
     if json:
-        print_json({"stores": found, **({} if looks is None else {"times": looks.document(seen)})})
+        compared = {"unfair": unfair} if verdicts else {}
+        print_json({"stores": found, **compared, **({} if looks is None else {"times": looks.document(seen)})})
     bad = [each for each in seen if not each.rechecked.checked.verdict.is_good]
     damaged = [location for location, problems in found.items() if problems]
     if damaged:
         print_error(f"{', '.join(damaged)}: damaged; the findings are on standard output")
     if bad:
         print_error(f"{len(bad)} of {len(seen)} winners have another time or a wrong result; tune them again")
-    return 1 if bad or damaged else 0
+    if unfair:
+        print_error(f"{len(unfair)} winners were compared with a library under other conditions; measure them again")
+    return 1 if bad or damaged or unfair else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
