@@ -20,6 +20,7 @@ from warpsmith.tuner.oracle import Reference, noise, random_operands, reference
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns, Laps
 from warpsmith.tuner.peer import Peer, first_line
 from warpsmith.tuner.peers import candidates, warm_up
+from warpsmith.tuner.sustained import Sustained, measure_sustained
 from warpsmith.tuner.timing import Entrant, TimingPolicy, Work, measure, measure_in_turns
 from warpsmith.tuner.turn import Turn
 from warpsmith.tuner.verify import ERROR_BOUND, verify
@@ -175,6 +176,11 @@ class Testbed:
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
         baselines = tuple(Baseline(name, timing, notes.get(name)) for name, timing in timings.items())
         return InTurns(ours, baselines, tuple(self._left_out))
+
+    def sustained(self, contender: Contender, seconds: float) -> Sustained:
+        """How long a verified candidate takes once it has run for so many seconds, launch by launch."""
+        with self._turn, self._loaded(contender.program, contender.binary) as run:
+            return measure_sustained(self._runtime, run, self._rotation, seconds)
 
     def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:
         """A peer as what takes turns; why it cannot be captured goes into `notes`, under its name."""
