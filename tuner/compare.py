@@ -14,6 +14,7 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.outcomes import Contender
+from warpsmith.tuner.sustained import Sustained
 from warpsmith.tuner.workshop import Workshop
 
 
@@ -33,6 +34,8 @@ class Comparison:
     environment: dict[str, str]
     left_out: tuple[LeftOut, ...] = ()
     """The other libraries that did not."""
+    sustained: Sustained | None = None
+    """The program's time after it has run for many seconds; None where nobody asked."""
 
 
 def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, sanitize: bool = False) -> Measurement:
@@ -44,7 +47,12 @@ def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, s
 
 
 def compare(
-    problem: Problem, program: Program, device: DeviceRef, seed: int, others: Mapping[str, Program] | None = None
+    problem: Problem,
+    program: Program,
+    device: DeviceRef,
+    seed: int,
+    others: Mapping[str, Program] | None = None,
+    sustained_s: float | None = None,
 ) -> Comparison:
     """Verifies `program`, then times it, the device's copy and every library installed here, taking turns.
 
@@ -54,6 +62,7 @@ def compare(
         device: where it runs.
         seed: of the data.
         others: further programs to time as baselines of these names; one that is not right is left out.
+        sustained_s: seconds for which `program` then runs alone, to be timed at the end of them; None for not at all.
 
     Raises WrongAnswer where the program is not right.
     """
@@ -68,7 +77,11 @@ def compare(
         timing, *others_timings = beside.ours
         baselines = [Baseline(name, other) for name, other in zip(right, others_timings, strict=True)]
         environment = workshop.bench.opened.environment
-        return Comparison(ours.measurement, timing, (*beside.baselines, *baselines), environment, beside.left_out)
+        sustained = None if sustained_s is None else workshop.bench.sustained(ours, sustained_s)
+        if isinstance(sustained, Failure):
+            raise _wrong(program, sustained)
+        told = (*beside.baselines, *baselines)
+        return Comparison(ours.measurement, timing, told, environment, beside.left_out, sustained)
 
 
 def _verified(workshop: Workshop, program: Program) -> Contender:

@@ -19,9 +19,10 @@ from warpsmith.store.record import Failure, FailureKind, Measurement, Timing
 from warpsmith.tuner.compiling import Compiled
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.job import Job
-from warpsmith.tuner.jobs import Evaluate, Open, Opened, PreparePeers, Renew, SideBySide, TimeCopy
+from warpsmith.tuner.jobs import Evaluate, Open, Opened, PreparePeers, Renew, SideBySide, Sustain, TimeCopy
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.process import DeadlinePassed, Worker, WorkerDied
+from warpsmith.tuner.sustained import Sustained
 from warpsmith.tuner.timing_policy import TimingPolicy
 
 _SHARE_OF_MEMORY = 2
@@ -126,6 +127,10 @@ class Bench:
     def side_by_side(self, contenders: tuple[Contender, ...]) -> InTurns | Failure:
         """Times verified candidates beside the device's copy and the other libraries installed here, in turns."""
         return self._call(SideBySide(contenders, self._open.policy.for_finalists()), self._deadlines.setup_s)
+
+    def sustained(self, contender: Contender, seconds: float) -> Sustained | Failure:
+        """How long a verified candidate takes once it has run for so many seconds."""
+        return self._call(Sustain(contender, seconds), self._deadlines.setup_s + seconds)
 
     def _call(self, job: Job[T], deadline_s: float) -> T | Failure:
         if not self._worker.alive:

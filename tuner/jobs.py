@@ -13,6 +13,7 @@ from warpsmith.generator.program import Program
 from warpsmith.store.record import Timing
 from warpsmith.tuner.job import Job, WorkerState
 from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
+from warpsmith.tuner.sustained import Sustained
 from warpsmith.tuner.testbed import Testbed
 from warpsmith.tuner.timing import conditions_of
 from warpsmith.tuner.timing_policy import TimingPolicy
@@ -115,3 +116,14 @@ class SideBySide(Job[InTurns]):
 
     def run(self, state: WorkerState) -> InTurns:
         return state.testbed.side_by_side(self.contenders, self.policy)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sustain(Job[Sustained]):
+    """Run a verified candidate for so many seconds, and time it at the end of them."""
+
+    contender: Contender
+    seconds: float
+
+    def run(self, state: WorkerState) -> Sustained:
+        return state.testbed.sustained(self.contender, self.seconds)

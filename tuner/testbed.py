@@ -19,6 +19,7 @@ from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns, Laps
 from warpsmith.tuner.peer import Peer, first_line
 from warpsmith.tuner.peers import candidates, warm_up
 from warpsmith.tuner.stress import MAX_STRESS_TERMS, stress_operands, stress_slack, terms
+from warpsmith.tuner.sustained import Sustained, measure_sustained
 from warpsmith.tuner.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.timing_policy import TimingPolicy
 from warpsmith.tuner.turn import Turn
@@ -210,6 +211,11 @@ class Testbed:
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
         baselines = tuple(Baseline(name, timing, notes.get(name)) for name, timing in timings.items())
         return InTurns(ours, baselines, tuple(self._left_out))
+
+    def sustained(self, contender: Contender, seconds: float) -> Sustained:
+        """How long a verified candidate takes once it has run for so many seconds, launch by launch."""
+        with self._turn, self._loaded(contender.program, contender.binary) as bound:
+            return measure_sustained(self._runtime, bound(self._data), self._rotation, seconds)
 
     def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:
         """A peer as what takes turns; why it cannot be captured goes into `notes`, under its name."""

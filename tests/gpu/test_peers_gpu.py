@@ -19,8 +19,9 @@ from warpsmith.store.conditions import Launched
 from warpsmith.store.record import COPY
 from warpsmith.tuner.oracle import random_operands, reference
 from warpsmith.tuner.peers import peers
+from warpsmith.tuner.sustained import measure_sustained
 from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing_policy import Launching, TimingPolicy
+from warpsmith.tuner.timing_policy import Launching, Rotation, TimingPolicy
 from warpsmith.tuner.verify import ERROR_BOUND, verify
 
 pytestmark = pytest.mark.gpu
@@ -112,3 +113,18 @@ def test_a_copy_is_captured(runtime: Runtime) -> None:
     for each in (source, target):
         runtime.free(each)
     assert np.array_equal(result, content)
+
+
+def test_a_sustained_time_has_clocks_and_lies_near_that_of_a_burst(runtime: Runtime) -> None:
+    nbytes = 64 << 20
+    source, target = runtime.allocate(nbytes), runtime.allocate(nbytes)
+
+    def run(_index: int, /, stream: int | None = None) -> None:
+        runtime.copy(target.address, source.address, nbytes, stream)
+
+    found = measure_sustained(runtime, run, Rotation(1, cold=True), 2.0)
+    for each in (source, target):
+        runtime.free(each)
+    assert 2 <= found.seconds < 4
+    assert found.clock_mhz is None or 100 < found.clock_mhz[0] <= found.clock_mhz[1] < 10_000
+    assert found.first_ns / 2 < found.median_ns < 2 * found.first_ns

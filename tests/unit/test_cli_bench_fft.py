@@ -68,7 +68,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Beside], None]:
     """Gives our transforms 2 us and the copy 1 us instead of running them, and by size what ran beside them in ns."""
 
     def plant(beside: Beside) -> None:
-        def compare(problem: Problem, _program: Program, _ref: DeviceRef, _seed: int, _own: object) -> Comparison:
+        def compare(problem: Problem, _program: Program, _ref: DeviceRef, _seed: int, *_: object) -> Comparison:
             assert isinstance(problem, Fft)
             names = {COPY: 1000.0, **beside.get(problem.size, {})}
             baselines = tuple(Baseline(name, timing(ns)) for name, ns in names.items())

@@ -23,6 +23,7 @@ from warpsmith.cli.benching import (
     Row,
     SaveOption,
     Subject,
+    SustainedOption,
     measure,
     peer_column,
 )
@@ -108,6 +109,7 @@ def _filter2d(
     seed: SeedOption = 0,
     save: SaveOption = None,
     plot: PlotOption = None,
+    sustained: SustainedOption = None,
     sweep: SweepOption = False,
     out: OutOption = None,
     trials: TrialsOption = None,
@@ -133,16 +135,22 @@ def _filter2d(
     if weights is not None:
         problems = [_with_weights(problems, weights)]
     if sweep:
-        _refuse("--sweep takes no", {"--save": save, "--plot": plot, "--store": store})
-        if len(problems) > 1:
-            raise BadArgument("--sweep takes one --filter")
-        r, s = problems[0].filter
-        return run_sweep(problems[0], DeviceRef.parse(device), trials, seed, out or Path(f"sweep-{r}x{s}"), json)
+        _refuse("--sweep takes no", {"--save": save, "--plot": plot, "--store": store, "--sustained": sustained})
+        return _sweep(problems, DeviceRef.parse(device), trials, seed, out, json)
     _refuse("without --sweep there is no", {"--out": out, "--trials": trials})
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
-    rows = measure([_subject(problem, ref.device()) for problem in problems], ref, store, seed)
+    rows = measure([_subject(problem, ref.device()) for problem in problems], ref, store, seed, sustained)
     output.write(Results(ref.device(), workload(problems[0]), rows), "filter (rows x columns)", _show)
     return 0
+
+
+def _sweep(
+    problems: list[Filter2d], device: DeviceRef, trials: int | None, seed: int, out: Path | None, json: bool
+) -> int:
+    if len(problems) > 1:
+        raise BadArgument("--sweep takes one --filter")
+    r, s = problems[0].filter
+    return run_sweep(problems[0], device, trials, seed, out or Path(f"sweep-{r}x{s}"), json)
 
 
 def _with_weights(problems: list[Filter2d], weights: Path) -> Filter2d:

@@ -21,6 +21,7 @@ from warpsmith.cli.benching import (
     Results,
     SaveOption,
     Subject,
+    SustainedOption,
     measure,
     peer_column,
 )
@@ -79,6 +80,7 @@ def bench_fft(
     seed: SeedOption = 0,
     save: SaveOption = None,
     plot: PlotOption = None,
+    sustained: SustainedOption = None,
     json: JsonOption = False,
 ) -> int:
     """Compare Fourier transforms with cuFFT on a GPU, or SciPy on the host; the default is fbfft's sizes."""
@@ -87,7 +89,7 @@ def bench_fft(
     some = [fft(size, 1, kind, inverse, valid, scaled, layout) for size in sizes or FBFFT_SIZES]
     problems = [filled(one, ref.kind) if batch is None else dataclasses.replace(one, batch=batch) for one in some]
     output = Output(save, plot, json)
-    rows = measure([_subject(problem) for problem in problems], ref, store, seed)
+    rows = measure([_subject(problem) for problem in problems], ref, store, seed, sustained)
     output.write(Results(ref.device(), _workload(problems[0]), rows), "transform (points)", _show)
     return 0
 

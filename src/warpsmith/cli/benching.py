@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.cli import files
+from warpsmith.cli.options import seconds
 from warpsmith.cli.output import print_facts, print_json, print_table
 from warpsmith.cli.verdicts import copy_share, left_out_facts, summary
 from warpsmith.devices.select import DeviceRef
@@ -25,12 +26,22 @@ from warpsmith.store.record import COPY, BaselineVerdict, fastest_library, verdi
 from warpsmith.tuner.compare import Comparison, compare
 from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
 from warpsmith.tuner.progress import format_rate, format_time
+from warpsmith.tuner.sustained import Sustained
 
 SaveOption = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Also write the JSON document to this file.")
 ]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Plot times over sizes, as .svg or .png.")
+]
+
+SustainedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sustained",
+        metavar="TIME",
+        help="Run each winner for so long as well, such as 30s, and tell its time at the end and the clocks then.",
+    ),
 ]
 
 
@@ -117,6 +128,17 @@ COPY_SHARE = Column("% of copy", lambda row: copy_share(row.verdicts) or "-")
 ERROR = Column("largest error", lambda row: f"{row.comparison.measurement.max_error:.1e}")
 
 
+SUSTAINED = Column("sustained", lambda row: _sustained(row.comparison.sustained))
+
+
+def _sustained(sustained: Sustained | None) -> str:
+    """`205.1 us at 1755 MHz`, the lowest clock seen."""
+    if sustained is None:
+        return "-"
+    clock = "" if sustained.clock_mhz is None else f" at {sustained.clock_mhz[0]} MHz"
+    return f"{format_time(sustained.median_ns)}{clock}"
+
+
 def peer_column(name: str) -> Column:
     """The times of one of the other libraries."""
     return Column(name, lambda row: format_time(row.times[name]) if name in row.times else "-")
@@ -142,6 +164,9 @@ class Results:
         print(f"{self.device.name}, {facts}")
         conditions = dict.fromkeys(conditions_key(row.comparison.ours.policy) for row in self.rows)
         print(f"{self.workload}; medians, taken in turns, {' or '.join(conditions)}")
+        if sustained := next((row.comparison.sustained for row in self.rows if row.comparison.sustained), None):
+            print(f"sustained: the median over the last half of {sustained.seconds:.1f} s, with the lowest clock seen")
+            columns = [*columns, SUSTAINED]
         print()
         header = [*self.rows[0].subject.labels, *(column.header for column in columns)]
         cells = ([*row.subject.labels.values(), *(column.cell(row) for column in columns)] for row in self.rows)
@@ -197,11 +222,16 @@ def _format_of(plot: Path) -> ImageFormat:
     return member(ImageFormat, plot.suffix.removeprefix(".").lower(), "kind of plot")
 
 
-def measure(subjects: Sequence[Subject], ref: DeviceRef, store: str | None, seed: int) -> tuple[Row, ...]:
-    """Times the stored answer of each. All are looked up first, so that one without any ends the run at once."""
-    device = ref.device()
+def measure(
+    subjects: Sequence[Subject], ref: DeviceRef, store: str | None, seed: int, sustained: str | None = None
+) -> tuple[Row, ...]:
+    """Times the stored answer of each. All are looked up first, so that one without any ends the run at once.
+
+    `sustained` is how long each then runs alone, such as `30s`. Raises BadArgument where that is no time.
+    """
+    device, longer = ref.device(), None if sustained is None else seconds(sustained)
     matches = [look_up(subject.problem, device, store) for subject in subjects]
     return tuple(
-        Row(subject, match, compare(subject.problem, match.program, ref, seed, subject.own), device)
+        Row(subject, match, compare(subject.problem, match.program, ref, seed, subject.own, longer), device)
         for subject, match in zip(subjects, matches, strict=True)
     )
