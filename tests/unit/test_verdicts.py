@@ -168,6 +168,18 @@ class TestShown:
         assert [each["fair"] for each in seen["verdicts"]] == [False, False]
         assert seen["verdicts"][0]["why_not"] == why
 
+    def test_winners_under_other_conditions_too(
+        self, stored: str, printed: Callable[..., str], document: Callable[..., object]
+    ) -> None:
+        with Store.open(stored, write=True) as store:
+            store.put_winner(record(QUEUED))
+        shown = printed("db", "show", "filter=3x3", "--store", stored)
+        assert f"timed     {QUEUED}\n" in shown
+        assert f"also      {GRAPH}: 1.00 us (1.00 us to 1.00 us, n=9) by filter2d_plain columns=1\n" in shown
+        (seen,) = document("db", "show", "filter=3x3", "--store", stored)["records"]  # type: ignore[index]
+        assert seen["conditions"] == QUEUED
+        assert [each["conditions"] for each in seen["other_winners"]] == [GRAPH]
+
 
 def test_shipped_transforms_in_graphs_were_set_beside_cufft_without_one() -> None:
     with Store.open(str(shipped_store()), write=False) as store:

@@ -167,6 +167,9 @@ class _View:
     problem: Problem
     device: Device
     record: Record | None
+    """Its winner under the usual conditions, or the first under others."""
+    others: tuple[Record, ...]
+    """Its further winners, under other conditions."""
     trials: int
     failures: dict[str, int]
     runs: tuple[Run, ...]
@@ -194,6 +197,7 @@ class _View:
         return {
             **(subject if self.record is None else self.record.spec()),
             **judged,
+            "other_winners": [{**other.spec(), "conditions": other.conditions} for other in self.others],
             "store": self.location,
             "trials": {"total": self.trials, "failures": self.failures},
             "runs": [{"created_at": run.created_at, **run.spec} for run in self.runs],
@@ -205,6 +209,7 @@ class _View:
         failed = _format_failures(self.failures)
         return [
             *(winner if self.record is None else record_facts(self.record)),
+            *(("also", _format_other(other)) for other in self.others),
             ("key", self.device.key()),
             ("store", self.location),
             ("trials", f"{self.trials} stored; failed: {failed or 'none'}"),
@@ -213,8 +218,14 @@ class _View:
         ]
 
 
+def _format_other(record: Record) -> str:
+    from warpsmith.cli.output import format_timing
+
+    return f"{conditions_words(record)}: {format_timing(record.timing)} by {record.trial.family} {record.trial.config}"
+
+
 def _view(store: Store, problem: Problem, device: Device) -> _View:
-    trials = store.trials(problem, device)
+    trials, winners = store.trials(problem, device), store.winners(problem.key(), device.key())
     failures: dict[str, int] = {}
     for trial in trials:
         if isinstance(trial.outcome, Failure):
@@ -223,7 +234,8 @@ def _view(store: Store, problem: Problem, device: Device) -> _View:
         store.location,
         problem,
         device,
-        store.winner(problem.key(), device.key()),
+        next(iter(winners), None),
+        winners[1:],
         len(trials),
         dict(sorted(failures.items())),
         store.runs(problem, device),
