@@ -119,6 +119,7 @@ def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
         Deadlines(),
         sanitize=False,
         policy=policy,
+        finals=True,
     ) as workshop:
         winner = workshop.verified(program, workshop.bench)
         if isinstance(winner, Failure):
