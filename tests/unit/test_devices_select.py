@@ -76,7 +76,7 @@ class Missing(importlib.abc.MetaPathFinder):
         self._error = error
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "cuda.bindings":
+        if name in ("cuda", "cuda.bindings"):
             raise self._error
 
 
