@@ -11,7 +11,7 @@ from optuna.trial import TrialState, create_trial
 from warpsmith.errors import BadArgument
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.tuner.additive_sampler import AdditiveSampler, is_left_to_chance
-from warpsmith.tuner.feasible_sampler import FeasibleSampler, SpaceExhausted
+from warpsmith.tuner.feasible_sampler import FeasibleSampler, SpaceExhausted, categories
 from warpsmith.tuner.neighbours import Neighbours
 from warpsmith.tuner.quiet_optuna import quiet_optuna
 from warpsmith.tuner.random_order import RandomOrder
@@ -104,9 +104,7 @@ class Categories:
     """Configs as parameters of a study: their values, without an order."""
 
     def __init__(self, space: Space) -> None:
-        self.distributions: dict[str, BaseDistribution] = {
-            each.name: optuna.distributions.CategoricalDistribution(each.values) for each in space.parameters
-        }
+        self.distributions = categories(space)
 
     def config(self, params: Mapping[str, Value]) -> Config:
         return Config.of(params)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.random_order import RandomOrder
+
+
+def categories(space: Space) -> dict[str, BaseDistribution]:
+    """The parameters of a space as those of a study: their values, without an order."""
+    return {each.name: CategoricalDistribution(each.values) for each in space.parameters}
 
 
 class SpaceExhausted(Exception):
@@ -31,16 +35,9 @@ class FeasibleSampler(BaseSampler):
 
     def __init__(self, order: RandomOrder) -> None:
         self.order = order
-        self.distributions: dict[str, BaseDistribution] = {
-            each.name: CategoricalDistribution(each.values) for each in order.space.parameters
-        }
+        self.distributions = categories(order.space)
         """What `Study.ask` is to be given."""
         self._others = RandomSampler()
-
-    @classmethod
-    def over(cls, space: Space, seed: int) -> FeasibleSampler:
-        """A sampler over a space of which nothing was tried."""
-        return cls(RandomOrder(space, set(), random.Random(seed)))
 
     def learn(self, config: Config, time_ns: float | None) -> None:  # noqa: ARG002 - it draws whatever the times
         """Takes in a time in ns, above 0, or None for a failure; of several for one config the last counts."""

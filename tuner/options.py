@@ -9,7 +9,7 @@ from typing import Any
 
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
-from warpsmith.store.record import FailureKind, Record, Trial
+from warpsmith.store.record import FailureKind, Record, Trial, trial_spec
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.rivalry import Standing
 from warpsmith.tuner.sampler_choice import SamplerChoice
@@ -97,6 +97,7 @@ class TuneReport:
     def spec(self) -> dict[str, Any]:
         """The report as JSON values, without the winner and the finalists."""
         return {
+            "before": None if self.before is None else trial_spec(self.before),
             "trials": self.tried,
             "others": self.others,
             "reused": self.reused,

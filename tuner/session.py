@@ -89,8 +89,7 @@ def tune(
         _publish(searching, store)
         report = _report(workshop, searching, choice, interrupted=interrupted, devices=len(devices), start=start)
         finalists = [trial_spec(trial) for trial in report.finalists]
-        told = {"before": None if report.before is None else trial_spec(report.before), "finalists": finalists}
-        store.add_run(problem, device, {"seed": options.seed, **report.spec(), **told})
+        store.add_run(problem, device, {"seed": options.seed, **report.spec(), "finalists": finalists})
     return report
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 import optuna
-from optuna.distributions import CategoricalDistribution, distribution_to_json
+from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import Connection, MetaData, NullPool, Table, func, insert, select
@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.errors import StoreError
 from warpsmith.generator.space import Space
 from warpsmith.store.record import FailureKind, Measurement
+from warpsmith.tuner.feasible_sampler import categories
 from warpsmith.tuner.finished import Finished
 from warpsmith.tuner.quiet_optuna import quiet_optuna
 
@@ -57,7 +58,8 @@ class StudyStore:
 
         Raises StoreError where the database fails, and has then changed nothing but made the study.
         """
-        frozen = [_frozen(each, space) for each in finished if space.contains(each.trial.config)]
+        distributions = categories(space)
+        frozen = [_frozen(each, distributions) for each in finished if space.contains(each.trial.config)]
         with _as_store_error(), quiet_optuna():
             study = optuna.create_study(
                 study_name=study_name, storage=self._storage, direction="minimize", load_if_exists=True
@@ -129,11 +131,11 @@ def _param_rows(trial_id: int, trial: FrozenTrial) -> Iterator[dict[str, object]
 
 
 @functools.lru_cache(maxsize=1024)
-def _json_of(distribution: CategoricalDistribution) -> str:
+def _json_of(distribution: BaseDistribution) -> str:
     return distribution_to_json(distribution)
 
 
-def _frozen(finished: Finished, space: Space) -> FrozenTrial:
+def _frozen(finished: Finished, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
     """A trial as Optuna has them."""
     trial, outcome = finished.trial, finished.trial.outcome
     attributes: dict[str, object] = {"fingerprint": trial.fingerprint, "compiler": trial.compiler}
@@ -147,7 +149,7 @@ def _frozen(finished: Finished, space: Space) -> FrozenTrial:
         state=state,
         value=value,
         params=trial.config.values(),
-        distributions={each.name: CategoricalDistribution(each.values) for each in space.parameters},
+        distributions=distributions,
         user_attrs=attributes,
     )
     made.datetime_start = made.datetime_complete = finished.at

@@ -24,7 +24,7 @@ from warpsmith.cli.tune_without_shape import tune_without_shape
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
-from warpsmith.store.record import Trial, trial_spec
+from warpsmith.store.record import Trial
 from warpsmith.store.shown import shown
 from warpsmith.tuner.options import Effort, TuneOptions, TuneReport
 from warpsmith.tuner.progress import format_duration, format_failures, format_time, progress_for
@@ -158,5 +158,4 @@ def format_costs(report: TuneReport) -> str:
 
 
 def _document(report: TuneReport, location: str) -> dict[str, Any]:
-    before = None if report.before is None else trial_spec(report.before)
-    return {**winner_document(report.record), **report.spec(), "before": before, "store": location}
+    return {**winner_document(report.record), **report.spec(), "store": location}
