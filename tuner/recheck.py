@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import importlib.metadata
@@ -61,17 +62,7 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
     if program is None:
         return _without_time(record, Verdict.UNCHECKED, "this version generates another text; tune it again", {})
     then = record.timing
-    with Workshop.open(
-        record.problem,
-        device,
-        FAMILIES,
-        CompilerChoice.AUTO,
-        seed,
-        Deadlines(),
-        sanitize=False,
-        policy=_policy(device.kind, then),
-        finals=True,
-    ) as workshop:
+    with _reopened(record, device, seed) as workshop:
         times = _times(workshop, program)
         environment = workshop.bench.opened.environment
     if isinstance(times, Failure):
@@ -109,18 +100,7 @@ def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
     program = regenerate(record)
     if program is None:
         raise CannotMeasure("this version generates another text; tune it again")
-    policy = _policy(device.kind, record.timing)
-    with Workshop.open(
-        record.problem,
-        device,
-        FAMILIES,
-        CompilerChoice.AUTO,
-        seed,
-        Deadlines(),
-        sanitize=False,
-        policy=policy,
-        finals=True,
-    ) as workshop:
+    with _reopened(record, device, seed) as workshop:
         winner = workshop.verified(program, workshop.bench)
         if isinstance(winner, Failure):
             raise CannotMeasure(f"{winner.kind}: {winner.message}")
@@ -165,6 +145,22 @@ def _times(workshop: Workshop, program: Program) -> _Times | Failure:
     if isinstance(beside, Failure):  # right, but nothing can be set beside it
         return _Times((alone,), None)
     return _Times((*beside.ours, alone), _copy(beside.baselines))
+
+
+def _reopened(record: Record, device: DeviceRef, seed: int) -> contextlib.AbstractContextManager[Workshop]:
+    """What a record is looked at with again: data of the finals, timed under the conditions of its stored time."""
+    policy = _policy(device.kind, record.timing)
+    return Workshop.open(
+        record.problem,
+        device,
+        FAMILIES,
+        CompilerChoice.AUTO,
+        seed,
+        Deadlines(),
+        sanitize=False,
+        policy=policy,
+        finals=True,
+    )
 
 
 def _policy(kind: DeviceKind, then: Timing) -> TimingPolicy:
