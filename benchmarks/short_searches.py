@@ -1,26 +1,39 @@
 """Searches of some seconds, each with a fresh store, beside what was known before and beside a search of 400 trials.
 
-    usage: python benchmarks/short_searches.py RESULTS.jsonl [--device cuda:0] [--limits 10,20,40] [--within 540]
-                                               [--from problems.json]
-    then:  python benchmarks/short_searches.py RESULTS.jsonl --table
+    usage: python benchmarks/short_searches.py search RESULTS.jsonl [--device cuda:0] [--limits 10,20,40] [--at-once 1]
+                                                                    [--within 540] [--from problems.json]
+                                                                    [--known EARLIER.jsonl]
+           python benchmarks/short_searches.py turns RESULTS.jsonl [--device cuda:0] [--within 540]
+           python benchmarks/short_searches.py table RESULTS.jsonl
+           python benchmarks/short_searches.py recording RESULTS.jsonl FILE.jsonl.gz
 
-Each of 65 problems (image filters of 2x2 to 31x31, every type and border, and transforms), or those of a list, is
-searched under each limit, then with 400 trials; the winners are timed in turns with each other and with the answer that
-a look-up gave before. A line is added to RESULTS a problem, and problems that have one are passed over, so that the
-command goes on where it ended: after `--within` seconds it starts no further problem. Limits of 10, 20 and 40 s take
-about two minutes a problem.
+`search` searches each of 65 problems (image filters of 2x2 to 31x31, every type and border, and transforms), or those
+of a list, under each limit, then with 400 trials. A line is added to RESULTS a problem, and problems that have one are
+passed over, so that the command goes on where it ended: after `--within` seconds it starts no further problem. Limits
+of 10, 20 and 40 s take about two minutes a problem. `--at-once` problems are searched at a time, each on its share
+of the cores, and take turns on the GPU: each search then has so much less of the machine. The 400 trials of a problem
+that has a line in EARLIER are taken from there.
 
-`--table` prints, for each limit, how many winners were slower than the answer before, the geometric mean of their times
+`turns` times the winners of each problem in turns with each other and with the answer that a look-up gave before,
+nothing else on the GPU, and adds the times to RESULTS.
+
+`table` prints, for each limit, how many winners were slower than the answer before, the geometric mean of their times
 over the 400-trial winner's, and the slowest. The exit code is 1 where one is slower than the answer before, or the mean
 after 20 s is above 1.03.
+
+`recording` writes the trials of the searches of 400 as `prior_quality.py propose` takes them.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import itertools
 import json
 import math
+import os
+import queue
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,16 +46,24 @@ from warpsmith.cli.bench_fft import filled
 from warpsmith.cli.output import print_table
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
+from warpsmith.files import write_whole
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
+from warpsmith.generator.registry import family_named
+from warpsmith.generator.space import Config
+from warpsmith.store.store import Store
 from warpsmith.tuner.campaign import read_problems
 from warpsmith.tuner.compare import compare
+from warpsmith.tuner.recheck import APART
 
+REFERENCE, BEFORE = "reference", "before"
 REFERENCE_TRIALS = 400
-NOISE = 1.003
-"""Times closer than this are one: medians of one kernel in seven processes lie within 0.4% (docs/tuning-notes.md)."""
+NOISE = 1 + APART
+"""Times closer than this are one."""
 GOAL_LIMIT, GOAL_MEAN = 20.0, 1.03
+READY_AT_ONCE = 3
+"""Problems whose data and references are made ready while the winners of another are timed."""
 
 
 def problems() -> Iterator[Problem]:
@@ -60,85 +81,177 @@ def problems() -> Iterator[Problem]:
             yield filled(ws.Fft(size, kind=kind), DeviceKind.CUDA)
 
 
-def searched(problem: Problem, device: str, seed: int, **budget: Any) -> tuple[Program, dict[str, Any]]:
-    """The winner of a search with a fresh store, and what came of it."""
+def searched(problem: Problem, device: str, seed: int, **budget: Any) -> dict[str, Any]:
+    """The winner of a search with a fresh store, what came of the search, and its trials."""
     with tempfile.TemporaryDirectory() as folder:
-        store = str(Path(folder) / "store.db")
+        location = str(Path(folder) / "store.db")
         began = time.monotonic()
-        report = ws.tune(problem, device, seed=seed, store=store, **budget)
+        report = ws.tune(problem, device, seed=seed, store=location, **budget)
         took = time.monotonic() - began
-        assert report.record is not None
-        before = None if report.before is None else report.before.median_ns
-        told = {"seconds": took, "trials": report.tried, "ns": report.record.trial.median_ns, "before_ns": before}
-        return ws.query(problem, device, store=store).program, told
-
-
-def measured(problem: Problem, device: str, limits: list[float]) -> dict[str, Any]:
-    """All searches of a problem, and their winners' times in turns."""
-    answer = ws.query(problem, device)
-    winners, told = {"before": answer.program}, dict[str, Any]()
-    for limit in limits:
-        winners[f"{limit:g}"], told[f"{limit:g}"] = searched(problem, device, 0, trials=100_000, time_limit=limit)
-    long, told["reference"] = searched(problem, device, 1, trials=REFERENCE_TRIALS)
-    compared = compare(problem, long, DeviceRef.parse(device), seed=7, others=winners)
-    in_turns = {each.name: each.timing.median_ns for each in compared.baselines if each.name in winners}
+        with Store.open(location, write=False) as store:
+            trials = store.trials(problem, DeviceRef.parse(device).device())
+    assert report.record is not None
+    winner = report.record.trial
     return {
-        "problem": problem.key(),
-        "match": answer.kind,
-        "searches": told,
-        "reference_ns": compared.ours.median_ns,
-        "in_turns_ns": in_turns,
-        "environment": compared.environment,
+        "seconds": took,
+        "tried": report.tried,
+        "family": winner.family,
+        "config": winner.config.values(),
+        "ns": winner.median_ns,
+        "before_ns": None if report.before is None else report.before.median_ns,
+        "trials": [[trial.family, trial.config.values(), trial.median_ns] for trial in trials],
     }
+
+
+def search(problem: Problem, device: str, limits: list[float], reference: dict[str, Any] | None) -> dict[str, Any]:
+    """All searches of a problem, in one process, with the answer before them; `reference` where it is known."""
+    answer = ws.query(problem, device)
+    program = answer.program
+    found: dict[str, Any] = {BEFORE: {"family": program.family, "config": program.config.values()}}
+    for limit in limits:
+        found[f"{limit:g}"] = searched(problem, device, 0, trials=100_000, time_limit=limit) | {"trials": None}
+    found[REFERENCE] = reference or searched(problem, device, 1, trials=REFERENCE_TRIALS)
+    spec = [problem.operation, problem.spec()]
+    return {"key": problem.key(), "problem": spec, "match": answer.kind, "device": device, "winners": found}
+
+
+def search_all(results: Path, left: list[Problem], given: argparse.Namespace) -> None:
+    """Searches problems in processes of their own, `--at-once` of them on a share of the cores each."""
+    cores = sorted(os.sched_getaffinity(0))
+    each = max(1, len(cores) // given.at_once)
+    shares: queue.Queue[list[int]] = queue.Queue()
+    for number in range(given.at_once):
+        shares.put(cores[number * each : (number + 1) * each])
+    earlier = given.known.read_text().splitlines() if given.known else ()
+    known = {line["key"]: line["winners"][REFERENCE] for line in map(json.loads, earlier)}
+    start = time.monotonic()
+
+    def run(problem: Problem) -> None:
+        share = shares.get()
+        try:
+            if time.monotonic() - start > given.within:
+                return
+            spec = json.dumps([[problem.operation, problem.spec()], known.get(problem.key())])
+            command = [sys.executable, __file__, "one", "-", "--device", given.device, "--limits", given.limits]
+            pinned = ["taskset", "-c", ",".join(map(str, share)), *command]
+            ran = subprocess.run(pinned, input=spec, stdout=subprocess.PIPE, text=True, check=False)
+            if ran.returncode:
+                print(f"failed: {problem.key()}", file=sys.stderr, flush=True)
+                return
+            with results.open("a") as file:
+                file.write(ran.stdout.splitlines()[-1] + "\n")
+            print(f"{time.monotonic() - start:6.0f} s  {problem.key()}", file=sys.stderr, flush=True)
+        finally:
+            shares.put(share)
+
+    with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
+        list(pool.map(run, left))
+
+
+def in_turns(line: dict[str, Any], device: str) -> dict[str, Any]:
+    """The times of a problem's winners, in turns; a program that several searches found is timed once."""
+    problem = Problem.from_spec(*line["problem"])
+    programs: dict[str, Program] = {
+        name: family_named(each["family"]).program(problem, Config.of(each["config"]))
+        for name, each in line["winners"].items()
+    }
+    distinct = {programs[name].fingerprint: name for name in reversed(programs)}
+    others = {name: programs[name] for name in distinct.values() if name != REFERENCE}
+    compared = compare(problem, programs[REFERENCE], DeviceRef.parse(device), seed=7, others=others, peers=False)
+    times = {each.name: each.timing.median_ns for each in compared.baselines if each.name in others}
+    times[REFERENCE] = compared.ours.median_ns
+    turns = {name: times.get(distinct[program.fingerprint]) for name, program in programs.items()}
+    return line | {"in_turns_ns": turns, "environment": compared.environment}
+
+
+def turns_all(results: Path, lines: list[dict[str, Any]], device: str, within: float) -> None:
+    """Adds the times in turns to the lines that have none."""
+    deadline = time.monotonic() + within
+
+    def timed(line: dict[str, Any]) -> dict[str, Any]:
+        if "in_turns_ns" in line or time.monotonic() > deadline:
+            return line
+        try:
+            return in_turns(line, device)
+        except WarpsmithError as error:
+            print(f"{line['key']}: {error}", file=sys.stderr, flush=True)
+            return line
+
+    with concurrent.futures.ThreadPoolExecutor(READY_AT_ONCE) as pool:
+        lines = list(pool.map(timed, lines))
+    write_whole(results, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def recording(lines: list[dict[str, Any]], path: Path) -> None:
+    """Writes the long searches as a recording of `prior_quality.py`."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from prior_quality import SEARCH, write
+
+    from warpsmith.store.samples import Sample
+
+    device = DeviceRef.parse(lines[0]["device"]).device()
+    problems = [Problem.from_spec(*line["problem"]) for line in lines]
+    write(
+        path,
+        device,
+        problems,
+        [
+            (number, SEARCH, Sample(problems[number], device, family, Config.of(values), time_ns))
+            for number, line in enumerate(lines)
+            for family, values, time_ns in line["winners"][REFERENCE]["trials"]
+        ],
+    )
 
 
 def table(lines: list[dict[str, Any]]) -> int:
     """Prints the summary; the exit code."""
-    limits = sorted({float(name) for line in lines for name in line["in_turns_ns"] if name != "before"})
+    lines = [line for line in lines if "in_turns_ns" in line]
+    limits = sorted({float(name) for line in lines for name in line["winners"] if name not in (BEFORE, REFERENCE)})
     rows, missed = [], False
     for limit in limits:
         name = f"{limit:g}"
-        known = [line for line in lines if name in line["in_turns_ns"]]
-        excess = [line["in_turns_ns"][name] / line["reference_ns"] for line in known]
-        slower = [
-            line["problem"]
-            for line in known
-            if line["in_turns_ns"][name] > NOISE * line["in_turns_ns"].get("before", math.inf)
-        ]
+        turns = [(line["key"], line["in_turns_ns"]) for line in lines if line["in_turns_ns"].get(name)]
+        excess = [times[name] / times[REFERENCE] for _, times in turns]
+        slower = [key for key, times in turns if times[name] > NOISE * (times[BEFORE] or math.inf)]
         mean = math.exp(sum(map(math.log, excess)) / len(excess))
         missed |= bool(slower) or (limit == GOAL_LIMIT and mean > GOAL_MEAN)
-        rows.append((f"{name} s", str(len(known)), str(len(slower)), f"{mean:.3f}", f"{max(excess):.3f}"))
-        for problem in slower:
-            print(f"slower than before after {name} s: {problem}", file=sys.stderr)
+        rows.append((f"{name} s", str(len(turns)), str(len(slower)), f"{mean:.3f}", f"{max(excess):.3f}"))
+        for key in slower:
+            print(f"slower than before after {name} s: {key}", file=sys.stderr)
     print_table(("limit", "problems", "slower than before", "mean over 400 trials", "worst"), rows)
     return int(missed)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path)
+    parser.add_argument("action", choices=("search", "turns", "table", "recording", "one"))
+    parser.add_argument("results", help="`one`, which `search` starts, takes none")
+    parser.add_argument("recording", nargs="?", type=Path)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--limits", default="10,20,40")
+    parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--within", type=float, default=540.0)
+    parser.add_argument("--known", type=Path)
     parser.add_argument("--from", dest="file", type=Path)
-    parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
-    text = given.results.read_text() if given.results.exists() else ""
-    lines = [json.loads(line) for line in text.splitlines()]
-    if given.table:
-        return table(lines)
-    done, start = {line["problem"] for line in lines}, time.monotonic()
-    for problem in read_problems(given.file) if given.file else problems():
-        if problem.key() in done or time.monotonic() - start > given.within:
-            continue
-        try:
-            line = measured(problem, given.device, [float(limit) for limit in given.limits.split(",")])
-        except WarpsmithError as error:
-            print(f"{problem.key()}: {error}", file=sys.stderr)
-            continue
-        print(f"{time.monotonic() - start:6.0f} s", problem.key(), line["in_turns_ns"], file=sys.stderr, flush=True)
-        with given.results.open("a") as results:
-            results.write(json.dumps(line) + "\n")
+    if given.action == "one":
+        limits = [float(limit) for limit in given.limits.split(",")]
+        spec, reference = json.load(sys.stdin)
+        print(json.dumps(search(Problem.from_spec(*spec), given.device, limits, reference)))
+        return 0
+    results = Path(given.results)
+    lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    match given.action:
+        case "table":
+            return table(lines)
+        case "turns":
+            turns_all(results, lines, given.device, given.within)
+        case "recording":
+            recording(lines, given.recording)
+        case _:
+            done = {line["key"] for line in lines}
+            wanted = read_problems(given.file) if given.file else problems()
+            search_all(results, [problem for problem in wanted if problem.key() not in done], given)
     return 0
 
 

@@ -53,6 +53,8 @@ def compare(
     seed: int,
     others: Mapping[str, Program] | None = None,
     sustained_s: float | None = None,
+    *,
+    peers: bool = True,
 ) -> Comparison:
     """Verifies `program`, then times it, the device's copy and every library installed here, taking turns.
 
@@ -63,6 +65,7 @@ def compare(
         seed: of the data.
         others: further programs to time as baselines of these names; one that is not right is left out.
         sustained_s: seconds for which `program` then runs alone, to be timed at the end of them; None for not at all.
+        peers: whether the other libraries are timed.
 
     Raises WrongAnswer where the program is not right.
     """
@@ -71,7 +74,7 @@ def compare(
     ) as workshop:
         ours = _verified(workshop, program)
         right = dict(_right(workshop, others or {}))
-        beside = workshop.bench.side_by_side((ours, *right.values()))
+        beside = workshop.bench.side_by_side((ours, *right.values()), peers=peers)
         if isinstance(beside, Failure):
             raise _wrong(program, beside)
         timing, *others_timings = beside.ours

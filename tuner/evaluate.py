@@ -124,9 +124,9 @@ class Bench:
         """Loads the other libraries ahead of `side_by_side`; one that brings the worker down is met there again."""
         self._call(PreparePeers(), self._deadlines.setup_s)
 
-    def side_by_side(self, contenders: tuple[Contender, ...]) -> InTurns | Failure:
-        """Times verified candidates beside the device's copy and the other libraries installed here, in turns."""
-        return self._call(SideBySide(contenders, self._open.policy.for_finalists()), self._deadlines.setup_s)
+    def side_by_side(self, contenders: tuple[Contender, ...], *, peers: bool = True) -> InTurns | Failure:
+        """Times verified candidates in turns beside the device's copy and, as `peers` says, the other libraries."""
+        return self._call(SideBySide(contenders, self._open.policy.for_finalists(), peers), self._deadlines.setup_s)
 
     def sustained(self, contender: Contender, seconds: float) -> Sustained | Failure:
         """How long a verified candidate takes once it has run for so many seconds."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
-from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.timing_policy import TimingPolicy
@@ -40,11 +37,10 @@ class Finals:
         seed: int,
         policy: TimingPolicy,
         deadlines: Deadlines,
-        turn: Path | None,
     ) -> Iterator[Finals]:
-        """Begins to make it ready, where `turn` keeps it out of the search's way; ends its process at the end."""
+        """Begins to make it ready, where taking turns keeps it out of the search's way; ends its process at the end."""
         bench = None
-        if turn is not None:
+        if workshop.turn is not None:
             bench = Bench(
                 device,
                 workshop.compiler,
@@ -53,7 +49,7 @@ class Finals:
                 policy,
                 deadlines,
                 sanitize=False,
-                turn=turn,
+                turn=workshop.turn,
                 finals=True,
             )
         finals = cls(workshop, seed, bench)
@@ -83,13 +79,3 @@ class Finals:
             self._bench.prepare_peers()
         except WarpsmithError as error:
             self._error = error
-
-
-@contextlib.contextmanager
-def shared_device(kind: DeviceKind) -> Iterator[Path | None]:
-    """What stands for a GPU that the search and the finals use in turns; None on the host, which they do not share."""
-    if kind is DeviceKind.HOST:
-        yield None
-        return
-    with tempfile.NamedTemporaryFile(prefix="warpsmith-turn-") as file:
-        yield Path(file.name)

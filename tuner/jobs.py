@@ -113,9 +113,11 @@ class SideBySide(Job[InTurns]):
 
     contenders: tuple[Contender, ...]
     policy: TimingPolicy
+    peers: bool = True
+    """False leaves the other libraries out."""
 
     def run(self, state: WorkerState) -> InTurns:
-        return state.testbed.side_by_side(self.contenders, self.policy)
+        return state.testbed.side_by_side(self.contenders, self.policy, peers=self.peers)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from pathlib import Path
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
@@ -22,7 +21,7 @@ from warpsmith.tuner.choose import Choice, choose
 from warpsmith.tuner.companions import Accompany, Companions
 from warpsmith.tuner.crew import Crew, new_tuner
 from warpsmith.tuner.evaluate import Bench
-from warpsmith.tuner.finals import Finals, shared_device
+from warpsmith.tuner.finals import Finals
 from warpsmith.tuner.known import Key, known_first, present_answer, samples_of
 from warpsmith.tuner.options import TuneOptions, TuneReport
 from warpsmith.tuner.progress import Progress, SilentProgress
@@ -73,9 +72,8 @@ def tune(
     device = common_device(devices)
     processes = max(1, cores() // len(devices))
     with (
-        shared_device(first.kind) as turn,
-        _workshop(problem, first, families, options, processes, turn) as workshop,
-        Finals.beside(workshop, first, options.seed + 1, _policy(first, options), options.deadlines, turn) as finals,
+        _workshop(problem, first, families, options, processes) as workshop,
+        Finals.beside(workshop, first, options.seed + 1, _policy(first, options), options.deadlines) as finals,
     ):
         before, known = _known(workshop, store)
         seen, stored = store.trials_since(problem, device, 0)
@@ -114,7 +112,6 @@ def _workshop(
     families: tuple[Family, ...],
     options: TuneOptions,
     processes: int,
-    turn: Path | None,
 ) -> contextlib.AbstractContextManager[Workshop]:
     return Workshop.open(
         problem,
@@ -125,7 +122,6 @@ def _workshop(
         options.deadlines,
         sanitize=options.sanitize,
         policy=_policy(device, options),
-        turn=turn,
         processes=processes,
     )
 

@@ -190,17 +190,18 @@ class Testbed:
             return None
         return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {bound:.1e}")
 
-    def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy) -> InTurns:
-        """Times verified candidates, the device's copy and every peer installed here, taking turns.
+    def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy, *, peers: bool = True) -> InTurns:
+        """Times verified candidates, the device's copy and, unless `peers` is false, every peer installed here.
 
-        All under the same conditions: on as many sets of buffers each, and in graphs where the policy has them. What
-        cannot be captured is launched eagerly, and its baseline says why.
+        They take turns, all under the same conditions: on as many sets of buffers each, and in graphs where the policy
+        has them. What cannot be captured is launched eagerly, and its baseline says why.
         """
-        self.prepare_peers()
+        if peers:
+            self.prepare_peers()
         notes: dict[str, str] = {}
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._turn)
-            entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or ()}
+            entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or () if peers}
             copy = stack.enter_context(self._copying(self._rotation.sets))
             entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
             # Numbers, which no library has for a name.
@@ -210,7 +211,7 @@ class Testbed:
             timings = measure_in_turns(self._runtime, entrants, policy)
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
         baselines = tuple(Baseline(name, timing, notes.get(name)) for name, timing in timings.items())
-        return InTurns(ours, baselines, tuple(self._left_out))
+        return InTurns(ours, baselines, tuple(self._left_out) if peers else ())
 
     def sustained(self, contender: Contender, seconds: float) -> Sustained:
         """How long a verified candidate takes once it has run for so many seconds, launch by launch."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+
+from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.private_folder import PrivateFolder
+from warpsmith.devices.select import DeviceRef
 
 PATIENCE_S = 5.0
 """Then a turn is taken although another process has it: a library that hangs there must not pass for a candidate that
@@ -47,3 +54,24 @@ def _locked(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def shared_device(device: DeviceRef) -> Iterator[Path | None]:
+    """What stands for a GPU that this user's processes use in turns: a search, its finals, and other runs beside them.
+
+    Without a folder of this user's own for it, the processes of one run take turns, and runs disturb each other. None
+    for the host, whose processes share it as they always do. Raises DeviceError where the GPU is not there.
+    """
+    bus_id = device.bus_id()
+    if bus_id is None:
+        yield None
+        return
+    path = None
+    with contextlib.suppress(OSError):
+        path = PrivateFolder(turns_folder(), "runs on one GPU disturb each other").touch(bus_id)
+    if path is not None:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="warpsmith-turn-") as file:
+        yield Path(file.name)

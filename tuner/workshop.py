@@ -24,6 +24,7 @@ from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.evaluate import Bench
 from warpsmith.tuner.outcomes import Contender
 from warpsmith.tuner.timing_policy import TimingPolicy
+from warpsmith.tuner.turn import shared_device
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Workshop:
     compiler_identity: str
     pool: CompilePool
     bench: Bench
+    turn: Path | None = None
+    """What stands for the device where others use it too; see `Turn`."""
 
     @classmethod
     @contextlib.contextmanager
@@ -52,7 +55,6 @@ class Workshop:
         *,
         sanitize: bool,
         policy: TimingPolicy | None = None,
-        turn: Path | None = None,
         processes: int | None = None,
         finals: bool = False,
     ) -> Iterator[Workshop]:
@@ -67,7 +69,6 @@ class Workshop:
             deadlines: for every job.
             sanitize: run under the sanitizers.
             policy: of the timings; None for what is usual on such a device.
-            turn: what stands for the device where others use it too; see `Turn`.
             processes: that compile at once; None for one a core.
             finals: verify on stress data too, however large the problem.
 
@@ -78,9 +79,12 @@ class Workshop:
         able = families_for(problem, model, families)
         compiler = device.compiler(choice, sanitize=sanitize)
         policy = policy or TimingPolicy.for_kind(model.kind)
-        bench = Bench(device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn, finals=finals)
-        with cls.furnished(problem, model, able, compiler, deadlines, bench, processes) as workshop:
-            yield workshop
+        with shared_device(device) as turn:
+            bench = Bench(
+                device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn, finals=finals
+            )
+            with cls.furnished(problem, model, able, compiler, deadlines, bench, processes) as workshop:
+                yield dataclasses.replace(workshop, turn=turn)
 
     @classmethod
     @contextlib.contextmanager

@@ -28,7 +28,7 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner import rivalry, searching, session
+from warpsmith.tuner import rivalry, searching, session, workshop
 from warpsmith.tuner.choose import TuningFailed
 from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.evaluate import Bench
@@ -231,7 +231,7 @@ def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
     """As on a GPU: opened beside the search, on other data, and one at a time on the device."""
     turn = tmp_path / "turn"
     turn.touch()
-    monkeypatch.setattr(session, "shared_device", lambda _: contextlib.nullcontext(turn))
+    monkeypatch.setattr(workshop, "shared_device", lambda _: contextlib.nullcontext(turn))
     seen: list[Bench] = []
     choose = session.choose
     monkeypatch.setattr(session, "choose", lambda *given: seen.append(given[1]) or choose(*given))

@@ -14,11 +14,11 @@ import pytest
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
 from warpsmith.devices.private_folder import UntrustedCache
+from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
-from warpsmith.tuner.finals import shared_device
-from warpsmith.tuner.turn import Turn
+from warpsmith.tuner.turn import Turn, shared_device
 
 STRANGER = os.geteuid() + 4242
 PROGRAM = Program(family="test", config=Config.of({}), source="a", launches=())
@@ -189,8 +189,9 @@ def test_the_folder_of_the_environment_is_looked_at_too(
     assert list(cached.folder.iterdir()) == []
 
 
-def test_the_file_by_which_processes_take_turns_is_ours_alone(tmp_path: Path) -> None:
-    with shared_device(DeviceKind.CUDA) as turn:
+def test_the_file_by_which_processes_take_turns_is_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeviceRef, "bus_id", lambda _: "0000:3b:00.0")
+    with shared_device(DeviceRef(DeviceKind.CUDA)) as turn:
         assert turn is not None
         status = turn.lstat()
         assert stat.S_ISREG(status.st_mode)

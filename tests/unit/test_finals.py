@@ -15,7 +15,7 @@ from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner import finals
 from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.finals import Finals, shared_device
+from warpsmith.tuner.finals import Finals
 from warpsmith.tuner.timing_policy import TimingPolicy
 
 PATIENCE_S = 20.0
@@ -65,6 +65,7 @@ class Shop:
     def __init__(self) -> None:
         self.bench = FakeBench()
         self.compiler, self.problem = "compiler", "problem"
+        self.turn: Path | None = None
 
 
 @pytest.fixture
@@ -86,7 +87,8 @@ def made_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[FakeBench], Non
 
 
 def beside(shop: Shop, turn: Path | None) -> Any:
-    return Finals.beside(shop, GPU, 7, POLICY, Deadlines(), turn)  # type: ignore[arg-type]
+    shop.turn = turn
+    return Finals.beside(shop, GPU, 7, POLICY, Deadlines())  # type: ignore[arg-type]
 
 
 def test_the_search_s_own_bench_draws_fresh_data_where_there_is_no_other(made: list[FakeBench]) -> None:
@@ -152,16 +154,3 @@ def test_leaving_does_not_wait_until_it_is_ready(
         assert error
     assert time.monotonic() - start < PATIENCE_S / 2
     assert made[0].log == ["closed"]
-
-
-def test_what_stands_for_a_gpu_is_a_file_while_it_lasts() -> None:
-    with shared_device(DeviceKind.CUDA) as turn, shared_device(DeviceKind.CUDA) as other:
-        assert turn is not None
-        assert turn.is_file()
-        assert turn != other
-    assert not turn.exists()
-
-
-def test_nothing_stands_for_the_host() -> None:
-    with shared_device(DeviceKind.HOST) as turn:
-        assert turn is None

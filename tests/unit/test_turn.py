@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,13 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.tuner.turn import Turn
+from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.private_folder import UntrustedCache
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.turn import Turn, shared_device
 
 PATIENCE_S = 20.0
 HOLD = """
 import sys, time
 from pathlib import Path
-from warpsmith.tuner.turn import Turn
+from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.private_folder import UntrustedCache
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.turn import Turn, shared_device
 
 with Turn(Path(sys.argv[1])):
     print("mine", flush=True)
@@ -124,3 +133,44 @@ def test_is_taken_in_the_end_from_one_that_never_gives_it_back(
     with Turn(file):
         assert 0.2 <= time.monotonic() - start < PATIENCE_S
     assert holder.poll() is None
+
+
+class TestSharedDevice:
+    GPU, SAME, OTHER = (DeviceRef(DeviceKind.CUDA, ordinal) for ordinal in range(3))
+
+    @pytest.fixture(autouse=True)
+    def places(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Ordinals of two processes, whose CUDA_VISIBLE_DEVICES differ."""
+        bus_ids = ("0000:3b:00.0", "0000:3b:00.0", "0000:5e:00.0")
+        monkeypatch.setattr(DeviceRef, "bus_id", lambda ref: bus_ids[ref.ordinal])
+        monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "cache"))
+
+    def test_runs_on_one_gpu_take_turns_and_those_on_two_do_not(self) -> None:
+        with shared_device(self.GPU) as turn, shared_device(self.SAME) as same, shared_device(self.OTHER) as other:
+            assert turn is not None
+            assert turn == same != other
+            with Turn(turn):
+                assert not Waiter(turn).has_it.wait(0.2)
+
+    def test_the_file_stays_for_the_next_run(self) -> None:
+        with shared_device(self.GPU) as turn:
+            assert turn is not None
+        assert turn.parent == turns_folder()
+        assert turn.is_file()
+
+    def test_without_a_folder_of_its_own_a_run_keeps_to_itself(self) -> None:
+        turns_folder().mkdir(parents=True)
+        turns_folder().chmod(0o777)
+        with contextlib.ExitStack() as stack:
+            with pytest.warns(UntrustedCache, match="disturb each other"):
+                turn = stack.enter_context(shared_device(self.GPU))
+            other = stack.enter_context(shared_device(self.GPU))
+            assert turn is not None
+            assert turn.is_file()
+            assert turn != other
+        assert not turn.exists()
+
+
+def test_nothing_stands_for_the_host() -> None:
+    with shared_device(DeviceRef(DeviceKind.HOST)) as turn:
+        assert turn is None

@@ -19,10 +19,18 @@ _FORMAT = 2
 
 def cache_folder() -> Path:
     """`$WARPSMITH_CACHE_DIR/binaries`, else `binaries` in the user's cache folder."""
+    return _user_folder() / "binaries"
+
+
+def turns_folder() -> Path:
+    """Beside it, the files by which processes take turns on a device."""
+    return _user_folder() / "turns"
+
+
+def _user_folder() -> Path:
     import platformdirs
 
-    chosen = os.environ.get("WARPSMITH_CACHE_DIR")
-    return Path(chosen or platformdirs.user_cache_dir("warpsmith")) / "binaries"
+    return Path(os.environ.get("WARPSMITH_CACHE_DIR") or platformdirs.user_cache_dir("warpsmith"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

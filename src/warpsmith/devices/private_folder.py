@@ -25,10 +25,11 @@ class PrivateFolder:
 
     Args:
         path: the folder; `write` makes it, and the folders above it, with mode 0700.
+        without: what follows where it is not private, for the warning.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, without: str = "programs are compiled anew each time") -> None:
+        self.path, self._without = path, without
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None where there is none that can be trusted. Raises OSError.
@@ -55,16 +56,31 @@ class PrivateFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file of mode 0600 whole or not at all; nothing where the folder is not private. Raises OSError."""
+        if self._make():
+            write_whole(self.path / name, content, mode=0o600)
+
+    def touch(self, name: str) -> Path | None:
+        """The path of a file of mode 0600, made where there is none; None where the folder is not private.
+
+        Raises OSError, also where there is a link of that name.
+        """
+        if not self._make():
+            return None
+        path = self.path / name
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        return path
+
+    def _make(self) -> bool:
+        """Makes the folder; whether it is private."""
         for missing in reversed([each for each in (self.path, *self.path.parents) if not each.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
-        if self._is_private(self.path.stat()):
-            write_whole(self.path / name, content, mode=0o600)
+        return self._is_private(self.path.stat())
 
     def _is_private(self, status: os.stat_result) -> bool:
         others = _others(status)
         if others is not None:
             remedy = f"chmod go-w {self.path}, or {REMEDY}" if status.st_uid == os.geteuid() else REMEDY
-            _warn_once(f"the cache {self.path} {others}: programs are compiled anew each time; {remedy}")
+            _warn_once(f"the cache {self.path} {others}: {self._without}; {remedy}")
         return others is None
 
 

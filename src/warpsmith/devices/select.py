@@ -83,6 +83,17 @@ class DeviceRef:
 
         return cuda_device(self.ordinal)
 
+    def bus_id(self) -> str | None:
+        """The PCI address, which names the GPU to every process of the machine; None for the host.
+
+        Raises DeviceError where it is not there, naming the remedy.
+        """
+        if self.kind is DeviceKind.HOST:
+            return None
+        from warpsmith.devices.cuda.runtime import cuda_bus_id
+
+        return cuda_bus_id(self.ordinal)
+
     def open(self) -> Runtime:
         """Opens it; the caller closes. Raises DeviceError where it is not there, naming the remedy."""
         if self.kind is DeviceKind.HOST:

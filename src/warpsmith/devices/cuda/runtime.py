@@ -39,6 +39,14 @@ def cuda_device(ordinal: int = 0) -> Device:
     return driver.describe(ordinal)
 
 
+def cuda_bus_id(ordinal: int = 0) -> str:
+    """The PCI address of `cuda:ordinal`, such as `0000:3b:00.0`. Raises DeviceError where it is not there."""
+    require_gpu(ordinal)
+    from warpsmith.devices.cuda import driver
+
+    return driver.pci_bus_id(ordinal)
+
+
 class CudaRuntime(Runtime):
     """`cuda:ordinal`, in the primary context that it shares with PyTorch and CuPy.
 
