@@ -1,11 +1,17 @@
 """How good the first ten trials are where a store knows other problems, beside a whole search that knows nothing.
 
     python benchmarks/prior_quality.py record FILE [--device auto] [--trials 400] [--seconds 500] [--problems N]
+    python benchmarks/prior_quality.py propose FILE [--device auto] [--seconds 500]
     python benchmarks/prior_quality.py replay FILE [FILE ...]
+    python benchmarks/prior_quality.py ship FILE [FILE ...]
 
 `record` searches each of 45 problems with up to 400 trials, then fits a prior to all the others' trials, one problem
 left out after the other, and measures the ten configs that it proposes. It takes the seconds given and a few to end, at
 most: what does not fit is left out. Every trial goes into FILE (.jsonl.gz).
+
+`propose` measures the ten of each problem again, or for the first time in a recording that `short_searches.py` wrote.
+
+`ship` puts a part of the searches into the package, for everybody's first search.
 
 `replay` needs no GPU. For each problem it prints the best of the ten over the best of the search: measured, where FILE
 has those ten, and once more for ten that the prior of today picks from what the search tried. The exit code is 1 where
@@ -15,6 +21,7 @@ the median of those measured is above 1.03.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import gzip
 import itertools
 import json
@@ -41,6 +48,7 @@ from warpsmith.tuner.deadlines import Deadlines
 from warpsmith.tuner.flow import Flow
 from warpsmith.tuner.prior import Prior
 from warpsmith.tuner.search import FamilySearch
+from warpsmith.tuner.shipped_samples import SHIPPED, write_samples
 from warpsmith.tuner.stages import Ledger
 from warpsmith.tuner.workshop import Workshop
 
@@ -50,6 +58,8 @@ GOAL = 1.03
 TRIED_ALIKE = 8
 """Trials of each family, before only those go on that are within RIVAL of the fastest."""
 RIVAL = 1.3
+READY_AT_ONCE = 3
+"""Problems whose data and references are made ready while the configs of another are timed."""
 PRIOR_SHARE = 0.3
 """Of the time, for the ten trials of each problem."""
 
@@ -174,11 +184,32 @@ def record(path: Path, ref: DeviceRef, chosen: Sequence[Problem], trials: int, s
         if share > 0:
             keep(number, SEARCH, searched(problem, ref, trials, time.monotonic() + share))
             print(f"{time.monotonic() - start:5.0f} s  {len(lines)} trials  {problem.key()}", flush=True)
-    samples = [sample for _, _, sample in lines]
-    for number, problem in enumerate(chosen):
-        if time.monotonic() < start + seconds:
-            keep(number, PROPOSED, proposed(problem, ref, samples))
-    write(path, device, chosen, lines)
+    propose(path, ref, chosen, lines, start + seconds)
+
+
+def propose(path: Path, ref: DeviceRef, chosen: Sequence[Problem], lines: list[Line], deadline: float) -> None:
+    """Measures what a prior from the other problems' trials proposes for each problem, and writes the file."""
+    samples = [sample for _, phase, sample in lines if phase == SEARCH]
+
+    def of(number: int) -> list[Line]:
+        if time.monotonic() > deadline:
+            return []
+        problem = chosen[number]
+        try:
+            found = list(proposed(problem, ref, samples))
+        except (BadArgument, CompileError, DeviceError) as error:
+            print(f"{problem.key()}: {error}", file=sys.stderr)
+            return []
+        print(f"{len(found)} proposed for {problem.key()}", flush=True)
+        return [
+            (number, PROPOSED, Sample(problem, ref.device(), family, config, time_ns))
+            for family, config, time_ns in found
+        ]
+
+    with concurrent.futures.ThreadPoolExecutor(READY_AT_ONCE) as pool:
+        for more in pool.map(of, range(len(chosen))):
+            lines = [*lines, *more]
+    write(path, ref.device(), chosen, lines)
 
 
 def write(path: Path, device: Device, chosen: Sequence[Problem], lines: Sequence[Line]) -> None:
@@ -268,10 +299,15 @@ def replay(lines: Sequence[Line]) -> list[float]:
 
 
 def main() -> int:
-    """Records or replays; the exit code."""
+    """Does what the command line says; the exit code."""
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     to_record, to_replay = commands.add_parser("record"), commands.add_parser("replay")
+    commands.add_parser("ship").add_argument("file", type=Path, nargs="+")
+    to_propose = commands.add_parser("propose")
+    to_propose.add_argument("file", type=Path)
+    to_propose.add_argument("--device", default="auto")
+    to_propose.add_argument("--seconds", type=float, default=500.0)
     to_record.add_argument("file", type=Path)
     to_record.add_argument("--device", default="auto")
     to_record.add_argument("--trials", type=int, default=400)
@@ -285,6 +321,18 @@ def main() -> int:
             chosen = list(tiny() if arguments.tiny else problems())[: arguments.problems]
             ref = DeviceRef.parse(arguments.device)
             record(arguments.file, ref, chosen, arguments.trials, arguments.seconds)
+            return 0
+        if arguments.command == "ship":
+            lines = list(itertools.chain.from_iterable(map(read, arguments.file)))
+            write_samples(SHIPPED, (sample for _, phase, sample in lines if phase == SEARCH))
+            return 0
+        if arguments.command == "propose":
+            lines = [line for line in read(arguments.file) if line[1] == SEARCH]
+            known = {number: sample.problem for number, _, sample in lines}
+            chosen = [known[number] for number in sorted(known)]
+            lines = [(chosen.index(sample.problem), phase, sample) for _, phase, sample in lines]
+            deadline = time.monotonic() + arguments.seconds
+            propose(arguments.file, DeviceRef.parse(arguments.device), chosen, lines, deadline)
             return 0
         ratios = list(itertools.chain.from_iterable(replay(read(path)) for path in arguments.file))
     except BadArgument as error:

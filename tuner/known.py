@@ -15,6 +15,7 @@ from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.prior import Prior
+from warpsmith.tuner.shipped_samples import shipped_samples
 
 CARRIED = 8
 """Winners of the nearest stored problems that are tried before a search begins: with the answer and the defaults, about
@@ -49,9 +50,9 @@ def known_first(
 ) -> tuple[Key, ...]:
     """What a search tries before anything else, the likeliest first, each of them once.
 
-    The present `answer` comes first, then the winner of the nearest stored problem, the default of every family, what
-    the `samples` of other problems propose, and the winners of the next nearest problems, each carried over to this
-    problem. A default that the compiler would take seconds for is left to the search.
+    The present `answer` comes first, then the winner of the nearest stored problem, what the `samples` of other
+    problems propose, the default of every family, and the winners of the next nearest problems, each carried over to
+    this problem. A default that the compiler would take seconds for is left to the search.
     """
     stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED) if key[0] in families]
     carried = [key for key in stored if key != (answer.family, answer.config)]
@@ -60,12 +61,15 @@ def known_first(
     prior = Prior.fit(samples)
     is_trusted = prior is not None and prior.cross_check().is_passed
     proposed = prior.first(problem, device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
-    return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *quick, *proposed, *carried[1:]]))
+    return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *proposed, *quick, *carried[1:]]))
 
 
 def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tuple[Sample, ...]:
-    """The winners of an operation in all `stores`, and a part of the trials in `store`: what a prior is fitted to."""
-    return (*map(Sample.of, stores.answers(operation)), *store.samples(operation))
+    """What a prior is fitted to: the winners of an operation in all `stores`, a part of the trials in `store`, and the
+    trials that come with the package.
+    """
+    shipped = (each for each in shipped_samples() if each.problem.operation == operation)
+    return (*map(Sample.of, stores.answers(operation)), *store.samples(operation), *shipped)
 
 
 def have_times(known: tuple[Key, ...], outcomes: Mapping[Key, bool]) -> bool:

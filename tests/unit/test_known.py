@@ -18,7 +18,7 @@ from warpsmith.store.location import open_beside
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
-from warpsmith.tuner.known import CARRIED, Key, have_times, known_first, present_answer, samples_of
+from warpsmith.tuner.known import CARRIED, PROPOSED, Key, have_times, known_first, present_answer, samples_of
 
 GPU = dataclasses.replace(H200, name="Test GPU")
 PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
@@ -53,6 +53,7 @@ def first_of(
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a store beside which nothing ships."""
+    monkeypatch.setattr("warpsmith.tuner.known.shipped_samples", lambda: ())
     monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
     return tmp_path / "store.db"
 
@@ -115,18 +116,35 @@ class TestKnownFirst:
         default = next(iter(families.values())).default(problem, h100)
         assert (answer.family, answer.config) == first[0] != (next(iter(families)), default)
 
+    def test_learns_from_the_trials_that_ship(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A first search on a new GPU, of a problem that nobody has tuned: a prior proposes before the defaults."""
+        monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
+        h100 = dataclasses.replace(H200, name="NVIDIA H100", l2_bytes=50 * 2**20)
+        problem = Filter2d(image=(600, 1100), filter=(5, 4), border="reflect")
+        families = {family.name: family for family in families_for(problem, h100)}
+        with Store.open(str(tmp_path / "store.db"), write=True) as store, open_beside(store) as stores:
+            answer = present_answer(problem, h100, stores, families)
+            first = known_first(answer, problem, h100, stores, families, samples_of(store, stores, "filter2d"))
+        proposed = first[1 : 1 + PROPOSED]
+        defaults = {(name, family.default(problem, h100)) for name, family in families.items()}
+        assert len(first) > PROPOSED
+        assert len(defaults & set(proposed)) <= 1
+        assert all(families[name].space(problem, h100).why_not(config) is None for name, config in proposed)
 
-def test_samples_are_all_winners_and_the_trials_of_the_store_that_is_tuned_into(
+
+def test_samples_are_all_winners_the_trials_of_the_store_that_is_tuned_into_and_those_that_ship(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "shipped.db")
+    trial = Sample.of(winner(sized(600)))
+    monkeypatch.setattr("warpsmith.tuner.known.shipped_samples", lambda: (trial,))
     shipped, own = winner(sized(500)), winner(PROBLEM)
     with Store.open(str(tmp_path / "shipped.db"), write=True) as store:
         store.put_winner(shipped)
     with Store.open(str(tmp_path / "own.db"), write=True) as store:
         store.add_trials(PROBLEM, GPU, (own.trial,))
         with open_beside(store) as stores:
-            assert samples_of(store, stores, "filter2d") == (Sample.of(shipped), Sample.of(own))
+            assert samples_of(store, stores, "filter2d") == (Sample.of(shipped), Sample.of(own), trial)
             assert samples_of(store, stores, "fft") == ()
 
 

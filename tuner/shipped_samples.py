@@ -1,0 +1,71 @@
+"""Trials that come with the package, from which a first search learns: a prior needs no earlier run of one's own."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from warpsmith.errors import BadArgument
+from warpsmith.files import write_whole
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config
+from warpsmith.store.samples import FASTEST, OTHERS, Sample
+
+FORMAT, VERSION = "warpsmith samples", 1
+SHIPPED = Path(__file__).with_name("shipped_samples.jsonl.gz")
+
+
+@functools.cache
+def shipped_samples() -> tuple[Sample, ...]:
+    """The samples in SHIPPED: some 80 of each problem, measured on an H200. 30 ms, once a process."""
+    return read_samples(SHIPPED)
+
+
+def read_samples(path: Path) -> tuple[Sample, ...]:
+    """What `write_samples` wrote. Raises BadArgument where it is something else, or cannot be read."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            header, *rows = map(json.loads, file)
+        if (header["format"], header["version"]) != (FORMAT, VERSION):
+            raise BadArgument(f"{path} holds no samples of this version")
+        subjects = [
+            (Problem.from_spec(operation, spec), Device.from_spec(device))
+            for operation, spec, device in header["subjects"]
+        ]
+        return tuple(
+            Sample(*subjects[number], family, Config.of(values), time_ns) for number, family, values, time_ns in rows
+        )
+    except (OSError, EOFError, ValueError, LookupError, TypeError) as error:
+        raise BadArgument(f"{path} holds no samples that can be read: {error}") from None
+
+
+def write_samples(path: Path, samples: Iterable[Sample]) -> None:
+    """Writes of each problem on a device its FASTEST samples and OTHERS spread over the rest, as JSON lines."""
+    by_subject: dict[tuple[str, str], list[Sample]] = {}
+    for sample in samples:
+        by_subject.setdefault((sample.problem.key(), sample.device.key()), []).append(sample)
+    members = [by_subject[key] for key in sorted(by_subject)]
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "subjects": [[of[0].problem.operation, of[0].problem.spec(), of[0].device.spec()] for of in members],
+    }
+    kept = itertools.chain.from_iterable(
+        ([number, each.family, each.config.values(), each.time_ns] for each in _kept(of))
+        for number, of in enumerate(members)
+    )
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (header, *kept))
+    write_whole(path, gzip.compress(text.encode(), mtime=0))
+
+
+def _kept(members: Sequence[Sample]) -> list[Sample]:
+    """The fastest, then others at equal distances in the order of their times, failures last."""
+    ordered = sorted(members, key=lambda each: (each.time_ns is None, each.time_ns or 0.0))
+    rest = ordered[FASTEST:]
+    return ordered[:FASTEST] + rest[:: max(1, -(-len(rest) // OTHERS))]
