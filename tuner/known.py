@@ -58,7 +58,8 @@ def known_first(
     carried = [key for key in stored if key != (answer.family, answer.config)]
     defaults = [(name, family.default(problem, device)) for name, family in families.items()]
     quick = [key for key in defaults if families[key[0]].unrolled(problem, key[1]) <= MAX_UNROLLED]
-    prior = Prior.fit(samples)
+    # A cross-check on GPUs says nothing of what is known of the host.
+    prior = Prior.fit(each for each in samples if each.device.kind is device.kind)
     is_trusted = prior is not None and prior.cross_check().is_passed
     proposed = prior.first(problem, device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
     return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *proposed, *quick, *carried[1:]]))
