@@ -37,7 +37,6 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     Geometry,
     depth,
     part_rows,
-    parts_of,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
@@ -78,6 +77,10 @@ LIKELY_ROWS = 7
 SEPARABLE_RESIDENT = 2
 """And where those are few, as for a known Gaussian 15x15: 193 us, with three 204 (H200)."""
 
+LITERALS_ARE_WHOLE = Constraint(
+    "literal weights are those of the whole filter", lambda weights, parts: parts == 1 or weights != Weights.LITERAL
+)
+
 
 class Filter2dWarpgroup(Family):
     """`filter2d` by wgmma instructions: 64 segments of a row of the image times a filter's Toeplitz matrix."""
@@ -111,13 +114,13 @@ class Filter2dWarpgroup(Family):
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
-        parts = parts_choices(filter2d)
-        named = ("parts",) if parts != (1,) else ()  # a filter that is never split has no such parameter
+        in_parts = _parts_parameter(filter2d)
+        named = tuple(each.name for each in in_parts)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
-                *(Parameter(name, parts, "groups of the filter's rows, each with a walk of its own") for name in named),
+                *in_parts,
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
                 Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
@@ -128,13 +131,7 @@ class Filter2dWarpgroup(Family):
                 Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
             ),
             constraints=(
-                *(
-                    Constraint(
-                        "literal weights are those of the whole filter",
-                        lambda weights, parts: parts == 1 or weights != Weights.LITERAL,
-                    )
-                    for _ in named
-                ),
+                *(LITERALS_ARE_WHOLE for _ in named),
                 Constraint(
                     f"weights and rows read ahead fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
                     lambda weights, prefetch, block_groups, block_strips, parts=1: (
@@ -182,7 +179,7 @@ class Filter2dWarpgroup(Family):
             each for each in depths if _shared_bytes(filter2d, weights, each, parts=parts) <= STATIC_SHARED_BYTES
         )
         return Config.of(
-            ({} if parts_choices(filter2d) == (1,) else {"parts": parts})
+            {each.name: parts for each in _parts_parameter(filter2d)}
             | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
@@ -238,6 +235,12 @@ def strips(problem: Filter2d, device: Device) -> tuple[int, ...]:
 def _wave(problem: Filter2d, device: Device, resident: int) -> int:
     """Rows of a strip that make about `resident` warpgroups a multiprocessor, in a single wave."""
     return max(STRIPS[0], wave(problem, device, COLUMNS, resident))
+
+
+def _parts_parameter(problem: Filter2d) -> tuple[Parameter, ...]:
+    """None for a filter that is never split, so that its configs are those of the versions that knew no parts."""
+    choices = parts_choices(problem)
+    return () if choices == (1,) else (Parameter("parts", choices, "walks down a strip, each for some filter rows"),)
 
 
 def parts_choices(problem: Filter2d) -> tuple[int, ...]:

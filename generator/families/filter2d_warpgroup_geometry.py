@@ -138,7 +138,7 @@ def parts_of(config: Config) -> int:
 
 
 def part_rows(problem: Filter2d, parts: int) -> int:
-    """Rows of the filter in each part; the last part begins with rows of the one before, whose weights are then zero."""
+    """Rows of the filter in each part; the last one may begin with rows of the one before, weighed by zero there."""
     return ceil(problem.filter[0] / parts)
 
 

@@ -53,7 +53,7 @@ def filtered(
     return result.reshape(problem.image)
 
 
-@pytest.mark.parametrize("size", [2, 3, 7, 9, 15, 17])
+@pytest.mark.parametrize("size", [2, 3, 7, 9, 15, 17, 25, 31])
 @pytest.mark.parametrize("kind", ["normal", "positive", "orders of magnitude", "near a power of two"])
 def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str) -> None:
     """Also where all terms are positive, so that rounding towards zero adds up; where one term is most of the sum; and
@@ -88,6 +88,7 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
         (FAMILY, "float32", 3),
         (FAMILY, "float32", 9),
         (FAMILY, "float32", 15),
+        (FAMILY, "float32", 31),
         (FAMILY, "float16", 13),
         (Filter2dMatrix(), "float16", 3),
         (Filter2dMatrix(), "float16", 5),
