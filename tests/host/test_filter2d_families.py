@@ -249,8 +249,8 @@ IN_PARTS = (
     _IN_PARTS[0],
     *((dataclasses.replace(each, nonfinite=NonFinite.ANY), wanted) for each, wanted in _IN_PARTS[1:]),
 )
-"""Filters whose rows are split, and what their configs have beside the default; 5x31 is among them for its columns. Only
-the first is repaired where sums are not numbers, as those would be that begin with what lay in the result before."""
+"""Filters whose rows are split, and what their configs have beside the default; 5x31 is there for its columns.
+Only the first is repaired where sums are not numbers, as those would be that begin with what the result held before."""
 
 
 @pytest.mark.parametrize(
