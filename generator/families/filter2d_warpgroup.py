@@ -4,7 +4,7 @@ Source: convolution as products with banded Toeplitz matrices; float32 from thre
 11 bits each, and sums that leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota
 2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
 already and take two products. A product sums over pixels that are not in every window, with weights of zero: where a
-pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 31 elements
+pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 63 elements
 beside them are not numbers. Unless a problem allows that, a warp that has had such sums computes them again, pixel by
 pixel, after its strip.
 

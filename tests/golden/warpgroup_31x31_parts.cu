@@ -141,8 +141,8 @@ __device__ __forceinline__ bool is_settled(Result stored) {
 
 // A product also sums over pixels outside of a window, with weights of zero: a NaN or an infinity there makes NaN of
 // the sum. Where `check` is NaN in a thread, its warp has had such sums, and computes them again, pixel by pixel. The
-// warp's first output, in a strip of `rows`, is `first` elements behind the result's. Those before element `mine` of a row
-// are another warp's, which may have stored sums of a part of the filter.
+// warp's first output, in a strip of `rows`, is `first` elements behind the result's. Those that lie before
+// element `mine` of its rows are another warp's, which may so far have stored sums of a part of the filter.
 __device__ __forceinline__ void repair(const Pixel* __restrict__ image, Result* result, const Weights& weights,
                                        int first, int mine, int rows, float check) {
     if (!__any_sync(0xffffffffu, check != 0.0f)) {
@@ -446,7 +446,8 @@ __device__ __forceinline__ void add_before(float (&outputs)[4], const float (&be
 }
 
 // Stores two outputs of each segment; `check` stays 0 as long as all are finite, then it is NaN.
-__device__ __forceinline__ void store(Result* __restrict__ target, const float (&outputs)[4], int skipped, float& check) {
+__device__ __forceinline__ void store(Result* __restrict__ target, const float (&outputs)[4],
+                                      int skipped, float& check) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         check = fmaf(outputs[i], 0.0f, check);
