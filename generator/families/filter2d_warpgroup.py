@@ -4,9 +4,12 @@ Source: convolution as products with banded Toeplitz matrices; float32 from thre
 11 bits each, and sums that leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota
 2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
 already and take two products. A product sums over pixels that are not in every window, with weights of zero: where a
-pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 31 elements
+pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 63 elements
 beside them are not numbers. Unless a problem allows that, a warp that has had such sums computes them again, pixel by
 pixel, after its strip.
+
+The products and sums of many rows do not fit the registers of a thread. Then the rows are split into parts, and a
+warpgroup walks down its strip once for each: the sums of the parts before lie in the result, as float32.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     Alignment,
     Geometry,
     depth,
+    part_rows,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
@@ -45,8 +49,14 @@ from warpsmith.generator.render import render
 from warpsmith.generator.separable import separable_terms
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
-MAX_DEPTH = 32
-"""Pixels that the products of a row sum over, at most: filters of 25 columns."""
+MAX_DEPTH = 64
+"""Pixels that the products of a row sum over, at most: filters of 57 columns."""
+WHOLE_ROWS = 15
+"""Of filters that are never split into parts: three warpgroups have room for their products and sums."""
+PARTS = (1, 2, 3, 4)
+"""Of filters of more rows."""
+PART_REGISTERS = 8
+"""That a thread needs besides for a filter in parts: what the result holds, and where."""
 STATIC_SHARED_BYTES = 48 * 1024
 """That a kernel can have without asking for more."""
 STRIPS = (8, 16, 32, 64, 128, 256)
@@ -66,6 +76,10 @@ LIKELY_ROWS = 7
 """Of the smallest filter that the shipped winners leave to this family (H200, 9216x9216 float32)."""
 SEPARABLE_RESIDENT = 2
 """And where those are few, as for a known Gaussian 15x15: 193 us, with three 204 (H200)."""
+
+LITERALS_ARE_WHOLE = Constraint(
+    "literal weights are those of the whole filter", lambda weights, parts: parts == 1 or weights != Weights.LITERAL
+)
 
 
 class Filter2dWarpgroup(Family):
@@ -91,7 +105,7 @@ class Filter2dWarpgroup(Family):
         if not Alignment.of(problem).has_interior(problem):
             return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
         if not _weights(problem):
-            return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
+            return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread and shared memory"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
@@ -100,10 +114,13 @@ class Filter2dWarpgroup(Family):
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
+        in_parts = _parts_parameter(filter2d)
+        named = tuple(each.name for each in in_parts)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
+                *in_parts,
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
                 Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
@@ -114,12 +131,14 @@ class Filter2dWarpgroup(Family):
                 Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
             ),
             constraints=(
+                *(LITERALS_ARE_WHOLE for _ in named),
                 Constraint(
                     f"weights and rows read ahead fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
-                    lambda weights, prefetch, block_groups, block_strips: (
-                        _shared_bytes(filter2d, Weights(weights), prefetch, block_groups * block_strips)
+                    lambda weights, prefetch, block_groups, block_strips, parts=1: (
+                        _shared_bytes(filter2d, Weights(weights), prefetch, block_groups * block_strips, parts)
                         <= STATIC_SHARED_BYTES
                     ),
+                    ("weights", "prefetch", "block_groups", "block_strips", *named),
                 ),
                 Constraint(
                     "a block is at most 4 warpgroups, so that several are resident at once",
@@ -127,33 +146,41 @@ class Filter2dWarpgroup(Family):
                 ),
                 Constraint(
                     "blocks that must fit a multiprocessor leave each thread most of the registers that it needs",
-                    lambda weights, ahead, block_groups, block_strips, min_blocks: (
+                    lambda weights, ahead, block_groups, block_strips, min_blocks, parts=1: (
                         min(
                             MAX_REGISTERS,
                             device.registers_per_multiprocessor
                             // (128 * block_groups * block_strips * max(1, min_blocks)),
                         )
-                        >= _least_registers(filter2d, Weights(weights), ahead)
+                        >= _least_registers(filter2d, Weights(weights), ahead, parts)
                     ),
+                    ("weights", "ahead", "block_groups", "block_strips", "min_blocks", *named),
                 ),
             ),
         )
 
     def default(self, problem: Problem, device: Device) -> Config:
-        """One warpgroup a block, in a single wave; products a row ahead where AHEAD_RESIDENT of them have room."""
+        """One warpgroup a block, in a single wave; products a row ahead where AHEAD_RESIDENT of them have room.
+
+        A filter has as few parts as fit the registers and shared memory.
+        """
         filter2d = require_filter2d(problem)
         choices = _weights(filter2d)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
         registers = device.registers_per_multiprocessor // 128  # for one thread of each warpgroup
-        ahead = int(registers // _registers(filter2d, weights, 1) >= AHEAD_RESIDENT)
+        parts = next(each for each in parts_choices(filter2d) if _fits(filter2d, weights, each))
+        ahead = int(registers // _registers(filter2d, weights, 1, parts) >= AHEAD_RESIDENT)
         if ahead:
             resident = SEPARABLE_RESIDENT if weights is Weights.LITERAL else AHEAD_RESIDENT
         else:
-            resident = registers // _registers(filter2d, weights)
+            resident = registers // _registers(filter2d, weights, parts=parts)
         depths = (11, 5, 3, 2) if ahead else (5, 3, 2)
-        fitting = (each for each in depths if _shared_bytes(filter2d, weights, each) <= STATIC_SHARED_BYTES)
+        fitting = (
+            each for each in depths if _shared_bytes(filter2d, weights, each, parts=parts) <= STATIC_SHARED_BYTES
+        )
         return Config.of(
-            {
+            {each.name: parts for each in _parts_parameter(filter2d)}
+            | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
                 "rows": _wave(filter2d, device, resident),
@@ -210,38 +237,60 @@ def _wave(problem: Filter2d, device: Device, resident: int) -> int:
     return max(STRIPS[0], wave(problem, device, COLUMNS, resident))
 
 
+def _parts_parameter(problem: Filter2d) -> tuple[Parameter, ...]:
+    """None for a filter that is never split, so that its configs are those of the versions that knew no parts."""
+    choices = parts_choices(problem)
+    return () if choices == (1,) else (Parameter("parts", choices, "walks down a strip, each for some filter rows"),)
+
+
+def parts_choices(problem: Filter2d) -> tuple[int, ...]:
+    """Numbers of parts of the filter that fit; 1 alone where it is never split.
+
+    A part's sums lie in the result until the next part adds its own, so that those must be float32.
+    """
+    if problem.filter[0] <= WHOLE_ROWS or problem.output.dtype is not DType.FLOAT32:
+        return (1,)
+    return tuple(each for each in PARTS if each == 1 or _fits(problem, Weights.ARGUMENT, each))
+
+
 def _weights(problem: Filter2d) -> list[Weights]:
     """Where weights may lie, so that a thread's registers and a block's shared memory suffice."""
     choices = [Weights.ARGUMENT, Weights.CONSTANT, *([Weights.LITERAL] if separable_terms(problem) else [])]
-    return [
-        each
-        for each in choices
-        if _registers(problem, each) <= MAX_REGISTERS and _shared_bytes(problem, each, 1) <= STATIC_SHARED_BYTES
-    ]
+    parts = parts_choices(problem)
+    return [each for each in choices if any(_fits(problem, each, number) for number in parts)]
 
 
-def _matrix_rows(problem: Filter2d, weights: Weights) -> int:
-    """Rows of weights in matrix B: the filter's, or those of its separable terms."""
-    return len(separable_terms(problem)) if weights is Weights.LITERAL else problem.filter[0]
+def _fits(problem: Filter2d, weights: Weights, parts: int) -> bool:
+    """Whether a thread's registers and a block's shared memory suffice."""
+    if parts > 1 and weights is Weights.LITERAL:
+        return False
+    registers, shared = _registers(problem, weights, parts=parts), _shared_bytes(problem, weights, 1, parts=parts)
+    return registers <= MAX_REGISTERS and shared <= STATIC_SHARED_BYTES
 
 
-def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1) -> int:
+def _matrix_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
+    """Rows of weights in matrix B: a part's, or those of the filter's separable terms."""
+    return len(separable_terms(problem)) if weights is Weights.LITERAL else part_rows(problem, parts)
+
+
+def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> int:
     """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in
     use, and where it begins."""
-    factors = 2 * 4 * depth(problem) * SEGMENT * _matrix_rows(problem, weights)
+    factors = 2 * 4 * depth(problem) * SEGMENT * _matrix_rows(problem, weights, parts)
     ring = (prefetch + 1) * (BEFORE_LAST_SEGMENT + depth(problem)) * problem.dtype.itemsize
     first = 4 if is_strict(problem) else 0
     return factors + 4 * warpgroups * (ring + first)
 
 
-def _least_registers(problem: Filter2d, weights: Weights, ahead: int) -> int:
+def _least_registers(problem: Filter2d, weights: Weights, ahead: int, parts: int) -> int:
     """Of a thread, for products that do not wait for each other."""
-    needed = _registers(problem, weights, ahead)
+    needed = _registers(problem, weights, ahead, parts)
     return max(needed, LEAST_REGISTERS_AHEAD) if ahead else max(needed - SPILLED, LEAST_REGISTERS)
 
 
-def _registers(problem: Filter2d, weights: Weights, ahead: int = 0) -> int:
+def _registers(problem: Filter2d, weights: Weights, ahead: int = 0, parts: int = 1) -> int:
     """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
-    parts = 2 if problem.dtype is DType.FLOAT32 else 1
-    outputs = _matrix_rows(problem, weights) * (1 + ahead) + problem.filter[0] - 1
-    return 4 * outputs + depth(problem) // 2 * parts * (1 + ahead) + 20 + 4 * ahead
+    halves = 2 if problem.dtype is DType.FLOAT32 else 1
+    outputs = _matrix_rows(problem, weights, parts) * (1 + ahead) + part_rows(problem, parts) - 1
+    resumed = PART_REGISTERS if parts > 1 else 0
+    return 4 * outputs + depth(problem) // 2 * halves * (1 + ahead) + 20 + 4 * ahead + resumed

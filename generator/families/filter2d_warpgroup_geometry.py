@@ -30,6 +30,9 @@ class Geometry:
     """One config on one problem. Columns count elements, of which a pixel has `channels`."""
 
     rows: int
+    parts: int
+    """Groups of the filter's rows; a warpgroup walks down its strip once for each."""
+    part_rows: int
     ahead: int
     """Rows whose products are under way while those of another are added."""
     prefetch: int
@@ -65,6 +68,8 @@ class Geometry:
         frame_pixels = outside(problem, interior_rows, columns)
         return cls(
             rows=rows,
+            parts=parts_of(config),
+            part_rows=part_rows(problem, parts_of(config)),
             ahead=config.integer("ahead"),
             prefetch=config.integer("prefetch"),
             depth=depth(problem),
@@ -125,6 +130,16 @@ class Alignment:
     def has_interior(self, problem: Filter2d) -> bool:
         """Whether a warpgroup's windows lie within the image somewhere."""
         return self.last_column(problem) >= self.first_column and rows_inside(problem, 1, 1)[1] > 0
+
+
+def parts_of(config: Config) -> int:
+    """Groups of the filter's rows; configs of filters of few rows do not name them."""
+    return int(config.values().get("parts", 1))
+
+
+def part_rows(problem: Filter2d, parts: int) -> int:
+    """Rows of the filter in each part; the last one may begin with rows of the one before, weighed by zero there."""
+    return ceil(problem.filter[0] / parts)
 
 
 def depth(problem: Filter2d) -> int:

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 WIDE = (
     Filter2d(image=(26, 1117), filter=(3, 5), border=Border.REFLECT, convolve=True, nonfinite=NonFinite.ANY),
     Filter2d(image=(40, 560), filter=(15, 15), planes=2, nonfinite=NonFinite.ANY),
+    Filter2d(image=(60, 1101), filter=(31, 31)),
     Filter2d(image=(20, 608), filter=(2, 3), channels=3, dtype=DType.UINT8, border=Border.WRAP),
 )
 """As wide as a warpgroup, whose products of matrices take 512 outputs at a time."""

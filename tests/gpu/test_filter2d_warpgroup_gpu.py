@@ -18,6 +18,7 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, Ge
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import NonFinite
+from warpsmith.generator.space import Config
 
 pytestmark = pytest.mark.gpu
 
@@ -37,8 +38,10 @@ def filtered(
     image: NDArray[np.generic],
     weights: NDArray[np.float32],
     family: Family = FAMILY,
+    config: Config | None = None,
 ) -> Any:
-    program = family.program(problem, family.default(problem, runtime.device))
+    """The result of a config, the family's default unless one is given."""
+    program = family.program(problem, config or family.default(problem, runtime.device))
     module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program))
     source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
     runtime.upload(source.address, image)
@@ -50,10 +53,10 @@ def filtered(
     module.close()
     runtime.free(source)
     runtime.free(target)
-    return result.reshape(problem.image)
+    return result
 
 
-@pytest.mark.parametrize("size", [2, 3, 7, 9, 15, 17])
+@pytest.mark.parametrize("size", [2, 3, 7, 9, 15, 17, 25, 31])
 @pytest.mark.parametrize("kind", ["normal", "positive", "orders of magnitude", "near a power of two"])
 def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str) -> None:
     """Also where all terms are positive, so that rounding towards zero adds up; where one term is most of the sum; and
@@ -74,7 +77,7 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
     terms = scipy.ndimage.correlate(
         np.abs(image.astype(np.float64)), np.abs(weights.astype(np.float64)), mode="constant"
     )
-    error = np.abs(filtered(runtime, problem, image, weights) - expected) / terms
+    error = np.abs(filtered(runtime, problem, image, weights).reshape(problem.image) - expected) / terms
     # Without the frame, whose long chains of multiply-adds come nearer to the bound, which is 1e-6.
     g = Geometry.of(problem, FAMILY.default(problem, runtime.device))
     inside = error[g.first_row : g.first_row + g.interior_rows, g.first_column : g.last_column + COLUMNS]
@@ -88,6 +91,7 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
         (FAMILY, "float32", 3),
         (FAMILY, "float32", 9),
         (FAMILY, "float32", 15),
+        (FAMILY, "float32", 31),
         (FAMILY, "float16", 13),
         (Filter2dMatrix(), "float16", 3),
         (Filter2dMatrix(), "float16", 5),
@@ -110,9 +114,48 @@ def test_what_is_not_finite_stays_within_the_window(
     reached = scipy.ndimage.correlate(
         (~np.isfinite(image)).astype(np.float64), np.ones(problem.filter), mode="constant"
     )
-    result = filtered(runtime, problem, image, weights, family)
+    result = filtered(runtime, problem, image, weights, family).reshape(problem.image)
     assert (np.isfinite(result) == (reached < 0.5)).all()
     expected = scipy.ndimage.correlate(clean, weights.astype(np.float64), mode="constant")
     rest = reached < 0.5
     bound = 2e-6 if dtype == "float32" else 2.0**-10
     assert (np.abs(result.astype(np.float64) - expected)[rest] <= bound * expected[rest]).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "ahead", "groups"),
+    [
+        ((31, 31), 2, 0, 1),
+        ((31, 31), 3, 0, 2),
+        ((31, 31), 4, 1, 2),
+        ((25, 25), 2, 0, 2),
+        ((21, 21), 3, 1, 2),
+        ((17, 17), 2, 1, 2),
+        ((31, 5), 4, 0, 3),
+    ],
+)
+def test_parts_of_a_filter_add_up(
+    runtime: CudaRuntime, size: tuple[int, int], parts: int, ahead: int, groups: int
+) -> None:
+    """The same in every run, also where two warpgroups compute an output, and with some that are idle in a block."""
+    problem = Filter2d(image=(700, 2100), filter=size, planes=2)
+    if FAMILY.why_not(problem, runtime.device):
+        pytest.skip("no Hopper GPU")
+    wanted = {"parts": parts, "ahead": ahead, "rows": 64, "prefetch": 1, "block_groups": groups}
+    config = Config.of({**FAMILY.default(problem, runtime.device).values(), **wanted})
+    assert FAMILY.space(problem, runtime.device).why_not(config) is None
+    rng = np.random.default_rng(parts)
+    image = rng.standard_normal((2, *problem.image), np.float32)
+    weights = rng.standard_normal(problem.filter, np.float32)
+    first = filtered(runtime, problem, image, weights, config=config)
+    for _ in range(20):
+        assert (filtered(runtime, problem, image, weights, config=config) == first).all()
+    rows, columns = problem.output_shape
+    inner = (slice(size[0] // 2, size[0] // 2 + rows), slice(size[1] // 2, size[1] // 2 + columns))
+    for plane, result in zip(image, first.reshape(2, rows, columns), strict=True):
+        by_scipy = (
+            scipy.ndimage.correlate(values.astype(np.float64), taps.astype(np.float64))[inner]
+            for values, taps in ((plane, weights), (np.abs(plane), np.abs(weights)))
+        )
+        expected, terms = by_scipy
+        assert (np.abs(result - expected) <= 1e-6 * terms).all()

@@ -232,6 +232,43 @@ def test_products_of_two_rows_at_a_time_end_where_the_strip_does(weights: tuple[
         check(runtime, problem, WARPGROUP, config)
 
 
+_IN_PARTS: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
+    (Filter2d((44, 1101), (17, 17)), {"parts": 2, "rows": 8, "ahead": 1, "weights": "constant"}),
+    (Filter2d((36, 620), (31, 31), border="reflect"), {"parts": 2}),
+    (Filter2d((60, 1101), (31, 31)), {"parts": 3, "rows": 8, "block_groups": 2}),
+    (Filter2d((64, 1130), (31, 5), border="wrap", planes=2), {"parts": 4, "rows": 8, "block_strips": 2}),
+    (Filter2d((50, 567), (21, 21), border="mirror", convolve=True, anchor=(0, 20)), {"parts": 3, "store": "streaming"}),
+    (Filter2d((50, 300), (25, 5), channels=3, border="nearest", result_pitch=3620), {"parts": 2}),
+    (
+        Filter2d((48, 1100), (25, 25), dtype="float16", result_dtype="float32", border="constant", cval=1.5),
+        {"parts": 2, "ahead": 1},
+    ),
+    (Filter2d((40, 620), (5, 31), dtype="uint8", result_dtype="float32", border="wrap"), {}),
+)
+IN_PARTS = (
+    _IN_PARTS[0],
+    *((dataclasses.replace(each, nonfinite=NonFinite.ANY), wanted) for each, wanted in _IN_PARTS[1:]),
+)
+"""Filters whose rows are split, and what their configs have beside the default; 5x31 is there for its columns.
+Only the first is repaired where sums are not numbers, as those would be that begin with what the result held before."""
+
+
+@pytest.mark.parametrize(
+    ("problem", "wanted"), IN_PARTS, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
+)
+def test_parts_of_a_filter_add_up_to_what_scipy_computes(problem: Filter2d, wanted: dict[str, Value]) -> None:
+    """With warpgroups that have no work of their own in a block, and with outputs that two warpgroups compute."""
+    config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
+    assert WARPGROUP.legal_program(problem, DEVICE, config) is not None
+    with contextlib.closing(HostRuntime(workers=1)) as runtime:
+        check(runtime, problem, WARPGROUP, config)
+
+
+def test_parts_of_a_filter_are_clean_under_the_sanitizers() -> None:
+    problem, wanted = IN_PARTS[2]
+    check_sanitized(problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted}))
+
+
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], ids=hex)
 def test_a_weight_that_is_not_a_number_shows_in_every_output(bits: int) -> None:
     """Whatever its bits: rounding them as a number's would make zero of some."""

@@ -42,6 +42,7 @@ STRICT = [
     Filter2d((24, 300), (3, 3), border=Border.WRAP, channels=3, planes=2, dtype="float16"),
     Filter2d((30, 620), (3, 5), border=Border.REFLECT, dtype="float16", pitch=1248, result_pitch=1244),
     Filter2d((70, 1100), (15, 15), border=Border.NEAREST, planes=2),
+    Filter2d((70, 1100), (31, 31), border=Border.NEAREST),
 ]
 ANY = [
     Filter2d(WIDE, (7, 7), nonfinite="any"),

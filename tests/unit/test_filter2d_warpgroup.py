@@ -6,6 +6,7 @@ import dataclasses
 import math
 import random
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,15 @@ from warpsmith.generator.families.filter2d_warpgroup import (
     STATIC_SHARED_BYTES,
     STRIPS,
     Filter2dWarpgroup,
+    parts_choices,
     strips,
 )
-from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry
+from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry, part_rows
+from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
 from warpsmith.generator.separable import separable_terms
+from warpsmith.generator.space import Config
 
 WARPGROUP = Filter2dWarpgroup()
 
@@ -80,6 +84,8 @@ PROBLEMS = [
     Filter2d(
         image=(29, 3001), filter=(3, 9), dtype=DType.FLOAT16, pitch=6004, result_pitch=5990, nonfinite=NonFinite.ANY
     ),
+    Filter2d(image=(80, 1301), filter=(31, 31)),
+    Filter2d(image=(60, 640), filter=(17, 5), border=Border.WRAP, dtype=DType.FLOAT16, result_dtype=DType.FLOAT32),
     Filter2d(image=(70, 600), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15, nonfinite=NonFinite.ANY),
     Filter2d(
         image=(40, 777),
@@ -187,8 +193,8 @@ class TestGeometry:
             source = WARPGROUP.program(problem, config).source
             g, constant = Geometry.of(problem, config), dict(re.findall(r"constexpr int (\w+) = (\d+);", source))
             is_literal = config.text("weights") == "literal"
-            rows = len(separable_terms(problem)) if is_literal else problem.filter[0]
-            assert constant["kMatrixRows" if is_literal else "kFilterRows"] == str(rows)
+            rows = len(separable_terms(problem)) if is_literal else g.part_rows
+            assert constant["kMatrixRows" if is_literal or g.parts > 1 else "kFilterRows"] == str(rows)
             factors = 2 * 4 * g.depth * 8 * rows
             rings = g.block_groups * g.block_strips * 4 * (g.prefetch + 1) * (120 + g.depth) * problem.dtype.itemsize
             assert factors + rings <= 48 * 1024 == STATIC_SHARED_BYTES
@@ -242,14 +248,21 @@ class TestRefusals:
                 "a warpgroup computes 512 elements of a row; the image is too small",
             ),
             (
-                dataclasses.replace(WIDE, filter=(3, 26)),
-                "a segment and its filter reach over 33 elements; products sum over 32",
+                dataclasses.replace(WIDE, filter=(3, 58)),
+                "a segment and its filter reach over 65 elements; products sum over 64",
             ),
             (
-                dataclasses.replace(WIDE, filter=(3, 10), channels=3),
-                "a segment and its filter reach over 35 elements; products sum over 32",
+                dataclasses.replace(WIDE, filter=(3, 20), channels=3),
+                "a segment and its filter reach over 65 elements; products sum over 64",
             ),
-            (dataclasses.replace(WIDE, filter=(40, 3)), "a filter of 40 rows does not fit the registers of a thread"),
+            (
+                dataclasses.replace(WIDE, image=(256, 640), filter=(120, 3)),
+                "a filter of 120 rows does not fit the registers of a thread and shared memory",
+            ),
+            (
+                dataclasses.replace(WIDE, filter=(40, 3), result_dtype=DType.FLOAT16),  # never in parts
+                "a filter of 40 rows does not fit the registers of a thread and shared memory",
+            ),
             (
                 dataclasses.replace(WIDE, image=(64, 642), dtype=DType.UINT8),
                 "copies 4 bytes at a time or more, which the pitch of the rows does not keep aligned",
@@ -268,9 +281,12 @@ class TestRefusals:
         "problem",
         [
             dataclasses.replace(WIDE, image=(64, 520)),
-            dataclasses.replace(WIDE, filter=(3, 25)),
-            dataclasses.replace(WIDE, filter=(3, 9), channels=3),
+            dataclasses.replace(WIDE, filter=(3, 57)),
+            dataclasses.replace(WIDE, filter=(3, 19), channels=3),
             dataclasses.replace(WIDE, filter=(25, 9)),
+            dataclasses.replace(WIDE, filter=(31, 31)),
+            dataclasses.replace(WIDE, filter=(40, 3)),
+            dataclasses.replace(WIDE, filter=(25, 9), result_dtype=DType.FLOAT16),
             dataclasses.replace(WIDE, image=(64, 642), dtype=DType.UINT8, pitch=644),
             dataclasses.replace(WIDE, image=(64, 641), dtype=DType.FLOAT16, pitch=1284),
         ],
@@ -315,6 +331,8 @@ class TestDefault:
             (10, None, 120, 4),
             (13, None, 144, 3),
             (17, None, 176, 2),
+            (25, None, 168, 3),
+            (31, None, 255, 2),  # for the frame; 192 for the walks
             (15, BINOMIAL_15, 160, 2),
         ],
     )
@@ -330,7 +348,7 @@ class TestDefault:
             walks = g.interior_groups * math.ceil(g.interior_rows / g.rows)
             assert least * held <= walks <= held
 
-    @pytest.mark.parametrize(("rows", "ahead"), [(2, 1), (9, 1), (10, 0), (25, 0)])
+    @pytest.mark.parametrize(("rows", "ahead"), [(2, 1), (9, 1), (10, 0), (25, 0), (31, 0)])
     def test_products_are_a_row_ahead_while_three_warpgroups_fit(self, rows: int, ahead: int) -> None:
         problem = Filter2d(image=(9216, 9216), filter=(rows, 9), nonfinite=NonFinite.ANY)
         assert WARPGROUP.default(problem, H200).integer("ahead") == ahead
@@ -338,3 +356,73 @@ class TestDefault:
     def test_walks_of_a_small_image_are_short_ones(self) -> None:
         problem = Filter2d(image=(64, 640), filter=(3, 3), nonfinite=NonFinite.ANY)
         assert WARPGROUP.default(problem, H200).integer("rows") == STRIPS[0] == strips(problem, H200)[0]
+
+
+class TestParts:
+    """Groups of the filter's rows."""
+
+    def problem(self, rows: int, **fields: Any) -> Filter2d:
+        return Filter2d(image=(256, 1100), filter=(rows, fields.pop("columns", 9)), **fields)
+
+    @pytest.mark.parametrize("rows", [2, 9, 15])
+    def test_are_no_parameter_of_filters_of_few_rows(self, rows: int) -> None:
+        """So that their stored configs and texts are those of the versions before."""
+        problem = self.problem(rows)
+        assert parts_choices(problem) == (1,)
+        assert "parts" not in {each.name for each in WARPGROUP.space(problem, H200).parameters}
+        assert "parts" not in WARPGROUP.default(problem, H200).values()
+
+    @pytest.mark.parametrize("rows", [16, 17, 25, 31, 40, 63])
+    def test_cover_every_row_of_the_filter_once(self, rows: int) -> None:
+        """A row that two parts have has weights in the first one alone: `fresh` in split() of the template."""
+        problem = self.problem(rows)
+        assert max(parts_choices(problem)) > 1
+        for parts in parts_choices(problem):
+            height, weighed = part_rows(problem, parts), []
+            for part in range(parts):
+                top = min(part * height, rows - height)
+                weighed += [row for row in range(top, top + height) if row >= part * height]
+            assert weighed == list(range(rows))
+
+    def test_are_of_float32_results(self) -> None:
+        """In which sums so far are kept."""
+        assert parts_choices(self.problem(17, dtype=DType.FLOAT16)) == (1,)
+        assert parts_choices(self.problem(17, dtype=DType.FLOAT16, result_dtype=DType.FLOAT32)) == (1, 2, 3, 4)
+
+    @pytest.mark.parametrize(("size", "parts"), [(17, 1), (21, 1), (25, 2), (31, 2)])
+    def test_are_as_few_as_fit(self, size: int, parts: int) -> None:
+        problem = self.problem(size, columns=size)
+        config = WARPGROUP.default(problem, H200)
+        assert config.integer("parts") == parts
+        space = WARPGROUP.space(problem, H200)
+        assert space.contains(config)
+        fewer = [Config.of({**config.values(), "parts": each, "prefetch": 1}) for each in range(1, parts)]
+        assert not any(space.contains(each) for each in fewer)
+
+    def test_known_weights_that_are_separable_come_whole(self) -> None:
+        binomial = tuple(float(math.comb(16, r) * math.comb(16, s)) for r in range(17) for s in range(17))
+        problem = self.problem(17, columns=17, weights=binomial)
+        config = WARPGROUP.default(problem, H200)
+        assert (config.text("weights"), config.integer("parts")) == ("literal", 1)
+        told = WARPGROUP.space(problem, H200).why_not(Config.of({**config.values(), "parts": 2, "ahead": 0}))
+        assert told == "literal weights are those of the whole filter"
+
+    def test_a_winner_of_a_filter_of_few_rows_is_carried_over(self) -> None:
+        few, many = self.problem(15, columns=15), self.problem(31, columns=31)
+        config = WARPGROUP.carried(WARPGROUP.default(few, H200), Subject(few, H200), many, H200)
+        assert config is not None
+        assert config.integer("parts") == WARPGROUP.default(many, H200).integer("parts") == 2
+        assert WARPGROUP.space(many, H200).contains(config)
+
+    def test_what_two_warpgroups_compute_one_of_them_stores(self) -> None:
+        """Else one could store its first sums over those to which the other has added more."""
+        problem = self.problem(31, columns=31)
+        g = Geometry.of(problem, WARPGROUP.default(problem, H200))
+        columns = np.zeros(g.last_column + COLUMNS - g.first_column, np.int64)
+        for group in range(g.interior_groups):
+            first = min(g.first_column + group * COLUMNS, g.last_column)
+            mine = g.first_column + group * COLUMNS - first  # as in the kernel
+            assert mine % g.store_vector == 0
+            columns[first + max(0, mine) - g.first_column : first + COLUMNS - g.first_column] += 1
+        assert (columns == 1).all()
+        assert g.last_column % COLUMNS != g.first_column % COLUMNS  # two do compute some

@@ -21,6 +21,8 @@ PROBLEMS = [
     Filter2d(image=(40, 640), filter=(4, 7), border=Border.REFLECT, nonfinite=NonFinite.ANY),  # one element of lead
     Filter2d(image=(40, 640), filter=(3, 16), border=Border.WRAP, anchor=(1, 3), nonfinite=NonFinite.ANY),
     Filter2d(image=(40, 640), filter=(5, 25), nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(5, 31), nonfinite=NonFinite.ANY),
+    Filter2d(image=(40, 640), filter=(3, 57), nonfinite=NonFinite.ANY),
     Filter2d(image=(40, 640), filter=(6, 4), channels=2, border=Border.MIRROR, anchor=(0, 3), nonfinite=NonFinite.ANY),
     Filter2d(image=(40, 640), filter=(3, 6), channels=3, border=Border.NEAREST, nonfinite=NonFinite.ANY),
     Filter2d(image=(40, 640), filter=(3, 7), channels=4, nonfinite=NonFinite.ANY),

@@ -1,0 +1,540 @@
+// warpsmith filter2d_warpgroup
+// problem: filter2d image=4096x4096 filter=31x31 planes=1 dtype=float32 border=valid
+// config:  ahead=0 block_groups=1 block_strips=1 columns=4 min_blocks=0 parts=2 path=async prefetch=2 rows=124 store=plain weights=argument
+//
+// A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
+// matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The
+// products are added to the outputs in progress, of which one is complete. Both matrices are split into two parts of
+// 11 bits, and products of both lesser parts left out. The outputs around the interior are computed one by one.
+
+constexpr int kRows = 4096;  // of one plane of the image
+constexpr int kColumns = 4096;
+constexpr int kChannels = 1;  // elements of a pixel, side by side
+constexpr int kPitch = 4096;  // elements from row to row
+constexpr int kFilters = 1;
+constexpr int kFilterRows = 31;
+constexpr int kFilterColumns = 31;
+constexpr int kOutputRows = kRows - kFilterRows + 1;
+constexpr int kOutputColumns = kColumns - kFilterColumns + 1;
+constexpr int kResultPitch = 4066;
+constexpr int kBeforeRows = 0;  // of a window, above its output pixel
+constexpr int kBeforeColumns = 0;  // and left of it
+
+using Pixel = float;
+using Result = float;
+
+constexpr int kDepth = 40;  // pixels of a row of matrix A, from a segment's first one on
+constexpr int kSteps = kDepth / 8;  // products that sum over them
+constexpr int kThreadPixels = kDepth / 4;  // of a segment: four threads share it
+constexpr int kParts = 2;  // of the filter, one after the other: a strip's sums so far lie in the result
+constexpr int kMatrixRows = 16;  // rows of weights in matrix B: of one part
+constexpr int kProducts = 4 * kMatrixRows;  // of a thread: 2 outputs of 2 segments for each of them
+constexpr int kLast = kMatrixRows - 1;  // the row of a window that completes it
+constexpr int kGroupColumns = 512;  // outputs of a warpgroup, across
+constexpr int kThreadRows = 124;  // and down
+constexpr int kPrefetch = 2;  // rows that are read ahead
+constexpr int kCopyVector = 4;  // elements that a thread copies at once
+constexpr int kLoadVector = 2;  // and that it loads at once
+constexpr int kBlockGroups = 1;  // warpgroups across a block
+constexpr int kBlockStrips = 1;  // and down
+constexpr int kColumnBlocks = 8;  // blocks across the interior
+constexpr int kStripBlocks = 33;  // and down
+constexpr int kFrameBlocks = 64;  // blocks for the outputs around it, in all planes
+constexpr int kFirstRow = 0;  // of the interior
+constexpr int kInteriorRows = 4066;
+constexpr int kFirstColumn = 0;  // of the interior, in elements
+constexpr int kLead = 0;  // elements read before a segment's windows, so that loads and stores are aligned
+constexpr int kLastColumn = 3552;  // where the last warpgroup begins, which may overlap the one before
+constexpr int kInteriorGroups = 8;  // across it
+
+__device__ constexpr int skew_of(int) { return 0; }  // rows of outputs all begin at kFirstColumn
+
+__device__ __forceinline__ float to_float(float value) { return value; }
+
+__device__ __forceinline__ Result to_result(float value) { return value; }
+
+struct Weights {
+    float taps[kFilters][kFilterRows][kFilterColumns];
+};
+
+__device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s) {
+    return weights.taps[f][r][s];
+}
+
+// One plane of the image, and one of its elements as float.
+struct Plane {
+    const Pixel* pixels;
+};
+
+__device__ __forceinline__ Plane plane_of(const Pixel* image, int plane) {
+    return {image + plane * (kRows * kPitch)};
+}
+
+__device__ __forceinline__ float load(const Plane& plane, int row, int element) {
+    return to_float(__ldg(plane.pixels + row * kPitch + element));
+}
+
+// No window reaches outside the image.
+__device__ __forceinline__ float pixel_at(const Plane& plane, int row, int element) {
+    return load(plane, row, element);
+}
+
+constexpr int kRowOutputs = kOutputColumns * kChannels;
+constexpr int kInteriorColumns = kLastColumn + kGroupColumns - kFirstColumn;
+constexpr int kFrameRowPixels = (kOutputRows - kInteriorRows) * kRowOutputs;  // of whole rows, above and below
+constexpr int kFramePixels = 8132;  // of one plane
+
+// Output n of a plane's frame: first the rows above and below the interior, then what is left and right of it.
+__device__ __forceinline__ void locate(int n, int& row, int& element) {
+    if (n < kFrameRowPixels) {
+        row = n / kRowOutputs;
+        element = n - row * kRowOutputs;
+        row += row < kFirstRow ? 0 : kInteriorRows;
+        return;
+    }
+    constexpr int kSides = kRowOutputs > kInteriorColumns ? kRowOutputs - kInteriorColumns : 1;
+    const int inside = (n - kFrameRowPixels) / kSides;
+    element = n - kFrameRowPixels - inside * kSides;
+    row = kFirstRow + inside;
+    element += element < kFirstColumn + skew_of(inside) ? 0 : kInteriorColumns;
+}
+
+__device__ __forceinline__ void compute_frame(const Plane& plane, Result* __restrict__ result, const Weights& weights,
+                                              int n) {
+    int row, element;
+    locate(n, row, element);
+#pragma unroll 1
+    for (int f = 0; f < kFilters; ++f) {
+        float sum = 0.0f;
+#pragma unroll kFilterColumns < 8 ? 8 : 4  // so many rows' loads are in flight together
+        for (int r = 0; r < kFilterRows; ++r) {
+#pragma unroll
+            for (int s = 0; s < kFilterColumns; ++s) {
+                const float pixel = pixel_at(plane, row + r - kBeforeRows, element + (s - kBeforeColumns) * kChannels);
+                sum = fmaf(tap(weights, f, r, s), pixel, sum);
+            }
+        }
+        result[(f * kOutputRows + row) * kResultPitch + element] = to_result(sum);
+    }
+}
+
+constexpr int kWarpColumns = kGroupColumns / 4;  // outputs of a warp, across
+
+__device__ __forceinline__ float sum_of_window(const Plane& plane, const Weights& weights, int f, int row,
+                                               int element) {
+    float sum = 0.0f;
+#pragma unroll 1
+    for (int r = 0; r < kFilterRows; ++r) {
+#pragma unroll 4
+        for (int s = 0; s < kFilterColumns; ++s) {
+            const float pixel = pixel_at(plane, row + r - kBeforeRows, element + (s - kBeforeColumns) * kChannels);
+            sum = fmaf(tap(weights, f, r, s), pixel, sum);
+        }
+    }
+    return sum;
+}
+
+// Whether an output, as it is stored, is finite, and so what the products are to give.
+__device__ __forceinline__ bool is_settled(Result stored) {
+    return (__float_as_uint(stored) & 0x7f800000u) != 0x7f800000u;
+}
+
+// A product also sums over pixels outside of a window, with weights of zero: a NaN or an infinity there makes NaN of
+// the sum. Where `check` is NaN in a thread, its warp has had such sums, and computes them again, pixel by pixel. The
+// warp's first output, in a strip of `rows`, is `first` elements behind the result's. Those that lie before
+// element `mine` of its rows are another warp's, which may so far have stored sums of a part of the filter.
+__device__ __forceinline__ void repair(const Pixel* __restrict__ image, Result* result, const Weights& weights,
+                                       int first, int mine, int rows, float check) {
+    if (!__any_sync(0xffffffffu, check != 0.0f)) {
+        return;
+    }
+    __syncwarp();  // what other threads of the warp have stored is seen
+    constexpr int kResultPlane = kOutputRows * kResultPitch;
+    const Plane plane = plane_of(image, first / kResultPlane);
+    const int row = first % kResultPlane / kResultPitch, element = first % kResultPitch;
+#pragma unroll 1
+    for (int n = threadIdx.x % 32; n < rows * kWarpColumns; n += 32) {
+        const int down = n / kWarpColumns, across = n % kWarpColumns;
+        Result* output = result + first + down * kResultPitch + across;
+        if (across >= mine && !is_settled(*output)) {
+            *output = to_result(sum_of_window(plane, weights, 0, row + down, element + across));
+        }
+    }
+}
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Writes to shared memory become visible to the tensor cores; a barrier follows.
+__device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// What a product needs to know of matrix B, in units of 16 bytes: where it lies, and how far apart core matrices are.
+using MatrixB = unsigned long long;
+
+__device__ __forceinline__ MatrixB matrix_b(const float* first) {
+    const MatrixB address = __cvta_generic_to_shared(first);
+    constexpr MatrixB kAcross = 8, kAlong = kAcross * 16;
+    return (address & 0x3ffff) >> 4 | kAlong << 16 | kAcross << 32;
+}
+
+// The matrix that lies `elements` behind it.
+__device__ __forceinline__ MatrixB behind(MatrixB matrix, int elements) { return matrix + elements / 4; }
+
+// sums = a * b, or sums += a * b: 64x8 by 8x128 tf32 numbers into floats, spread over a warpgroup as PTX lays out
+// wgmma.m64n128k8. Of a float it reads the upper 19 bits. It goes on in the background: between begin_products()
+// and finish_products() nothing may touch sums.
+template <bool kAdd>
+__device__ __forceinline__ void multiply(float (&sums)[64], const float (&a)[4], MatrixB b) {
+    asm volatile(
+        "{ .reg .pred add; setp.ne.b32 add, %69, 0; "
+        "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
+        "%60, %61, %62, %63"
+        "}, { %64, %65, %66, %67 }, %68, add, 1, 1; }"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
+          "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
+          "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
+          "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
+          "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
+          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
+          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
+          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]),
+          "+f"(sums[48]), "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]),
+          "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]),
+          "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]), "+f"(sums[63])
+        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+          "r"(__float_as_uint(a[3])), "l"(b), "n"(kAdd ? 1 : 0));
+}
+
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits for all of them.
+__device__ __forceinline__ void finish_products(float (&sums)[64]) {
+    asm volatile(
+        "wgmma.wait_group.sync.aligned 0;"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
+          "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
+          "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
+          "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
+          "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
+          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
+          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
+          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]),
+          "+f"(sums[48]), "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]),
+          "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]),
+          "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]), "+f"(sums[63])
+        :
+        : "memory");
+}
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// a + b, now: put off, it would take a move to have it in the register where the next row wants it.
+__device__ __forceinline__ float add_now(float a, float b) {
+    float sum;
+    asm volatile("add.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
+    return sum;
+}
+#endif
+
+using Vector = float2;
+using StoreVector = float2;
+
+__device__ __forceinline__ void unpack(float2 vector, float* pixels) {
+    pixels[0] = vector.x;
+    pixels[1] = vector.y;
+}
+
+__device__ __forceinline__ float2 pack(const float* sums) {
+    return make_float2(sums[0], sums[1]);
+}
+
+// A product reads the upper 19 bits of a float. Those of this one are the float's nearest number of 11 bits.
+__device__ __forceinline__ float rounding_up(float value) { return __uint_as_float(__float_as_uint(value) + 0x1000u); }
+
+__device__ __forceinline__ float to_tf32(float value) {
+    return __uint_as_float(__float_as_uint(rounding_up(value)) & 0xffffe000u);
+}
+
+// Both parts of matrix B, in the order of its core matrices.
+struct Factors {
+    float high[kDepth * 8 * kMatrixRows];
+    float low[kDepth * 8 * kMatrixRows];
+};
+
+// The threads of a block share the work.
+// A part's rows begin with row `first` of the filter; those before row `fresh` were in the part before.
+__device__ __forceinline__ void split(const Weights& weights, int first, int fresh, Factors& factors) {
+    const int thread = threadIdx.y * (128 * kBlockGroups) + threadIdx.x;
+    for (int i = thread; i < kDepth * 8 * kMatrixRows; i += 128 * kBlockGroups * kBlockStrips) {
+        const int holder = i % 4, column = i / 4 % (8 * kMatrixRows), part = i / (32 * kMatrixRows);
+        const int away = holder * kThreadPixels + part - kLead - column % 8;  // elements from the output's first tap
+        const int s = away / kChannels;
+        const int r = first + column / 8;
+        const bool is_tap = r >= fresh && away >= 0 && away % kChannels == 0 && s < kFilterColumns;
+        const float value = is_tap ? tap(weights, 0, r, is_tap ? s : 0) : 0.0f;
+        factors.high[i] = to_tf32(value);
+        const float rest = value - to_tf32(value);
+        factors.low[i] = rest == rest ? to_tf32(rest) : rest;  // where a weight is not a number, results are none either
+    }
+}
+
+// A thread's pixels of two segments in one row of the image, as they are stored.
+struct Row {
+    Vector vectors[2][kThreadPixels / kLoadVector];
+};
+
+__device__ __forceinline__ Row read(const Pixel* __restrict__ source) {
+    Row row;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int j = 0; j < kThreadPixels / kLoadVector; ++j) {
+            row.vectors[i][j] = reinterpret_cast<const Vector*>(source + i * 64)[j];
+        }
+    }
+    return row;
+}
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Copies past the registers where `wanted` holds, without a branch; the thread goes on at once.
+template <int kBytes>
+__device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const void* global) {
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    if constexpr (kBytes == 16) {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)) : "memory");
+    } else {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], %3; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "n"(kBytes) : "memory");
+    }
+}
+
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+#endif
+
+constexpr int kRowPixels = 120 + kDepth;  // that a warp needs of a row
+constexpr int kSlots = kPrefetch + 1;
+
+// A strip's rows, by way of a ring in shared memory that each warp fills for itself: no warp ever waits for another.
+struct Rows {
+    const Pixel* __restrict__ source;  // what the thread copies of the row that is asked for next
+    Pixel* copied;                     // where to, in the first slot
+    const Pixel* pixels;               // the thread's pixels there
+    int remaining;                     // rows to be asked for; then the last one again, since a branch costs more
+    int asked, next;                   // slots, in elements
+
+    __device__ __forceinline__ void request() {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < kRowPixels; i += 32 * kCopyVector) {
+            const bool is_needed = i + lane * kCopyVector < kRowPixels;
+            copy_async_if<kCopyVector * sizeof(Pixel)>(is_needed, copied + asked + i, source + i);
+        }
+        copy_async_commit();
+        source += --remaining > 0 ? kPitch : 0;
+        asked = asked == (kSlots - 1) * kRowPixels ? 0 : asked + kRowPixels;
+    }
+
+    __device__ __forceinline__ void begin() {
+#pragma unroll
+        for (int k = 0; k < kPrefetch; ++k) {
+            request();
+        }
+    }
+
+    __device__ __forceinline__ Row read_next() {
+        copy_async_wait<kPrefetch - 1>();
+        __syncwarp();  // the whole warp has its part of this row, and is done with the row before
+        const Row row = read(pixels + next);
+        next = next == (kSlots - 1) * kRowPixels ? 0 : next + kRowPixels;
+        return row;
+    }
+};
+
+// A thread's part of matrix A for each product, and what that leaves of the pixels. The order of the
+// pixels that are summed over is free, as long as both matrices agree on it: a thread's two of a product are adjacent.
+struct Segments {
+    float high[kSteps][4];
+    float low[kSteps][4];
+};
+
+__device__ __forceinline__ Segments segments_of(const Row& row) {
+    Segments segments;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        float pixels[kThreadPixels];
+#pragma unroll
+        for (int j = 0; j < kThreadPixels / kLoadVector; ++j) {
+            unpack(row.vectors[i][j], pixels + j * kLoadVector);
+        }
+#pragma unroll
+        for (int j = 0; j < kThreadPixels; ++j) {
+            segments.high[j / 2][j % 2 * 2 + i] = rounding_up(pixels[j]);
+            segments.low[j / 2][j % 2 * 2 + i] = pixels[j] - to_tf32(pixels[j]);
+        }
+    }
+    return segments;
+}
+
+// Starts the products of a row of the image with each row of weights, the lesser ones first: the tensor cores round
+// towards zero, by more the larger a sum is.
+__device__ __forceinline__ void multiply(float (&products)[kProducts], const Segments& segments, MatrixB high,
+                                         MatrixB low) {
+    constexpr int kStep = 8 * 8 * kMatrixRows;  // elements of matrix B
+    begin_products();
+    multiply<false>(products, segments.high[0], low);
+#pragma unroll
+    for (int i = 1; i < kSteps; ++i) {
+        multiply<true>(products, segments.high[i], behind(low, i * kStep));
+    }
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+        multiply<true>(products, segments.low[i], behind(high, i * kStep));
+    }
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+        multiply<true>(products, segments.high[i], behind(high, i * kStep));
+    }
+    commit_products();
+}
+
+// Adds the products of a row to the outputs in progress, of which the first is then complete, and those that begin
+// come in.
+__device__ __forceinline__ void advance(float (&sums)[kLast][4], const float (&products)[kProducts],
+                                        float (&complete)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        complete[i] = sums[0][i] + products[kLast * 4 + i];
+    }
+#pragma unroll
+    for (int j = 1; j < kLast; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            sums[j - 1][i] = add_now(sums[j][i], products[(kLast - j) * 4 + i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        sums[kLast - 1][i] = products[i];
+    }
+}
+
+// Loads what the result holds of a thread's outputs, but those before element `skipped`, which another warp stores.
+__device__ __forceinline__ void resume(float (&before)[4], const Result* target, bool is_stored, int skipped) {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        if (is_stored && i / 2 * 64 + i % 2 >= skipped) {
+            const StoreVector vector = *reinterpret_cast<const StoreVector*>(target + i / 2 * 64 + i % 2);
+            before[i] = vector.x;
+            before[i + 1] = vector.y;
+        }
+    }
+}
+
+__device__ __forceinline__ void add_before(float (&outputs)[4], const float (&before)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        outputs[i] += before[i];
+    }
+}
+
+// Stores two outputs of each segment; `check` stays 0 as long as all are finite, then it is NaN.
+__device__ __forceinline__ void store(Result* __restrict__ target, const float (&outputs)[4],
+                                      int skipped, float& check) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        check = fmaf(outputs[i], 0.0f, check);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        if (i / 2 * 64 + i % 2 < skipped) {
+            continue;
+        }
+        StoreVector* vector = reinterpret_cast<StoreVector*>(target + i / 2 * 64 + i % 2);
+        *vector = pack(outputs + i);
+    }
+}
+
+// Walks down a strip of `rows` output rows. `target` is the thread's first output.
+// With the sums of the parts before in the result, from row `resumed` on, those of this part are added to them.
+__device__ __forceinline__ void slide(Rows source, Result* target, const Factors& factors, int rows, int resumed,
+                                      int skipped, float& check) {
+    const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
+    float sums[kLast][4] = {};  // of the outputs in progress
+    float before[4] = {};  // sums of the parts before, loaded a row ahead
+    source.begin();
+#pragma unroll 1
+    for (int k = -kLast; k < rows; ++k) {
+        const Segments segments = segments_of(source.read_next());
+        float products[kProducts], complete[4];
+        multiply(products, segments, high, low);
+        source.request();
+        finish_products(products);
+        advance(sums, products, complete);
+        if (k >= 0) {
+            add_before(complete, before);
+            store(target, complete, skipped, check);
+            target += kResultPitch;
+        }
+        resume(before, target, k + 1 >= resumed && k + 1 < rows, skipped);
+    }
+    copy_async_wait<0>();  // nothing comes into the ring once the next part begins to fill it
+}
+
+extern "C" __global__ void __launch_bounds__(128 * kBlockGroups * kBlockStrips)
+filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result, const __grid_constant__ Weights weights) {
+    constexpr int kResultPlane = kOutputRows * kResultPitch;
+    // The frame is the slow part, pixel by pixel: it goes first, so that nobody waits for it at the end.
+    if (blockIdx.x < kFrameBlocks) {
+        const int n = (blockIdx.x * kBlockStrips + threadIdx.y) * (128 * kBlockGroups) + threadIdx.x;
+        const int plane = n / kFramePixels;
+        if (plane < 1) {
+            compute_frame(plane_of(image, plane), result + plane * kResultPlane, weights, n % kFramePixels);
+        }
+        return;
+    }
+    const int block = blockIdx.x - kFrameBlocks;
+    __shared__ __align__(128) Factors factors;
+    // From the first thread of a warp, so that the compiler knows that all of them go the same way.
+    const int here = __shfl_sync(0xffffffffu, threadIdx.y * kBlockGroups + threadIdx.x / 128, 0);
+    const int group = block % kColumnBlocks * kBlockGroups + here % kBlockGroups;
+    const int inside = (block / kColumnBlocks % kStripBlocks * kBlockStrips + here / kBlockGroups) * kThreadRows;
+    const int plane = block / (kColumnBlocks * kStripBlocks);
+    const bool is_idle = group >= kInteriorGroups || inside >= kInteriorRows;  // and waits for the others' barriers
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const int element = min(kFirstColumn + group * kGroupColumns, kLastColumn) + warp * 128;
+    const int rows = min(kThreadRows, kInteriorRows - inside);
+    const int row = kFirstRow + inside;
+    const Pixel* first = plane_of(image, plane).pixels + element - kBeforeColumns * kChannels - kLead +
+                         (row - kBeforeRows) * kPitch;
+    __shared__ __align__(16) Pixel rings[kBlockGroups * kBlockStrips * 4][kSlots * kRowPixels];
+    Pixel* ring = rings[here * 4 + warp];
+    const int mine = kFirstColumn + group * kGroupColumns - element;  // the warp's outputs before it are another one's
+    const int skipped = mine - (lane / 4 * 8 + lane % 4 * 2);
+    const int start = plane * kResultPlane + row * kResultPitch + element;
+    float check = 0.0f;
+#pragma unroll 1
+    for (int part = 0; part < kParts; ++part) {
+        const int top = min(part * kMatrixRows, kFilterRows - kMatrixRows);  // the part's first row of the filter
+        __syncthreads();  // all warpgroups are done with the part before
+        split(weights, top, part * kMatrixRows, factors);
+        show_to_products();
+        __syncthreads();
+        if (!is_idle) {
+            const Rows source{first + top * kPitch + lane * kCopyVector, ring + lane * kCopyVector,
+                              ring + lane / 4 * 8 + lane % 4 * kThreadPixels, rows + kLast, 0, 0};
+            slide(source, result + start + lane / 4 * 8 + lane % 4 * 2, factors, rows, part == 0 ? rows : 0,
+                  skipped, check);
+        }
+    }
+    if (!is_idle) {
+        repair(image, result, weights, start, mine, rows, check);
+    }
+}
