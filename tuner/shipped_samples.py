@@ -39,7 +39,8 @@ def read_samples(path: Path) -> tuple[Sample, ...]:
             for operation, spec, device in header["subjects"]
         ]
         return tuple(
-            Sample(*subjects[number], family, Config.of(values), time_ns) for number, family, values, time_ns in rows
+            Sample(problem, device, family, Config.of(values), time_ns)
+            for (problem, device), family, values, time_ns in ((subjects[number], *rest) for number, *rest in rows)
         )
     except (OSError, EOFError, ValueError, LookupError, TypeError) as error:
         raise BadArgument(f"{path} holds no samples that can be read: {error}") from None
