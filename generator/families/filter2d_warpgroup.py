@@ -7,6 +7,9 @@ already and take two products. A product sums over pixels that are not in every 
 pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 31 elements
 beside them are not numbers. Unless a problem allows that, a warp that has had such sums computes them again, pixel by
 pixel, after its strip.
+
+Outputs whose windows reach outside the image are computed by blocks of their own, or by the same warps as all others,
+which then load rows as the border continues them (`Frame`).
 """
 
 from __future__ import annotations
@@ -24,15 +27,19 @@ from warpsmith.generator.families.filter2d_text import (
     require_filter2d,
     words,
 )
+from warpsmith.generator.families.filter2d_warpgroup_frame import EDGE_DEPTH, frames, likely_frame, warps_wave
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     BEFORE_LAST_SEGMENT,
     COLUMNS,
     MIN_COPY_BYTES,
     SEGMENT,
     THREAD_COLUMNS,
+    WARP_COLUMNS,
     Alignment,
+    Frame,
     Geometry,
     depth,
+    frame_of,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
@@ -58,6 +65,8 @@ LEAST_REGISTERS = 64
 """Of a thread: with 56 ptxas lets the products of small filters wait for each other, with 40 it finds too few."""
 LEAST_REGISTERS_AHEAD = 112
 """And with two rows of products: 96 are too few for 3x3 and 5x5."""
+LOADS_REGISTERS = 6
+"""That a thread needs besides where loads make the border: where a row of the image and its edges come from."""
 RESIDENT = range(1, 9)
 """Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
 AHEAD_RESIDENT = 3
@@ -88,22 +97,35 @@ class Filter2dWarpgroup(Family):
             return (
                 f"a segment and its filter reach over {reach(problem, SEGMENT)} elements; products sum over {MAX_DEPTH}"
             )
-        if not Alignment.of(problem).has_interior(problem):
-            return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
+        if not frames(problem):
+            loads = problem.dtype is DType.FLOAT32 and depth(problem) <= EDGE_DEPTH
+            who, columns = ("warp", WARP_COLUMNS) if loads else ("warpgroup", COLUMNS)
+            return f"a {who} computes {columns} elements of a row; the image is too small"
         if not _weights(problem):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """It won from 7x7 on: on the CPU, where its products are loops, nothing is known."""
-        return device.kind is DeviceKind.CUDA and require_filter2d(problem).filter[0] >= LIKELY_ROWS
+        """It won from 7x7 on: on the CPU, where its products are loops, nothing is known.
+
+        Of images that are too narrow for a warpgroup only those are likely that fill the device with strips of more
+        rows than are read twice: a small one is over before its weights are split.
+        """
+        filter2d = require_filter2d(problem)
+        if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
+            return False
+        return Frame.APART in frames(filter2d) or warps_wave(filter2d, device, AHEAD_RESIDENT) >= filter2d.filter[0]
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
+        choices = _frames(filter2d)
+        framed = ("frame",) if choices else ()  # a problem for which it is no choice has no such parameter
+        told = "whether blocks of their own compute the frame, or loads make the border"
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
+                *(Parameter(name, words(choices), told) for name in framed),
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
                 Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
@@ -125,16 +147,26 @@ class Filter2dWarpgroup(Family):
                     "a block is at most 4 warpgroups, so that several are resident at once",
                     lambda block_groups, block_strips: block_groups * block_strips <= 4,
                 ),
+                *(
+                    Constraint(
+                        "where loads make the border, warps lie by themselves, in strips that lie within the result",
+                        lambda frame, rows, block_strips: (
+                            frame != Frame.LOADS or (block_strips == 1 and rows <= filter2d.output_shape[0])
+                        ),
+                    )
+                    for _ in framed
+                ),
                 Constraint(
                     "blocks that must fit a multiprocessor leave each thread most of the registers that it needs",
-                    lambda weights, ahead, block_groups, block_strips, min_blocks: (
+                    lambda weights, ahead, block_groups, block_strips, min_blocks, frame=Frame.APART: (
                         min(
                             MAX_REGISTERS,
                             device.registers_per_multiprocessor
                             // (128 * block_groups * block_strips * max(1, min_blocks)),
                         )
-                        >= _least_registers(filter2d, Weights(weights), ahead)
+                        >= _least_registers(filter2d, Weights(weights), ahead, Frame(frame))
                     ),
+                    ("weights", "ahead", "block_groups", "block_strips", "min_blocks", *framed),
                 ),
             ),
         )
@@ -145,18 +177,20 @@ class Filter2dWarpgroup(Family):
         choices = _weights(filter2d)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
         registers = device.registers_per_multiprocessor // 128  # for one thread of each warpgroup
-        ahead = int(registers // _registers(filter2d, weights, 1) >= AHEAD_RESIDENT)
+        frame = likely_frame(filter2d)
+        ahead = int(registers // _registers(filter2d, weights, 1, frame) >= AHEAD_RESIDENT)
         if ahead:
             resident = SEPARABLE_RESIDENT if weights is Weights.LITERAL else AHEAD_RESIDENT
         else:
-            resident = registers // _registers(filter2d, weights)
+            resident = registers // _registers(filter2d, weights, frame=frame)
         depths = (11, 5, 3, 2) if ahead else (5, 3, 2)
         fitting = (each for each in depths if _shared_bytes(filter2d, weights, each) <= STATIC_SHARED_BYTES)
         return Config.of(
-            {
+            ({"frame": frame.value} if _frames(filter2d) else {})
+            | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
-                "rows": _wave(filter2d, device, resident),
+                "rows": _wave(filter2d, device, resident, frame),
                 "columns": THREAD_COLUMNS,
                 "ahead": ahead,
                 "prefetch": next(fitting, 1),
@@ -172,9 +206,11 @@ class Filter2dWarpgroup(Family):
         rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
         if rows in STRIPS:
             return config
-        fitting = (each for each in RESIDENT if _wave(there, home.device, each) == rows)
+        fitting = (each for each in RESIDENT if _wave(there, home.device, each, frame_of(config)) == rows)
         resident = next(fitting, AHEAD_RESIDENT)
-        return Config.of(config.values() | {"rows": _wave(here, device, resident)})
+        # A frame that is no choice here is left out; where there was no choice, the default is taken.
+        frame = frame_of(config) if "frame" in config.values() and _frames(here) else likely_frame(here)
+        return Config.of(config.values() | {"rows": _wave(here, device, resident, frame)})
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)
@@ -188,10 +224,9 @@ class Filter2dWarpgroup(Family):
             weights=weights.value,
             terms=[literals(term) for term in terms],
         )
-        interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes
         launch = Launch(
             entry=self.name,
-            grid=(geometry.frame_blocks + interior, 1, 1),
+            grid=(geometry.blocks(filter2d.planes), 1, 1),
             block=(128 * geometry.block_groups, geometry.block_strips, 1),
             arguments=filter2d_arguments(weights),
             constants=filter2d_constants(weights),
@@ -201,13 +236,21 @@ class Filter2dWarpgroup(Family):
 
 def strips(problem: Filter2d, device: Device) -> tuple[int, ...]:
     """STRIPS, and those that make as many warpgroups as the device holds at once."""
-    waves = {_wave(problem, device, resident) for resident in RESIDENT}
+    waves = {_wave(problem, device, resident, frame) for resident in RESIDENT for frame in frames(problem)}
     return tuple(sorted({*STRIPS, *waves}))
 
 
-def _wave(problem: Filter2d, device: Device, resident: int) -> int:
+def _wave(problem: Filter2d, device: Device, resident: int, frame: Frame) -> int:
     """Rows of a strip that make about `resident` warpgroups a multiprocessor, in a single wave."""
+    if frame is Frame.LOADS:
+        return warps_wave(problem, device, resident)
     return max(STRIPS[0], wave(problem, device, COLUMNS, resident))
+
+
+def _frames(problem: Filter2d) -> tuple[Frame, ...]:
+    """What may compute the frame, where configs name it: all choices, or none where it can only be blocks apart."""
+    choices = frames(problem)
+    return choices if Frame.LOADS in choices else ()
 
 
 def _weights(problem: Filter2d) -> list[Weights]:
@@ -234,14 +277,15 @@ def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups
     return factors + 4 * warpgroups * (ring + first)
 
 
-def _least_registers(problem: Filter2d, weights: Weights, ahead: int) -> int:
+def _least_registers(problem: Filter2d, weights: Weights, ahead: int, frame: Frame) -> int:
     """Of a thread, for products that do not wait for each other."""
-    needed = _registers(problem, weights, ahead)
+    needed = _registers(problem, weights, ahead, frame)
     return max(needed, LEAST_REGISTERS_AHEAD) if ahead else max(needed - SPILLED, LEAST_REGISTERS)
 
 
-def _registers(problem: Filter2d, weights: Weights, ahead: int = 0) -> int:
+def _registers(problem: Filter2d, weights: Weights, ahead: int = 0, frame: Frame = Frame.APART) -> int:
     """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
     parts = 2 if problem.dtype is DType.FLOAT32 else 1
     outputs = _matrix_rows(problem, weights) * (1 + ahead) + problem.filter[0] - 1
-    return 4 * outputs + depth(problem) // 2 * parts * (1 + ahead) + 20 + 4 * ahead
+    loads = LOADS_REGISTERS if frame is Frame.LOADS else 0
+    return 4 * outputs + depth(problem) // 2 * parts * (1 + ahead) + 20 + 4 * ahead + loads
