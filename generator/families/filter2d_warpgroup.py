@@ -27,7 +27,14 @@ from warpsmith.generator.families.filter2d_text import (
     require_filter2d,
     words,
 )
-from warpsmith.generator.families.filter2d_warpgroup_frame import EDGE_DEPTH, frames, likely_frame, warps_wave
+from warpsmith.generator.families.filter2d_warpgroup_frame import (
+    EDGE_DEPTH,
+    frame_parameters,
+    frame_rules,
+    frames,
+    likely_frame,
+    warps_wave,
+)
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     BEFORE_LAST_SEGMENT,
     COLUMNS,
@@ -118,14 +125,12 @@ class Filter2dWarpgroup(Family):
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
-        choices = _frames(filter2d)
-        framed = ("frame",) if choices else ()  # a problem for which it is no choice has no such parameter
-        told = "whether blocks of their own compute the frame, or loads make the border"
+        framed = frame_parameters(filter2d)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
-                *(Parameter(name, words(choices), told) for name in framed),
+                *framed,
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
                 Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
@@ -147,15 +152,7 @@ class Filter2dWarpgroup(Family):
                     "a block is at most 4 warpgroups, so that several are resident at once",
                     lambda block_groups, block_strips: block_groups * block_strips <= 4,
                 ),
-                *(
-                    Constraint(
-                        "where loads make the border, warps lie by themselves, in strips that lie within the result",
-                        lambda frame, rows, block_strips: (
-                            frame != Frame.LOADS or (block_strips == 1 and rows <= filter2d.output_shape[0])
-                        ),
-                    )
-                    for _ in framed
-                ),
+                *frame_rules(filter2d),
                 Constraint(
                     "blocks that must fit a multiprocessor leave each thread most of the registers that it needs",
                     lambda weights, ahead, block_groups, block_strips, min_blocks, frame=Frame.APART: (
@@ -166,7 +163,7 @@ class Filter2dWarpgroup(Family):
                         )
                         >= _least_registers(filter2d, Weights(weights), ahead, Frame(frame))
                     ),
-                    ("weights", "ahead", "block_groups", "block_strips", "min_blocks", *framed),
+                    ("weights", "ahead", "block_groups", "block_strips", "min_blocks", *(each.name for each in framed)),
                 ),
             ),
         )
@@ -186,7 +183,7 @@ class Filter2dWarpgroup(Family):
         depths = (11, 5, 3, 2) if ahead else (5, 3, 2)
         fitting = (each for each in depths if _shared_bytes(filter2d, weights, each) <= STATIC_SHARED_BYTES)
         return Config.of(
-            ({"frame": frame.value} if _frames(filter2d) else {})
+            ({"frame": frame.value} if frame_parameters(filter2d) else {})
             | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
@@ -209,7 +206,8 @@ class Filter2dWarpgroup(Family):
         fitting = (each for each in RESIDENT if _wave(there, home.device, each, frame_of(config)) == rows)
         resident = next(fitting, AHEAD_RESIDENT)
         # A frame that is no choice here is left out; where there was no choice, the default is taken.
-        frame = frame_of(config) if "frame" in config.values() and _frames(here) else likely_frame(here)
+        is_told = "frame" in config.values() and frame_parameters(here)
+        frame = frame_of(config) if is_told else likely_frame(here)
         return Config.of(config.values() | {"rows": _wave(here, device, resident, frame)})
 
     def program(self, problem: Problem, config: Config) -> Program:
@@ -245,12 +243,6 @@ def _wave(problem: Filter2d, device: Device, resident: int, frame: Frame) -> int
     if frame is Frame.LOADS:
         return warps_wave(problem, device, resident)
     return max(STRIPS[0], wave(problem, device, COLUMNS, resident))
-
-
-def _frames(problem: Filter2d) -> tuple[Frame, ...]:
-    """What may compute the frame, where configs name it: all choices, or none where it can only be blocks apart."""
-    choices = frames(problem)
-    return choices if Frame.LOADS in choices else ()
 
 
 def _weights(problem: Filter2d) -> list[Weights]:

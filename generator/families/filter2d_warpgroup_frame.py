@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import ceil
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.families.filter2d_interior import outside, rows_inside
+from warpsmith.generator.families.filter2d_text import words
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     COLUMNS,
     WARP_COLUMNS,
@@ -12,13 +14,13 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     Frame,
     depth,
 )
-from warpsmith.generator.families.filter2d_interior import outside, rows_inside
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
+from warpsmith.generator.space import Constraint, Parameter
 
 EDGE_DEPTH = 32
-"""Elements that products sum over, at most, where borders are made by loads: of what a warp loads of a row, no more lie
-outside the image than it has threads."""
+"""Elements that products sum over, at most, where borders are made by loads: a thread then copies two single elements of
+a row at the most."""
 LOADS_COST = 17 / 16
 """Of an output where borders are made by loads: 8 more instructions a row of about 130 (read off ptxas for 9x9)."""
 FRAME_TAP_COST = 1 / 4
@@ -42,6 +44,24 @@ def frames(problem: Filter2d) -> tuple[Frame, ...]:
     # An asynchronous copy has 4 bytes at the least, so that elements of 2 and 1 could not be copied one by one.
     has_loads = problem.dtype is DType.FLOAT32 and columns >= WARP_COLUMNS and depth(problem) <= EDGE_DEPTH
     return (*apart, Frame.LOADS) if has_loads else apart
+
+
+def frame_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
+    """What computes the frame, where loads may: any other problem has no such parameter, and its configs name none."""
+    choices = frames(problem)
+    told = "whether blocks of their own compute the frame, or loads make the border"
+    return (Parameter("frame", words(choices), told),) if Frame.LOADS in choices else ()
+
+
+def frame_rules(problem: Filter2d) -> tuple[Constraint, ...]:
+    """And what that asks of other parameters."""
+    rule = Constraint(
+        "where loads make the border, warps lie by themselves, in strips that lie within the result",
+        lambda frame, rows, block_strips: (
+            frame != Frame.LOADS or (block_strips == 1 and rows <= problem.output_shape[0])
+        ),
+    )
+    return tuple(rule for _ in frame_parameters(problem))
 
 
 def likely_frame(problem: Filter2d) -> Frame:

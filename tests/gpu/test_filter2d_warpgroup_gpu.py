@@ -37,8 +37,10 @@ def filtered(
     image: NDArray[np.generic],
     weights: NDArray[np.float32],
     family: Family = FAMILY,
+    **wanted: Value,
 ) -> Any:
-    program = family.program(problem, family.default(problem, runtime.device))
+    """What the default config, but for what is wanted, makes of the image."""
+    program = family.program(problem, Config.of(family.default(problem, runtime.device).values() | wanted))
     module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program))
     source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
     runtime.upload(source.address, image)
@@ -50,7 +52,7 @@ def filtered(
     module.close()
     runtime.free(source)
     runtime.free(target)
-    return result.reshape(problem.image)
+    return result
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 9, 15, 17])
