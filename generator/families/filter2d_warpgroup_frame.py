@@ -1,4 +1,4 @@
-"""What computes the frame in `filter2d_warpgroup`: where which is possible, which is likely, and how tall strips are."""
+"""What computes the frame in `filter2d_warpgroup`: which is possible, which is likely, and how tall strips are then."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Constraint, Parameter
 
 EDGE_DEPTH = 32
-"""Elements that products sum over, at most, where borders are made by loads: a thread then copies two single elements of
-a row at the most."""
+"""Elements that products sum over, at most, where borders are made by loads: a thread then copies two single elements
+of a row at the most."""
 LOADS_COST = 17 / 16
-"""Of an output where borders are made by loads: 8 more instructions a row of about 130 (read off ptxas for 9x9)."""
+"""Of an output where borders are made by loads: 111 instructions a row instead of 104 (9x9, counted in SASS)."""
 FRAME_TAP_COST = 1 / 4
-"""Of one tap of an output of the frame, set beside an output of the products: some 8 instructions of a thread where those
-take 32, a quarter of a row's 130 for 4 outputs a thread (read off ptxas for 9x9)."""
+"""Of one tap of an output of the frame, set beside an output of the products: some 7 instructions of a thread where
+that takes 26, a quarter of a row's 104 (9x9)."""
 START_ROWS = 16
 """That a warpgroup could walk in the time that it takes to split the weights and to wait for its first rows."""
 MAX_WAVES = 8

@@ -43,7 +43,7 @@ class Geometry:
 
     loads: bool
     """Whether the border is made by loads: the interior is the whole result then, whose warps lie by themselves,
-    columns first, then strips, then planes. Each computes as many rows, the last strip some of its neighbour's again."""
+    columns first, then strips, then planes. All compute as many rows: the last strip some of its neighbour's again."""
     rows: int
     ahead: int
     """Rows whose products are under way while those of another are added."""
@@ -187,7 +187,7 @@ class Alignment:
 
 def frame_of(config: Config) -> Frame:
     """What computes the frame; configs of problems for which that is no choice do not name it."""
-    return Frame(config.values().get("frame", Frame.APART))
+    return Frame(str(config.values().get("frame", Frame.APART)))
 
 
 def depth(problem: Filter2d) -> int:

@@ -218,7 +218,9 @@ CASES = {
     ),
     "warpgroup_5x9_constant_loads": Case(
         "filter2d_warpgroup",
-        Filter2d(image=(511, 300), filter=(5, 9), channels=3, border=Border.CONSTANT, cval=0.5, nonfinite=NonFinite.ANY),
+        Filter2d(
+            image=(511, 300), filter=(5, 9), channels=3, border=Border.CONSTANT, cval=0.5, nonfinite=NonFinite.ANY
+        ),
         warpgroup(rows=64, prefetch=5, block=(2, 1), weights="argument", min_blocks=0, frame="loads"),
     ),
     "warpgroup_5x3_uint8_rgb": Case(

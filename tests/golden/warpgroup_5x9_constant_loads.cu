@@ -263,12 +263,12 @@ struct Rows {
         const int source = row * kPitch;
 #pragma unroll
         for (int i = 0; i < kWarpColumns; i += 32 * kCopyVector) {
-            const bool is_copied = is_row && (i > 0 || is_inner);
+            const bool is_copied = is_row & (i > 0 || is_inner);
             copy_async_if<kCopyVector * sizeof(Pixel)>(is_copied, copied + asked + i, image + (source + vector) + i);
         }
 #pragma unroll
         for (int i = 0; i < kSingles; ++i) {
-            const bool is_copied = is_row && singles[i] >= 0;
+            const bool is_copied = is_row & (singles[i] >= 0);
             copy_async_if<sizeof(Pixel)>(is_copied, places[i] + asked, image + (source + singles[i]));
         }
         copy_async_commit();
@@ -380,7 +380,6 @@ __device__ __forceinline__ void store(Result* __restrict__ target, const float (
 __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Factors& factors, int rows) {
     const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
     float sums[kLast][4] = {};  // of the outputs in progress
-    source.begin();
 #pragma unroll 1
     for (int k = -kLast; k < rows; ++k) {
         const Segments segments = segments_of(source.read_next());
@@ -400,23 +399,24 @@ extern "C" __global__ void __launch_bounds__(128 * kBlockGroups * kBlockStrips)
 filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result, const __grid_constant__ Weights weights) {
     constexpr int kResultPlane = kOutputRows * kResultPitch;
     __shared__ __align__(128) Factors factors;
-    split(weights, factors);
-    show_to_products();
-    __syncthreads();
     // From the first thread of a warp, so that the compiler knows that all of them go the same way.
     const int here = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const int group = blockIdx.x * kBlockGroups + here;
-    if (group * 4 >= kWarps) {
-        return;
-    }
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const int place = min(group * 4 + warp, kWarps - 1);  // a warpgroup's last warps may have no work of their own
     const int element = min(place % kWarpsAcross * kWarpColumns, kOutputColumns * kChannels - kWarpColumns);
     const int row = min(place / kWarpsAcross % kStrips * kThreadRows, kOutputRows - kThreadRows);
     const int plane = place / (kWarpsAcross * kStrips);
     __shared__ __align__(16) Pixel rings[kBlockGroups * 4][kSlots * kRowPixels];
-    const Rows source(image, plane, rings[here * 4 + warp],
-                      element - kBeforeColumns * kChannels - kLead, row - kBeforeRows, kThreadRows + kLast);
+    Rows source(image, plane, rings[here * 4 + warp], element - kBeforeColumns * kChannels - kLead, row - kBeforeRows,
+                kThreadRows + kLast);
+    source.begin();  // while the weights are split
+    split(weights, factors);
+    show_to_products();
+    __syncthreads();
+    if (group * 4 >= kWarps) {
+        return;
+    }
     const int start = plane * kResultPlane + row * kResultPitch + element;
     Result* target = result + start + lane / 4 * 8 + lane % 4 * 2;
     slide(source, target, factors, kThreadRows);

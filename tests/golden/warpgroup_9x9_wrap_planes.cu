@@ -319,7 +319,7 @@ struct Rows {
         }
 #pragma unroll
         for (int i = 0; i < kSingles; ++i) {
-            const bool is_copied = singles[i] >= 0;
+            const bool is_copied = (singles[i] >= 0);
             copy_async_if<sizeof(Pixel)>(is_copied, places[i] + asked, image + (source + singles[i]));
         }
         copy_async_commit();
@@ -430,7 +430,6 @@ __device__ __forceinline__ void slide(Rows source, const Pixel* __restrict__ ima
     float check = 0.0f;
     const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
     float sums[kLast][4] = {};  // of the outputs in progress
-    source.begin();
     // While the products of a row are added, those of the next one are under way. Beyond the last row they are not used.
     float products[2][kProducts], complete[4];
     multiply(products[0], segments_of(source.read_next()), high, low);
@@ -458,23 +457,24 @@ extern "C" __global__ void __launch_bounds__(128 * kBlockGroups * kBlockStrips)
 filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result, const __grid_constant__ Weights weights) {
     constexpr int kResultPlane = kOutputRows * kResultPitch;
     __shared__ __align__(128) Factors factors;
-    split(weights, factors);
-    show_to_products();
-    __syncthreads();
     // From the first thread of a warp, so that the compiler knows that all of them go the same way.
     const int here = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const int group = blockIdx.x * kBlockGroups + here;
-    if (group * 4 >= kWarps) {
-        return;
-    }
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const int place = min(group * 4 + warp, kWarps - 1);  // a warpgroup's last warps may have no work of their own
     const int element = min(place % kWarpsAcross * kWarpColumns, kOutputColumns * kChannels - kWarpColumns);
     const int row = min(place / kWarpsAcross % kStrips * kThreadRows, kOutputRows - kThreadRows);
     const int plane = place / (kWarpsAcross * kStrips);
     __shared__ __align__(16) Pixel rings[kBlockGroups * 4][kSlots * kRowPixels];
-    const Rows source(image, plane, rings[here * 4 + warp],
-                      element - kBeforeColumns * kChannels - kLead, row - kBeforeRows, kThreadRows + kLast);
+    Rows source(image, plane, rings[here * 4 + warp], element - kBeforeColumns * kChannels - kLead, row - kBeforeRows,
+                kThreadRows + kLast);
+    source.begin();  // while the weights are split
+    split(weights, factors);
+    show_to_products();
+    __syncthreads();
+    if (group * 4 >= kWarps) {
+        return;
+    }
     const int start = plane * kResultPlane + row * kResultPitch + element;
     Result* target = result + start + lane / 4 * 8 + lane % 4 * 2;
     __shared__ int firsts[kBlockGroups * 4];  // outputs of warps: kept here, they take no registers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, Ge
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import NonFinite
+from warpsmith.generator.space import Config, Value
+from warpsmith.tuner.oracle import reference
 
 pytestmark = pytest.mark.gpu
 
@@ -76,9 +79,10 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
     terms = scipy.ndimage.correlate(
         np.abs(image.astype(np.float64)), np.abs(weights.astype(np.float64)), mode="constant"
     )
-    error = np.abs(filtered(runtime, problem, image, weights) - expected) / terms
+    error = np.abs(filtered(runtime, problem, image, weights, frame="apart") - expected) / terms
     # Without the frame, whose long chains of multiply-adds come nearer to the bound, which is 1e-6.
-    g = Geometry.of(problem, FAMILY.default(problem, runtime.device))
+    apart = Config.of(FAMILY.default(problem, runtime.device).values() | {"frame": "apart"})
+    g = Geometry.of(problem, apart)
     inside = error[g.first_row : g.first_row + g.interior_rows, g.first_column : g.last_column + COLUMNS]
     assert inside.size > 0.8 * error.size
     assert inside.max() <= 7e-7
@@ -118,3 +122,39 @@ def test_what_is_not_finite_stays_within_the_window(
     rest = reached < 0.5
     bound = 2e-6 if dtype == "float32" else 2.0**-10
     assert (np.abs(result.astype(np.float64) - expected)[rest] <= bound * expected[rest]).all()
+
+
+LOADS = [
+    Filter2d(image=(512, 512), filter=(9, 9), planes=8, border=Border.WRAP),
+    Filter2d(image=(300, 517), filter=(7, 7), planes=3, border=Border.MIRROR),
+    Filter2d(image=(301, 260), filter=(11, 5), planes=5, border=Border.REFLECT, anchor=(10, 0)),
+    Filter2d(image=(128, 128), filter=(15, 15), planes=7, border=Border.NEAREST),
+    Filter2d(image=(5, 1100), filter=(9, 25), planes=2, border=Border.MIRROR),
+    Filter2d(image=(200, 130), filter=(5, 9), channels=3, planes=2, border=Border.CONSTANT),
+    Filter2d(image=(511, 300), filter=(9, 9), planes=4, border=Border.CONSTANT, cval=-1.5),
+    Filter2d(image=(256, 256), filter=(9, 9), planes=6),
+]
+
+
+@pytest.mark.parametrize("problem", LOADS, ids=lambda problem: problem.key())
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("block_groups", [1, 2])
+def test_borders_made_by_loads(runtime: CudaRuntime, problem: Filter2d, ahead: int, block_groups: int) -> None:
+    """By copies that come in any order, where the host device's are done at once; and repaired, where they must be."""
+    if FAMILY.why_not(problem, runtime.device):
+        pytest.skip("no Hopper GPU")
+    wanted = {"frame": "loads", "ahead": ahead, "block_groups": block_groups, "prefetch": 3}
+    config = Config.of(FAMILY.default(problem, runtime.device).values() | wanted)
+    assert FAMILY.space(problem, runtime.device).why_not(config) is None
+    rng, operand = np.random.default_rng(3), problem.operands[0]
+    image, weights = rng.uniform(0.5, 2, operand.shape).astype(np.float32), rng.random(problem.filter, np.float32)
+    right = reference(problem, {"image": image, "weights": weights})
+    result = filtered(runtime, problem, image, weights, **wanted)
+    assert (np.abs(result - right.expected) <= 1e-6 * right.scale).all()
+    spoiled = image.copy()
+    spoiled.reshape(-1)[[0, image.size // 3, image.size - 1]] = np.nan, np.inf, -np.inf
+    marks, ones = (~np.isfinite(spoiled)).astype(np.float32), np.ones(problem.filter, np.float32)
+    reached = reference(dataclasses.replace(problem, cval=0.0), {"image": marks, "weights": ones}).expected > 0.5
+    result = filtered(runtime, problem, spoiled, weights, **wanted)
+    assert (np.isfinite(result) == ~reached).all()
+    assert (np.abs(result - right.expected)[~reached] <= 1e-6 * right.scale[~reached]).all()

@@ -248,7 +248,10 @@ BINOMIAL_15 = tuple(float(math.comb(14, r) * math.comb(14, s)) / 2**20 for r in 
 LOADS: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (Filter2d((37, 512), (9, 9), border="wrap", planes=3), {}),
     (Filter2d((29, 133), (4, 6), border="mirror", planes=5, convolve=True, anchor=(3, 0)), {"rows": 8}),
-    (Filter2d((30, 130), (5, 3), border="reflect", planes=2, pitch=544, result_pitch=524), {"block_groups": 3, "prefetch": 2}),
+    (
+        Filter2d((30, 130), (5, 3), border="reflect", planes=2, pitch=544, result_pitch=524),
+        {"block_groups": 3, "prefetch": 2},
+    ),
     (Filter2d((24, 128), (3, 25), border="constant", cval=1.5), {"rows": 8, "ahead": 1}),
     (Filter2d((19, 530), (9, 9), border="constant"), {"block_groups": 2, "prefetch": 1}),
     (Filter2d((2, 260), (7, 7), border="nearest", planes=3), {"ahead": 0}),
@@ -263,13 +266,15 @@ LOADS: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (Filter2d((33, 136), (9, 9)), {"rows": 16}),
     (Filter2d((17, 150), (2, 12), result_pitch=640), {"ahead": 1}),
 )
-"""Images whose border is made by loads, or that are too narrow for a warpgroup, and what configs have beside the default:
-one warp across the image, one that reaches over both of its ends, rows of every alignment, windows that reach past a
-further image, and warps that have no work of their own."""
+"""Images whose border is made by loads, or that are too narrow for a warpgroup, and what configs have beside the
+default: one warp across the image, one that reaches over both of its ends, rows of every alignment, windows that reach
+past a further image, and warps that have no work of their own."""
 
 
 @pytest.mark.parametrize("nonfinite", NonFinite)
-@pytest.mark.parametrize(("problem", "wanted"), LOADS, ids=lambda each: each.key() if isinstance(each, Filter2d) else "")
+@pytest.mark.parametrize(
+    ("problem", "wanted"), LOADS, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
+)
 def test_borders_made_by_loads_are_what_scipy_computes(
     problem: Filter2d, wanted: dict[str, Value], nonfinite: NonFinite
 ) -> None:

@@ -114,7 +114,9 @@ class TestChoice:
 class TestWarps:
     def test_compute_every_output(self, problem: Filter2d) -> None:
         for g in geometries(problem):
-            computed = np.zeros((problem.planes, problem.output_shape[0], problem.output_shape[1] * problem.channels), bool)
+            computed = np.zeros(
+                (problem.planes, problem.output_shape[0], problem.output_shape[1] * problem.channels), bool
+            )
             for plane, row, element in starts(problem, g):
                 assert min(plane, row, element) >= 0
                 assert row + g.rows <= computed.shape[1]
