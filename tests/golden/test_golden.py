@@ -216,6 +216,10 @@ CASES = {
     "warpgroup_9x9_wrap_planes": Case(
         "filter2d_warpgroup", Filter2d(image=(512, 512), filter=(9, 9), planes=64, border=Border.WRAP)
     ),
+    "warpgroup_7x7_zeros": Case(
+        "filter2d_warpgroup",
+        Filter2d(image=(128, 128), filter=(7, 7), planes=100, border=Border.CONSTANT, nonfinite=NonFinite.ANY),
+    ),
     "warpgroup_5x9_constant_loads": Case(
         "filter2d_warpgroup",
         Filter2d(

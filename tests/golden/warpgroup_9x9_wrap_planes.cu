@@ -314,13 +314,14 @@ struct Rows {
         const int source = source_index(row, kRows) * kPitch;
 #pragma unroll
         for (int i = 0; i < kWarpColumns; i += 32 * kCopyVector) {
-            const bool is_copied = (i > 0 || is_inner);
-            copy_async_if<kCopyVector * sizeof(Pixel)>(is_copied, copied + asked + i, image + (source + vector) + i);
+            const bool wanted = (i > 0 || is_inner);
+            const Pixel* from = image + (source + vector) + i;
+            copy_async_if<kCopyVector * sizeof(Pixel)>(wanted, copied + asked + i, from);
         }
 #pragma unroll
         for (int i = 0; i < kSingles; ++i) {
-            const bool is_copied = (singles[i] >= 0);
-            copy_async_if<sizeof(Pixel)>(is_copied, places[i] + asked, image + (source + singles[i]));
+            const bool wanted = (singles[i] >= 0);
+            copy_async_if<sizeof(Pixel)>(wanted, places[i] + asked, image + (source + singles[i]));
         }
         copy_async_commit();
         row = min(row + 1, last);

@@ -285,7 +285,7 @@ def test_borders_made_by_loads_are_what_scipy_computes(
         check(runtime, problem, WARPGROUP, config)
 
 
-@pytest.mark.parametrize("case", [1, 3, 8, 15])
+@pytest.mark.parametrize("case", [1, 3, 4, 8, 15])
 def test_borders_made_by_loads_are_clean_under_the_sanitizers(case: int) -> None:
     problem, wanted = LOADS[case]
     check_sanitized(
