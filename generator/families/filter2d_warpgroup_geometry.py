@@ -158,7 +158,7 @@ class Alignment:
     def of_loads(cls, problem: Filter2d) -> Alignment:
         """Of warps that begin at the first output of a row, and at its last WARP_COLUMNS ones.
 
-        A copy lies within the image or outside of it, but for elements at the end of a row that no window has.
+        Only vectors are aligned: what they leave of a row is copied element by element.
         """
         before, spare = problem.before[1] * problem.channels, depth(problem) - reach(problem, SEGMENT)
         together = gcd(row_pitch(problem), problem.output_shape[1] * problem.channels)
