@@ -10,6 +10,9 @@ pixel, after its strip.
 
 The products and sums of many rows do not fit the registers of a thread. Then the rows are split into parts, and a
 warpgroup walks down its strip once for each: the sums of the parts before lie in the result, as float32.
+
+Outputs whose windows reach outside the image are computed by blocks of their own, or by the same warps as all others,
+which then load rows as the border continues them (`Frame`); those of a filter in parts always by blocks of their own.
 """
 
 from __future__ import annotations
@@ -22,28 +25,44 @@ from warpsmith.generator.families.filter2d_text import (
     Weights,
     filter2d_arguments,
     filter2d_constants,
-    is_strict,
     literals,
     require_filter2d,
     words,
 )
+from warpsmith.generator.families.filter2d_warpgroup_frame import (
+    frame_parameters,
+    frame_rules,
+    frames,
+    has_loads,
+    likely_frame,
+    warps_wave,
+)
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
-    BEFORE_LAST_SEGMENT,
     COLUMNS,
     MIN_COPY_BYTES,
     SEGMENT,
     THREAD_COLUMNS,
+    WARP_COLUMNS,
     Alignment,
+    Frame,
     Geometry,
     depth,
-    part_rows,
+    frame_of,
+)
+from warpsmith.generator.families.filter2d_warpgroup_limits import (
+    STATIC_SHARED_BYTES,
+    fits,
+    limit_rules,
+    parts_choices,
+    shared_bytes,
+    thread_registers,
+    weights_choices,
 )
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
-from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
 from warpsmith.generator.families.filter2d_window_walks import wave
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.separable import separable_terms
@@ -51,23 +70,8 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 MAX_DEPTH = 64
 """Pixels that the products of a row sum over, at most: filters of 57 columns."""
-WHOLE_ROWS = 15
-"""Of filters that are never split into parts: three warpgroups have room for their products and sums."""
-PARTS = (1, 2, 3, 4)
-"""Of filters of more rows."""
-PART_REGISTERS = 8
-"""That a thread needs besides for a filter in parts: what the result holds, and where."""
-STATIC_SHARED_BYTES = 48 * 1024
-"""That a kernel can have without asking for more."""
 STRIPS = (8, 16, 32, 64, 128, 256)
 """Rows of a strip, whatever the image."""
-SPILLED = 12
-"""Registers that a thread may be short of: what is not used within the loop is spilled, which one more warpgroup can
-be worth."""
-LEAST_REGISTERS = 64
-"""Of a thread: with 56 ptxas lets the products of small filters wait for each other, with 40 it finds too few."""
-LEAST_REGISTERS_AHEAD = 112
-"""And with two rows of products: 96 are too few for 3x3 and 5x5."""
 RESIDENT = range(1, 9)
 """Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
 AHEAD_RESIDENT = 3
@@ -102,24 +106,32 @@ class Filter2dWarpgroup(Family):
             return (
                 f"a segment and its filter reach over {reach(problem, SEGMENT)} elements; products sum over {MAX_DEPTH}"
             )
-        if not Alignment.of(problem).has_interior(problem):
-            return f"a warpgroup computes {COLUMNS} elements of a row; the image is too small"
-        if not _weights(problem):
+        if not frames(problem):
+            who, columns = ("warp", WARP_COLUMNS) if has_loads(problem) else ("warpgroup", COLUMNS)
+            return f"a {who} computes {columns} elements of a row; the image is too small"
+        if not weights_choices(problem):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread and shared memory"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """It won from 7x7 on: on the CPU, where its products are loops, nothing is known."""
-        return device.kind is DeviceKind.CUDA and require_filter2d(problem).filter[0] >= LIKELY_ROWS
+        """It won from 7x7 on: on the CPU, where its products are loops, nothing is known.
+
+        Of images that are too narrow for a warpgroup only those are likely that fill the device with strips of more
+        rows than are read twice: a small one is over before its weights are split.
+        """
+        filter2d = require_filter2d(problem)
+        if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
+            return False
+        return Frame.APART in frames(filter2d) or warps_wave(filter2d, device, AHEAD_RESIDENT) >= filter2d.filter[0]
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
-        in_parts = _parts_parameter(filter2d)
-        named = tuple(each.name for each in in_parts)
+        framed, in_parts = frame_parameters(filter2d), _parts_parameter(filter2d)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
-                Parameter("weights", words(_weights(filter2d)), "where weights lie; literals: separable passes"),
+                Parameter("weights", words(weights_choices(filter2d)), "where weights lie; literals: separable passes"),
+                *framed,
                 *in_parts,
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
@@ -131,31 +143,13 @@ class Filter2dWarpgroup(Family):
                 Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
             ),
             constraints=(
-                *(LITERALS_ARE_WHOLE for _ in named),
-                Constraint(
-                    f"weights and rows read ahead fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
-                    lambda weights, prefetch, block_groups, block_strips, parts=1: (
-                        _shared_bytes(filter2d, Weights(weights), prefetch, block_groups * block_strips, parts)
-                        <= STATIC_SHARED_BYTES
-                    ),
-                    ("weights", "prefetch", "block_groups", "block_strips", *named),
-                ),
+                *(LITERALS_ARE_WHOLE for _ in in_parts),
+                *limit_rules(filter2d, device, tuple(each.name for each in (*framed, *in_parts))),
                 Constraint(
                     "a block is at most 4 warpgroups, so that several are resident at once",
                     lambda block_groups, block_strips: block_groups * block_strips <= 4,
                 ),
-                Constraint(
-                    "blocks that must fit a multiprocessor leave each thread most of the registers that it needs",
-                    lambda weights, ahead, block_groups, block_strips, min_blocks, parts=1: (
-                        min(
-                            MAX_REGISTERS,
-                            device.registers_per_multiprocessor
-                            // (128 * block_groups * block_strips * max(1, min_blocks)),
-                        )
-                        >= _least_registers(filter2d, Weights(weights), ahead, parts)
-                    ),
-                    ("weights", "ahead", "block_groups", "block_strips", "min_blocks", *named),
-                ),
+                *frame_rules(filter2d),
             ),
         )
 
@@ -165,25 +159,25 @@ class Filter2dWarpgroup(Family):
         A filter has as few parts as fit the registers and shared memory.
         """
         filter2d = require_filter2d(problem)
-        choices = _weights(filter2d)
+        choices = weights_choices(filter2d)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
         registers = device.registers_per_multiprocessor // 128  # for one thread of each warpgroup
-        parts = next(each for each in parts_choices(filter2d) if _fits(filter2d, weights, each))
-        ahead = int(registers // _registers(filter2d, weights, 1, parts) >= AHEAD_RESIDENT)
+        parts = next(each for each in parts_choices(filter2d) if fits(filter2d, weights, each))
+        frame = likely_frame(filter2d)
+        ahead = int(registers // thread_registers(filter2d, weights, 1, frame, parts) >= AHEAD_RESIDENT)
         if ahead:
             resident = SEPARABLE_RESIDENT if weights is Weights.LITERAL else AHEAD_RESIDENT
         else:
-            resident = registers // _registers(filter2d, weights, parts=parts)
+            resident = registers // thread_registers(filter2d, weights, frame=frame, parts=parts)
         depths = (11, 5, 3, 2) if ahead else (5, 3, 2)
-        fitting = (
-            each for each in depths if _shared_bytes(filter2d, weights, each, parts=parts) <= STATIC_SHARED_BYTES
-        )
+        fitting = (each for each in depths if shared_bytes(filter2d, weights, each, parts=parts) <= STATIC_SHARED_BYTES)
         return Config.of(
-            {each.name: parts for each in _parts_parameter(filter2d)}
+            ({"frame": frame.value} if frame_parameters(filter2d) else {})
+            | {each.name: parts for each in _parts_parameter(filter2d)}
             | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
-                "rows": _wave(filter2d, device, resident),
+                "rows": _wave(filter2d, device, resident, frame),
                 "columns": THREAD_COLUMNS,
                 "ahead": ahead,
                 "prefetch": next(fitting, 1),
@@ -199,9 +193,12 @@ class Filter2dWarpgroup(Family):
         rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
         if rows in STRIPS:
             return config
-        fitting = (each for each in RESIDENT if _wave(there, home.device, each) == rows)
+        fitting = (each for each in RESIDENT if _wave(there, home.device, each, frame_of(config)) == rows)
         resident = next(fitting, AHEAD_RESIDENT)
-        return Config.of(config.values() | {"rows": _wave(here, device, resident)})
+        # A frame that is no choice here is left out; where there was no choice, the default is taken.
+        is_told = "frame" in config.values() and frame_parameters(here)
+        frame = frame_of(config) if is_told else likely_frame(here)
+        return Config.of(config.values() | {"rows": _wave(here, device, resident, frame)})
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)
@@ -215,10 +212,9 @@ class Filter2dWarpgroup(Family):
             weights=weights.value,
             terms=[literals(term) for term in terms],
         )
-        interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes
         launch = Launch(
             entry=self.name,
-            grid=(geometry.frame_blocks + interior, 1, 1),
+            grid=(geometry.blocks(filter2d.planes), 1, 1),
             block=(128 * geometry.block_groups, geometry.block_strips, 1),
             arguments=filter2d_arguments(weights),
             constants=filter2d_constants(weights),
@@ -228,12 +224,14 @@ class Filter2dWarpgroup(Family):
 
 def strips(problem: Filter2d, device: Device) -> tuple[int, ...]:
     """STRIPS, and those that make as many warpgroups as the device holds at once."""
-    waves = {_wave(problem, device, resident) for resident in RESIDENT}
+    waves = {_wave(problem, device, resident, frame) for resident in RESIDENT for frame in frames(problem)}
     return tuple(sorted({*STRIPS, *waves}))
 
 
-def _wave(problem: Filter2d, device: Device, resident: int) -> int:
+def _wave(problem: Filter2d, device: Device, resident: int, frame: Frame) -> int:
     """Rows of a strip that make about `resident` warpgroups a multiprocessor, in a single wave."""
+    if frame is Frame.LOADS:
+        return warps_wave(problem, device, resident)
     return max(STRIPS[0], wave(problem, device, COLUMNS, resident))
 
 
@@ -241,56 +239,3 @@ def _parts_parameter(problem: Filter2d) -> tuple[Parameter, ...]:
     """None for a filter that is never split, so that its configs are those of the versions that knew no parts."""
     choices = parts_choices(problem)
     return () if choices == (1,) else (Parameter("parts", choices, "walks down a strip, each for some filter rows"),)
-
-
-def parts_choices(problem: Filter2d) -> tuple[int, ...]:
-    """Numbers of parts of the filter that fit; 1 alone where it is never split.
-
-    A part's sums lie in the result until the next part adds its own, so that those must be float32.
-    """
-    if problem.filter[0] <= WHOLE_ROWS or problem.output.dtype is not DType.FLOAT32:
-        return (1,)
-    return tuple(each for each in PARTS if each == 1 or _fits(problem, Weights.ARGUMENT, each))
-
-
-def _weights(problem: Filter2d) -> list[Weights]:
-    """Where weights may lie, so that a thread's registers and a block's shared memory suffice."""
-    choices = [Weights.ARGUMENT, Weights.CONSTANT, *([Weights.LITERAL] if separable_terms(problem) else [])]
-    parts = parts_choices(problem)
-    return [each for each in choices if any(_fits(problem, each, number) for number in parts)]
-
-
-def _fits(problem: Filter2d, weights: Weights, parts: int) -> bool:
-    """Whether a thread's registers and a block's shared memory suffice."""
-    if parts > 1 and weights is Weights.LITERAL:
-        return False
-    registers, shared = _registers(problem, weights, parts=parts), _shared_bytes(problem, weights, 1, parts=parts)
-    return registers <= MAX_REGISTERS and shared <= STATIC_SHARED_BYTES
-
-
-def _matrix_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
-    """Rows of weights in matrix B: a part's, or those of the filter's separable terms."""
-    return len(separable_terms(problem)) if weights is Weights.LITERAL else part_rows(problem, parts)
-
-
-def _shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> int:
-    """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in
-    use, and where it begins."""
-    factors = 2 * 4 * depth(problem) * SEGMENT * _matrix_rows(problem, weights, parts)
-    ring = (prefetch + 1) * (BEFORE_LAST_SEGMENT + depth(problem)) * problem.dtype.itemsize
-    first = 4 if is_strict(problem) else 0
-    return factors + 4 * warpgroups * (ring + first)
-
-
-def _least_registers(problem: Filter2d, weights: Weights, ahead: int, parts: int) -> int:
-    """Of a thread, for products that do not wait for each other."""
-    needed = _registers(problem, weights, ahead, parts)
-    return max(needed, LEAST_REGISTERS_AHEAD) if ahead else max(needed - SPILLED, LEAST_REGISTERS)
-
-
-def _registers(problem: Filter2d, weights: Weights, ahead: int = 0, parts: int = 1) -> int:
-    """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
-    halves = 2 if problem.dtype is DType.FLOAT32 else 1
-    outputs = _matrix_rows(problem, weights, parts) * (1 + ahead) + part_rows(problem, parts) - 1
-    resumed = PART_REGISTERS if parts > 1 else 0
-    return 4 * outputs + depth(problem) // 2 * halves * (1 + ahead) + 20 + 4 * ahead + resumed

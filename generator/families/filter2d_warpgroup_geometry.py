@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from math import ceil, gcd
 
 from warpsmith.generator.families.filter2d_interior import last_column, outside, reach, rows_inside
@@ -19,16 +20,32 @@ BEFORE_LAST_SEGMENT = 15 * SEGMENT
 """Outputs of a warp, across, but for its last segment."""
 COLUMNS = 64 * SEGMENT
 """Outputs of a warpgroup, across: a product has 64 rows."""
+WARP_COLUMNS = COLUMNS // 4
+"""Outputs of a warp, across."""
 STEP = 8
 """Pixels that one instruction sums over."""
+WHOLE_ROWS = 15
+"""Of filters that are never split into parts: three warpgroups have room for their products and sums."""
 MIN_COPY_BYTES, COPY_BYTES = 4, 16
 """That an asynchronous copy takes."""
+
+
+class Frame(enum.StrEnum):
+    """What computes the outputs whose windows reach outside the image."""
+
+    APART = "apart"
+    """Blocks of their own, output by output."""
+    LOADS = "loads"
+    """The warps that compute all others: what they load of a row goes on beyond the image as the border says."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
     """One config on one problem. Columns count elements, of which a pixel has `channels`."""
 
+    loads: bool
+    """Whether the border is made by loads: the interior is the whole result then, whose warps lie by themselves,
+    columns first, then strips, then planes. All compute as many rows: the last strip some of its neighbour's again."""
     rows: int
     parts: int
     """Groups of the filter's rows; a warpgroup walks down its strip once for each."""
@@ -51,6 +68,10 @@ class Geometry:
     last_column: int
     """Where the last warpgroup begins."""
     interior_groups: int
+    warps_across: int
+    strips: int
+    warps: int
+    """Of all planes, where the border is made by loads."""
     frame_pixels: int
     block_groups: int
     block_strips: int
@@ -61,12 +82,21 @@ class Geometry:
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
         rows, block_groups, block_strips = (config.integer(name) for name in ("rows", "block_groups", "block_strips"))
-        first_row, interior_rows = rows_inside(problem, 1, 1)
-        alignment = Alignment.of(problem)
-        last = alignment.last_column(problem)
-        columns = last + COLUMNS - alignment.first_column
+        loads = frame_of(config) is Frame.LOADS
+        if loads:
+            first_row, interior_rows, alignment = 0, problem.output_shape[0], Alignment.of_loads(problem)
+            columns, rows = problem.output_shape[1] * problem.channels, min(rows, interior_rows)
+            last = columns - WARP_COLUMNS
+        else:
+            first_row, interior_rows = rows_inside(problem, 1, 1)
+            alignment = Alignment.of(problem)
+            last = alignment.last_column(problem)
+            columns = last + COLUMNS - alignment.first_column
         frame_pixels = outside(problem, interior_rows, columns)
+        across, strips = ceil(columns / WARP_COLUMNS), ceil(interior_rows / rows)
+        warps = across * strips * problem.planes
         return cls(
+            loads=loads,
             rows=rows,
             parts=parts_of(config),
             part_rows=part_rows(problem, parts_of(config)),
@@ -84,6 +114,9 @@ class Geometry:
             first_column=alignment.first_column,
             last_column=last,
             interior_groups=ceil(columns / COLUMNS),
+            warps_across=across,
+            strips=strips,
+            warps=warps,
             frame_pixels=frame_pixels,
             block_groups=block_groups,
             block_strips=block_strips,
@@ -91,6 +124,12 @@ class Geometry:
             strip_blocks=ceil(interior_rows / (rows * block_strips)),
             frame_blocks=ceil(frame_pixels * problem.planes / (128 * block_groups * block_strips)),
         )
+
+    def blocks(self, planes: int) -> int:
+        """Of all planes, those of the frame included."""
+        if self.loads:
+            return ceil(self.warps / (4 * self.block_groups))
+        return self.frame_blocks + self.column_blocks * self.strip_blocks * planes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,6 +161,27 @@ class Alignment:
             if (start + lead + before) % store == 0
         )
 
+    @classmethod
+    def of_loads(cls, problem: Filter2d) -> Alignment:
+        """Of warps that begin at the first output of a row, and at its last WARP_COLUMNS ones.
+
+        Only vectors are aligned: what they leave of a row is copied element by element.
+        """
+        before, spare = problem.before[1] * problem.channels, depth(problem) - reach(problem, SEGMENT)
+        together = gcd(row_pitch(problem), problem.output_shape[1] * problem.channels)
+        return next(
+            cls(
+                copy,
+                gcd(COPY_BYTES // problem.dtype.itemsize, depth(problem) // 4),
+                gcd(2, result_pitch(problem), problem.output_shape[1] * problem.channels),
+                lead,
+                0,
+            )
+            for copy in (4, 2, 1)
+            for lead in range(spare + 1)
+            if together % copy == (lead + before) % copy == 0
+        )
+
     def last_column(self, problem: Filter2d) -> int:
         """Where the last warpgroup begins, aligned as the first one; what it loads lies within a row."""
         loaded, aligned = COLUMNS - SEGMENT + depth(problem), max(self.copy_vector, self.store_vector)
@@ -130,6 +190,11 @@ class Alignment:
     def has_interior(self, problem: Filter2d) -> bool:
         """Whether a warpgroup's windows lie within the image somewhere."""
         return self.last_column(problem) >= self.first_column and rows_inside(problem, 1, 1)[1] > 0
+
+
+def frame_of(config: Config) -> Frame:
+    """What computes the frame; configs of problems for which that is no choice do not name it."""
+    return Frame(str(config.values().get("frame", Frame.APART)))
 
 
 def parts_of(config: Config) -> int:

@@ -101,8 +101,12 @@ def plain(
     )
 
 
-def warpgroup(rows: int, prefetch: int, block: tuple[int, int], weights: str, min_blocks: int) -> Config:
-    """A config of the warpgroup kernel, no products ahead, with plain stores; `block` is warpgroups across and down."""
+def warpgroup(
+    rows: int, prefetch: int, block: tuple[int, int], weights: str, min_blocks: int, **other: Value
+) -> Config:
+    """A config of the warpgroup kernel, no products ahead unless told, with plain stores; `block` is warpgroups across
+    and down.
+    """
     return Config.of(
         {
             "path": "async",
@@ -115,6 +119,7 @@ def warpgroup(rows: int, prefetch: int, block: tuple[int, int], weights: str, mi
             "block_strips": block[1],
             "min_blocks": min_blocks,
             "store": "plain",
+            **other,
         }
     )
 
@@ -207,6 +212,21 @@ CASES = {
         Filter2d(
             image=(1080, 1920), filter=(15, 15), border=Border.NEAREST, weights=BINOMIAL_15, nonfinite=NonFinite.ANY
         ),
+        warpgroup(rows=17, prefetch=11, block=(1, 1), weights="literal", min_blocks=0, ahead=1, frame="apart"),
+    ),
+    "warpgroup_9x9_wrap_planes": Case(
+        "filter2d_warpgroup", Filter2d(image=(512, 512), filter=(9, 9), planes=64, border=Border.WRAP)
+    ),
+    "warpgroup_7x7_zeros": Case(
+        "filter2d_warpgroup",
+        Filter2d(image=(128, 128), filter=(7, 7), planes=100, border=Border.CONSTANT, nonfinite=NonFinite.ANY),
+    ),
+    "warpgroup_5x9_constant_loads": Case(
+        "filter2d_warpgroup",
+        Filter2d(
+            image=(511, 300), filter=(5, 9), channels=3, border=Border.CONSTANT, cval=0.5, nonfinite=NonFinite.ANY
+        ),
+        warpgroup(rows=64, prefetch=5, block=(2, 1), weights="argument", min_blocks=0, frame="loads"),
     ),
     "warpgroup_5x3_uint8_rgb": Case(
         "filter2d_warpgroup",

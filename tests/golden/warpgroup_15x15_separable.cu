@@ -1,6 +1,6 @@
 // warpsmith filter2d_warpgroup
 // problem: filter2d image=1080x1920 filter=15x15 planes=1 dtype=float32 border=nearest weights=sha256:6bfb180b7a6910c6
-// config:  ahead=1 block_groups=1 block_strips=1 columns=4 min_blocks=0 path=async prefetch=11 rows=17 store=plain weights=literal
+// config:  ahead=1 block_groups=1 block_strips=1 columns=4 frame=apart min_blocks=0 path=async prefetch=11 rows=17 store=plain weights=literal
 //
 // A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
 // matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The

@@ -20,8 +20,11 @@ WIDE = (
     Filter2d(image=(40, 560), filter=(15, 15), planes=2, nonfinite=NonFinite.ANY),
     Filter2d(image=(60, 1101), filter=(31, 31)),
     Filter2d(image=(20, 608), filter=(2, 3), channels=3, dtype=DType.UINT8, border=Border.WRAP),
+    Filter2d(image=(27, 133), filter=(3, 5), planes=3, border=Border.MIRROR),
+    Filter2d(image=(19, 140), filter=(4, 3), planes=2, border=Border.CONSTANT, cval=1.5),
+    Filter2d(image=(19, 140), filter=(4, 3), planes=2, border=Border.CONSTANT),
 )
-"""As wide as a warpgroup, whose products of matrices take 512 outputs at a time."""
+"""As wide as a warpgroup, whose products of matrices take 512 outputs at a time, or as a warp, of 128."""
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +15,13 @@ from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
+from warpsmith.generator.families.filter2d_warpgroup_frame import frame_parameters
 from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, Geometry
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import NonFinite
-from warpsmith.generator.space import Config
+from warpsmith.generator.space import Config, Value
+from warpsmith.tuner.oracle import reference
 
 pytestmark = pytest.mark.gpu
 
@@ -38,10 +41,10 @@ def filtered(
     image: NDArray[np.generic],
     weights: NDArray[np.float32],
     family: Family = FAMILY,
-    config: Config | None = None,
+    **wanted: Value,
 ) -> Any:
-    """The result of a config, the family's default unless one is given."""
-    program = family.program(problem, config or family.default(problem, runtime.device))
+    """What the default config, but for what is wanted, makes of the image."""
+    program = family.program(problem, Config.of(family.default(problem, runtime.device).values() | wanted))
     module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program))
     source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
     runtime.upload(source.address, image)
@@ -77,9 +80,10 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
     terms = scipy.ndimage.correlate(
         np.abs(image.astype(np.float64)), np.abs(weights.astype(np.float64)), mode="constant"
     )
-    error = np.abs(filtered(runtime, problem, image, weights).reshape(problem.image) - expected) / terms
+    apart: dict[str, Value] = {"frame": "apart"} if frame_parameters(problem) else {}
+    error = np.abs(filtered(runtime, problem, image, weights, **apart).reshape(problem.image) - expected) / terms
     # Without the frame, whose long chains of multiply-adds come nearer to the bound, which is 1e-6.
-    g = Geometry.of(problem, FAMILY.default(problem, runtime.device))
+    g = Geometry.of(problem, Config.of(FAMILY.default(problem, runtime.device).values() | apart))
     inside = error[g.first_row : g.first_row + g.interior_rows, g.first_column : g.last_column + COLUMNS]
     assert inside.size > 0.8 * error.size
     assert inside.max() <= 7e-7
@@ -141,15 +145,15 @@ def test_parts_of_a_filter_add_up(
     problem = Filter2d(image=(700, 2100), filter=size, planes=2)
     if FAMILY.why_not(problem, runtime.device):
         pytest.skip("no Hopper GPU")
-    wanted = {"parts": parts, "ahead": ahead, "rows": 64, "prefetch": 1, "block_groups": groups}
+    wanted: dict[str, Value] = {"parts": parts, "ahead": ahead, "rows": 64, "prefetch": 1, "block_groups": groups}
     config = Config.of({**FAMILY.default(problem, runtime.device).values(), **wanted})
     assert FAMILY.space(problem, runtime.device).why_not(config) is None
     rng = np.random.default_rng(parts)
     image = rng.standard_normal((2, *problem.image), np.float32)
     weights = rng.standard_normal(problem.filter, np.float32)
-    first = filtered(runtime, problem, image, weights, config=config)
+    first = filtered(runtime, problem, image, weights, **wanted)
     for _ in range(20):
-        assert (filtered(runtime, problem, image, weights, config=config) == first).all()
+        assert (filtered(runtime, problem, image, weights, **wanted) == first).all()
     rows, columns = problem.output_shape
     inner = (slice(size[0] // 2, size[0] // 2 + rows), slice(size[1] // 2, size[1] // 2 + columns))
     for plane, result in zip(image, first.reshape(2, rows, columns), strict=True):
@@ -159,3 +163,39 @@ def test_parts_of_a_filter_add_up(
         )
         expected, terms = by_scipy
         assert (np.abs(result - expected) <= 1e-6 * terms).all()
+
+
+LOADS = [
+    Filter2d(image=(512, 512), filter=(9, 9), planes=8, border=Border.WRAP),
+    Filter2d(image=(300, 517), filter=(7, 7), planes=3, border=Border.MIRROR),
+    Filter2d(image=(301, 260), filter=(11, 5), planes=5, border=Border.REFLECT, anchor=(10, 0)),
+    Filter2d(image=(128, 128), filter=(15, 15), planes=7, border=Border.NEAREST),
+    Filter2d(image=(5, 1100), filter=(9, 25), planes=2, border=Border.MIRROR),
+    Filter2d(image=(200, 130), filter=(5, 9), channels=3, planes=2, border=Border.CONSTANT),
+    Filter2d(image=(511, 300), filter=(9, 9), planes=4, border=Border.CONSTANT, cval=-1.5),
+    Filter2d(image=(256, 256), filter=(9, 9), planes=6),
+]
+
+
+@pytest.mark.parametrize("problem", LOADS, ids=lambda problem: problem.key())
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("block_groups", [1, 2])
+def test_borders_made_by_loads(runtime: CudaRuntime, problem: Filter2d, ahead: int, block_groups: int) -> None:
+    """By copies that come in any order, where the host device's are done at once; and repaired, where they must be."""
+    if FAMILY.why_not(problem, runtime.device):
+        pytest.skip("no Hopper GPU")
+    wanted = {"frame": "loads", "ahead": ahead, "block_groups": block_groups, "prefetch": 3}
+    config = Config.of(FAMILY.default(problem, runtime.device).values() | wanted)
+    assert FAMILY.space(problem, runtime.device).why_not(config) is None
+    rng, operand = np.random.default_rng(3), problem.operands[0]
+    image, weights = rng.uniform(0.5, 2, operand.shape).astype(np.float32), rng.random(problem.filter, np.float32)
+    right = reference(problem, {"image": image, "weights": weights})
+    result = filtered(runtime, problem, image, weights, **wanted)
+    assert (np.abs(result - right.expected) <= 1e-6 * right.scale).all()
+    spoiled = image.copy()
+    spoiled.reshape(-1)[[0, image.size // 3, image.size - 1]] = np.nan, np.inf, -np.inf
+    marks, ones = (~np.isfinite(spoiled)).astype(np.float32), np.ones(problem.filter, np.float32)
+    reached = reference(dataclasses.replace(problem, cval=0.0), {"image": marks, "weights": ones}).expected > 0.5
+    result = filtered(runtime, problem, spoiled, weights, **wanted)
+    assert (np.isfinite(result) == ~reached).all()
+    assert (np.abs(result - right.expected)[~reached] <= 1e-6 * right.scale[~reached]).all()

@@ -154,6 +154,30 @@ def test_only_threads_that_want_a_copy_make_one(run_kernel, size):
     np.testing.assert_array_equal(out, np.where(wanted, x, np.float32(-1)))
 
 
+@pytest.mark.parametrize("size", [4, 16])
+def test_a_copy_without_a_source_makes_zeros(run_kernel, size):
+    x = RANDOM.random(64 * size // 4, np.float32)
+    out = np.zeros_like(x)
+    source = """
+        extern "C" __global__ void kernel(const float* x, float* out) {
+            __shared__ __align__(16) float tile[kFloats * 64];
+            for (int i = threadIdx.x; i < kFloats * 64; i += 64) tile[i] = -1.0f;
+            __syncthreads();
+            const int first = kFloats * threadIdx.x;
+            const bool has_source = threadIdx.x < 20;
+            const float* from = has_source ? x + first : x - (1 << 20);
+            copy_async_or_zero<kFloats * 4>(threadIdx.x % 3 != 1, has_source, tile + first, from);
+            copy_async_commit();
+            copy_async_wait<0>();
+            __syncthreads();
+            for (int i = threadIdx.x; i < kFloats * 64; i += 64) out[i] = tile[i];
+        }
+    """.replace("kFloats", str(size // 4))
+    run_kernel(source, x, out, block=(64, 1, 1))
+    thread = np.repeat(np.arange(64), size // 4)
+    np.testing.assert_array_equal(out, np.where(thread % 3 == 1, np.float32(-1), np.where(thread < 20, x, 0)))
+
+
 def test_bulk_copies_to_shared_memory_and_back(run_kernel):
     x = RANDOM.random(64, np.float32)
     out = np.zeros_like(x)

@@ -281,6 +281,55 @@ def test_a_weight_that_is_not_a_number_shows_in_every_output(bits: int) -> None:
     assert np.isnan(target.elements).all()
 
 
+BINOMIAL_15 = tuple(float(math.comb(14, r) * math.comb(14, s)) / 2**20 for r in range(15) for s in range(15))
+LOADS: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
+    (Filter2d((37, 512), (9, 9), border="wrap", planes=3), {}),
+    (Filter2d((29, 133), (4, 6), border="mirror", planes=5, convolve=True, anchor=(3, 0)), {"rows": 8}),
+    (
+        Filter2d((30, 130), (5, 3), border="reflect", planes=2, pitch=544, result_pitch=524),
+        {"block_groups": 3, "prefetch": 2},
+    ),
+    (Filter2d((24, 128), (3, 25), border="constant", cval=1.5), {"rows": 8, "ahead": 1}),
+    (Filter2d((19, 530), (9, 9), border="constant"), {"block_groups": 2, "prefetch": 1}),
+    (Filter2d((2, 260), (7, 7), border="nearest", planes=3), {"ahead": 0}),
+    (Filter2d((5, 140), (13, 5), border="reflect", anchor=(12, 4)), {"weights": "constant"}),
+    (Filter2d((6, 132), (17, 3), border="mirror", planes=2), {"store": "streaming"}),
+    (Filter2d((26, 48), (6, 5), border="wrap", channels=3, planes=2), {"rows": 8, "prefetch": 7}),
+    (Filter2d((21, 40), (3, 7), border="mirror", channels=4, anchor=(0, 6)), {"ahead": 1}),
+    (Filter2d((23, 65), (5, 2), border="reflect", channels=2, planes=2), {}),
+    (Filter2d((40, 640), (15, 15), border="nearest", weights=BINOMIAL_15), {}),
+    (Filter2d((18, 200), (5, 5), border="wrap", result_dtype="uint8"), {"rows": 16}),
+    (Filter2d((20, 300), (9, 9), planes=2), {}),
+    (Filter2d((33, 136), (9, 9)), {"rows": 16}),
+    (Filter2d((17, 150), (2, 12), result_pitch=640), {"ahead": 1}),
+)
+"""Images whose border is made by loads, or that are too narrow for a warpgroup, and what configs have beside the
+default: one warp across the image, one that reaches over both of its ends, rows of every alignment, windows that reach
+past a further image, and warps that have no work of their own."""
+
+
+@pytest.mark.parametrize("nonfinite", NonFinite)
+@pytest.mark.parametrize(
+    ("problem", "wanted"), LOADS, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
+)
+def test_borders_made_by_loads_are_what_scipy_computes(
+    problem: Filter2d, wanted: dict[str, Value], nonfinite: NonFinite
+) -> None:
+    problem = dataclasses.replace(problem, nonfinite=nonfinite)
+    config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), "frame": "loads", **wanted})
+    assert WARPGROUP.space(problem, DEVICE).why_not(config) is None
+    with contextlib.closing(HostRuntime(workers=1)) as runtime:
+        check(runtime, problem, WARPGROUP, config)
+
+
+@pytest.mark.parametrize("case", [1, 3, 4, 8, 15])
+def test_borders_made_by_loads_are_clean_under_the_sanitizers(case: int) -> None:
+    problem, wanted = LOADS[case]
+    check_sanitized(
+        problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), "frame": "loads", **wanted})
+    )
+
+
 @pytest.mark.parametrize("weights", ["argument", "literal"])
 @pytest.mark.parametrize("columns", [2, 3, 4, 7, 15])
 def test_pairs_of_outputs_are_what_scipy_computes(columns: int, weights: str) -> None:

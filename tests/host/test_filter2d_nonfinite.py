@@ -43,6 +43,9 @@ STRICT = [
     Filter2d((30, 620), (3, 5), border=Border.REFLECT, dtype="float16", pitch=1248, result_pitch=1244),
     Filter2d((70, 1100), (15, 15), border=Border.NEAREST, planes=2),
     Filter2d((70, 1100), (31, 31), border=Border.NEAREST),
+    Filter2d((37, 200), (9, 9), border=Border.WRAP, planes=2),
+    Filter2d((25, 131), (4, 6), border=Border.CONSTANT, cval=0.5),
+    Filter2d((20, 150), (3, 7)),
 ]
 ANY = [
     Filter2d(WIDE, (7, 7), nonfinite="any"),
@@ -133,7 +136,7 @@ def configs(family: Family, problem: Filter2d) -> set[Config]:
     wanted = {family.default(problem, DEVICE)}
     named = {each.name: each.values for each in space.parameters}
     rng = random.Random(problem.key())
-    missing = {(name, value) for name in ("path", "method", "ahead", "tiles") for value in named.get(name, ())}
+    missing = {(name, value) for name in ("path", "method", "ahead", "tiles", "frame") for value in named.get(name, ())}
     for _ in range(2000):
         if not missing:
             break

@@ -188,7 +188,7 @@ class TestExplain:
         assert answer["families"] == {
             "filter2d_window": None,
             "filter2d_matrix": "float32 pixels do not fit a half",
-            "filter2d_warpgroup": "a warpgroup computes 512 elements of a row; the image is too small",
+            "filter2d_warpgroup": "a warp computes 128 elements of a row; the image is too small",
             "filter2d_plain": None,
             "fft_block": "solves fft only",
             "fft_warp": "solves fft only",

@@ -160,6 +160,7 @@ class TestTemplates:
         Filter2d(image=(40, 40), filter=(3, 3), border=Border.CONSTANT, weights=(1, 0, -1, 2, 0, -2, 1, 0, -1)),
         Filter2d(image=(40, 64), filter=(3, 4), filters=5, planes=2, convolve=True),
         Filter2d(image=(40, 600), filter=(3, 3), dtype="float16"),
+        Filter2d(image=(40, 200), filter=(3, 3), border=Border.REFLECT),
         Filter2d(image=(40, 40), filter=(3, 3), filters=19, channels=3, dtype="uint8", border=Border.WRAP, planes=2),
         Fft((12, 16), 5, valid=(9, 13), norm="ortho"),
         Fft((12, 16), 5, kind="c2r", valid=(9, 14), layout="frequency"),

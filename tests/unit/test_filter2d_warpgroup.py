@@ -16,13 +16,12 @@ from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
 from warpsmith.generator.families.filter2d_warpgroup import (
     MAX_DEPTH,
-    STATIC_SHARED_BYTES,
     STRIPS,
     Filter2dWarpgroup,
-    parts_choices,
     strips,
 )
 from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry, part_rows
+from warpsmith.generator.families.filter2d_warpgroup_limits import STATIC_SHARED_BYTES, parts_choices
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
@@ -100,9 +99,13 @@ every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem:
 
 
 def geometries(problem: Filter2d) -> list[Geometry]:
-    """Of the default config and of random ones, the same in each run."""
+    """Of the default config and of random ones, the same in each run, whose frame is computed apart."""
     space, rng = WARPGROUP.space(problem, H200), random.Random(problem.key())
-    configs = [WARPGROUP.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(40)))]
+    usual = WARPGROUP.default(problem, H200)
+    if "frame" in usual.values():
+        space = space.narrowed({"frame": ["apart"]})
+        usual = Config.of({**usual.values(), "frame": "apart"})
+    configs = [usual, *filter(None, (space.drawn(rng) for _ in range(40)))]
     assert all(space.why_not(config) is None for config in configs)
     return [Geometry.of(problem, config) for config in configs]
 
@@ -240,12 +243,20 @@ class TestRefusals:
             (dataclasses.replace(WIDE, filters=2), "applies one filter at a time"),
             (dataclasses.replace(WIDE, filter=(1, 3)), "adds up rows of products; the filter has one row"),
             (
-                dataclasses.replace(WIDE, image=(64, 519)),
+                dataclasses.replace(WIDE, image=(64, 519), dtype=DType.FLOAT16, pitch=1040),
                 "a warpgroup computes 512 elements of a row; the image is too small",
             ),
             (
-                dataclasses.replace(WIDE, image=(2, 640), border=Border.WRAP),
+                dataclasses.replace(WIDE, image=(2, 640), border=Border.WRAP, dtype=DType.UINT8),
                 "a warpgroup computes 512 elements of a row; the image is too small",
+            ),
+            (
+                dataclasses.replace(WIDE, image=(64, 129)),
+                "a warp computes 128 elements of a row; the image is too small",
+            ),
+            (
+                dataclasses.replace(WIDE, image=(64, 127), border=Border.NEAREST),
+                "a warp computes 128 elements of a row; the image is too small",
             ),
             (
                 dataclasses.replace(WIDE, filter=(3, 58)),
@@ -281,6 +292,9 @@ class TestRefusals:
         "problem",
         [
             dataclasses.replace(WIDE, image=(64, 520)),
+            dataclasses.replace(WIDE, image=(64, 130)),
+            dataclasses.replace(WIDE, image=(64, 128), border=Border.NEAREST),
+            dataclasses.replace(WIDE, image=(2, 640), border=Border.WRAP),
             dataclasses.replace(WIDE, filter=(3, 57)),
             dataclasses.replace(WIDE, filter=(3, 19), channels=3),
             dataclasses.replace(WIDE, filter=(25, 9)),

@@ -48,6 +48,10 @@ template <int kBytes> void copy_async(void *shared, const void *global) {
 template <int kBytes> void copy_async_if(bool wanted, void *shared, const void *global) {
     if (wanted) copy_async<kBytes>(shared, global);
 }
+template <int kBytes> void copy_async_or_zero(bool wanted, bool has_source, void *shared, const void *global) {
+    if (wanted && has_source) copy_async<kBytes>(shared, global);
+    if (wanted && !has_source) memset(shared, 0, kBytes);
+}
 // cp.async.bulk and the fence before it: at once as well. A barrier on its way is 1.
 inline void copy_bulk(void *target, const void *source, unsigned bytes) {
     if ((reinterpret_cast<uintptr_t>(target) | reinterpret_cast<uintptr_t>(source) | bytes) % 16 != 0) {
