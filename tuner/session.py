@@ -156,7 +156,7 @@ def _publish(searching: Searching, store: Store) -> None:
     """Adds what this process tried to Optuna's studies beside the store."""
     if store.address is None or not searching.finished:
         return
-    from warpsmith.tuner.study_store import StudyStore
+    from warpsmith.tuner.studies.study_store import StudyStore
 
     try:
         studies = StudyStore(store.address)

@@ -15,9 +15,9 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner import study_store
 from warpsmith.tuner.finished import Finished
-from warpsmith.tuner.study_store import StudyStore
+from warpsmith.tuner.studies import study_store
+from warpsmith.tuner.studies.study_store import StudyStore
 
 SPACE = Space((Parameter("rows", (1, 2, 4, 8), "outputs"), Parameter("path", ("global", "shared"), "memory")), ())
 NOON = datetime.datetime(2026, 5, 4, 12, 0, tzinfo=datetime.UTC)

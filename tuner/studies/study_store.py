@@ -18,9 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.errors import StoreError
 from warpsmith.generator.space import Space
 from warpsmith.store.record import FailureKind, Measurement
-from warpsmith.tuner.feasible_sampler import categories
 from warpsmith.tuner.finished import Finished
-from warpsmith.tuner.quiet_optuna import quiet_optuna
+from warpsmith.tuner.studies.feasible_sampler import categories
+from warpsmith.tuner.studies.quiet_optuna import quiet_optuna
 
 ATTEMPTS = 3
 """At opening a database: of two tuners that make Optuna's tables at once, one is refused."""
