@@ -45,7 +45,8 @@ class Unwanted:
 
     scope: Scope = EVERYTHING
     keep_trials: int | None = None
-    """Of each problem and device that has a winner, the trials that stay beside the winner's own: the fastest."""
+    """Of each problem and device that has a winner, the trials that stay beside the winner's own: the fastest under
+    each conditions of timing."""
     stale: frozenset[tuple[str, ...]] = frozenset()
     """Values of the columns PROGRAM, as `stale_programs` finds them."""
     poisoned: bool = False
@@ -133,7 +134,10 @@ def listed_programs(connection: Connection, scope: Scope) -> tuple[Row, ...]:
 def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     """The rows that are unwanted now; a store of schema 1 has neither runs nor poisoned programs."""
     scope = unwanted.scope
-    tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns"), scope)
+    # Where the column is missing, conditions are in the JSON.
+    told = ("conditions",) if schema >= 4 else ("spec",)
+    tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns", *told), scope)
+    tried = tuple(map(rows.trial_with_conditions, tried))
     identity = ("conditions",) if schema >= 3 else ()
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
     listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
@@ -165,8 +169,10 @@ def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]],
             continue
         mine = list(group)
         measured = [row for row in mine if row["median_ns"] is not None]
-        fastest = sorted(measured, key=lambda row: (row["median_ns"], *_values(row, PROGRAM)))[:keep]
-        stay = {row["id"] for row in fastest}
+        by_conditions: dict[str, list[Row]] = {}
+        for row in sorted(measured, key=lambda row: (row["median_ns"], *_values(row, PROGRAM))):
+            by_conditions.setdefault(row["conditions"], []).append(row)
+        stay = {row["id"] for alike in by_conditions.values() for row in alike[:keep]}
         stay |= {row["id"] for row in measured if _values(row, PROGRAM) in won[subject]}
         slow |= {row["id"] for row in mine} - stay
     return slow
