@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, delete, select
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
-from warpsmith.store import rows, sqlite
+from warpsmith.store import optuna_tables, rows, sqlite
 from warpsmith.store.database import Database
 from warpsmith.store.poison import POISONOUS
 from warpsmith.store.rows import Row, Unreadable
@@ -64,6 +64,8 @@ class Pruned:
     """The keys of their problems and devices, as often as there are conditions."""
     runs: int
     poisoned: int
+    study_trials: int = 0
+    """Of Optuna's studies: those whose text the store has no trial of any more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Plan:
     winners: tuple[Row, ...]
     runs: tuple[Row, ...]
     poisoned: tuple[Row, ...]
+    study_trials: tuple[Row, ...] = ()
 
     def told(self) -> Pruned:
         """What it comes to."""
@@ -82,6 +85,7 @@ class Plan:
             winners=tuple(sorted(_subject(row) for row in self.winners)),
             runs=len(self.runs),
             poisoned=len(self.poisoned),
+            study_trials=len(self.study_trials),
         )
 
 
@@ -142,7 +146,8 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
     listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
     if unwanted.everything:
-        return Plan(tried, won, _listed(connection, runs, ("id",), scope) if schema >= 2 else (), listed)
+        all_runs = _listed(connection, runs, ("id",), scope) if schema >= 2 else ()
+        return Plan(tried, won, all_runs, listed, _of_studies(connection, tried, {row["id"] for row in tried}))
     lost = [row for row in won if _values(row, PROGRAM) in unwanted.stale]
     kept: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for row in won:
@@ -154,7 +159,17 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     if unwanted.keep_trials is not None:
         gone |= _slow([row for row in tried if row["id"] not in gone], kept, unwanted.keep_trials)
     forgiven = listed if unwanted.poisoned else ()
-    return Plan(tuple(row for row in tried if row["id"] in gone), tuple(lost), (), forgiven)
+    of_studies = _of_studies(connection, tried, gone)
+    return Plan(tuple(row for row in tried if row["id"] in gone), tuple(lost), (), forgiven, of_studies)
+
+
+def _of_studies(connection: Connection, tried: tuple[Row, ...], gone: set[int]) -> tuple[Row, ...]:
+    """The trials of Optuna's studies that go with those of the store whose ids are in `gone`."""
+    kept: dict[tuple[str, str], set[str]] = {_subject(row): set() for row in tried if row["id"] in gone}
+    for row in tried:
+        if row["id"] not in gone and _subject(row) in kept:
+            kept[_subject(row)].add(row["fingerprint"])
+    return optuna_tables.without_trial(connection, {subject: frozenset(texts) for subject, texts in kept.items()})
 
 
 def _listed(connection: Connection, table: Table, names: tuple[str, ...], scope: Scope) -> tuple[Row, ...]:
@@ -185,6 +200,7 @@ def carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
     delete_all(connection, winners, planned.winners, WINNER_IDENTITY)
     delete_all(connection, runs, planned.runs, ("id",))
     delete_all(connection, poisoned, planned.poisoned, POISON_IDENTITY)
+    optuna_tables.remove(connection, planned.study_trials)
     _remove_unused(connection, problems, "problem_key", (trials, winners, runs))
     _remove_unused(connection, devices, "device_key", (trials, winners, runs, poisoned))
     return planned.told()
