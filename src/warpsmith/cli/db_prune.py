@@ -30,7 +30,7 @@ KeepOption = Annotated[
         "--keep-trials",
         metavar="N",
         min=0,
-        help="Keep the N fastest trials of each problem that has a winner, under each timing conditions; remove the others.",
+        help="Keep the N fastest trials, under each timing conditions, of each problem that has a winner; no others.",
         show_default=False,
     ),
 ]
