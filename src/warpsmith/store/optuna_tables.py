@@ -34,7 +34,7 @@ def study_prefix(problem_key: str, device_key: str) -> str:
 def without_trial(connection: Connection, kept: Mapping[tuple[str, str], frozenset[str]]) -> tuple[Row, ...]:
     """Trials of studies whose text the store has no trial of, as ids of trial and study.
 
-    None where the database has no studies, or those of another version of Optuna's tables.
+    Empty where the database has no studies, or those of another version of Optuna's tables.
 
     Args:
         connection: to the store's database.
