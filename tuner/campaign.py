@@ -135,7 +135,10 @@ def _turn(
     if report.interrupted:
         raise KeyboardInterrupt
     trials = store.trials(problem, devices[0].device())
-    best_ns = None if report.record is None else report.record.trial.median_ns
+    best_ns = None
+    if report.record is not None:
+        best_ns = report.record.trial.median_ns
+        trials = tuple(trial for trial in trials if trial.is_under(report.record.conditions))
     # A space that is exhausted has nothing left to gain.
     gain = gain_of(trials, report.tried) if report.tried else 0.0
     return ProblemStanding(problem, before.turns + 1, len(trials), best_ns, gain, None)

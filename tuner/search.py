@@ -50,7 +50,7 @@ class FamilySearch:
         sampler: SamplerChoice = SamplerChoice.ADDITIVE,
     ) -> None:
         # Optuna takes 0.3 s to import, and much of the command line only names what is here.
-        from warpsmith.tuner.family_study import FamilyStudy
+        from warpsmith.tuner.studies.family_study import FamilyStudy
 
         if not firsts:
             raise ValueError(f"{study_name} has no config to try first")

@@ -6,6 +6,7 @@ import collections
 import time
 
 from warpsmith.generator.program import Program
+from warpsmith.store.optuna_tables import study_prefix
 from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
@@ -89,7 +90,7 @@ class Searching:
             # Measured under another compiler or other conditions, a winner is no trial of today, but worth being one.
             won = [earlier.trial.config] if earlier is not None and earlier.trial.family == name else []
             searches[name] = FamilySearch(
-                f"{problem.key()} on {device.key()} by {name}",
+                study_prefix(problem.key(), device.key()) + name,
                 family.space(problem, device),
                 (family.default(problem, device), *won, *family.starts(problem, device)),
                 seed,

@@ -13,6 +13,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.plans.lookup import program_of
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import open_beside
 from warpsmith.store.record import trial_spec
@@ -134,9 +135,10 @@ def _known(workshop: Workshop, store: Store) -> tuple[Program, tuple[Key, ...]]:
     """What a look-up answers now, and what is to be tried first."""
     problem, device, families = workshop.problem, workshop.device, workshop.families
     with open_beside(store) as stores:
-        answer = present_answer(problem, device, stores, families)
-        samples = samples_of(store, stores, problem.operation)
-        return answer, known_first(answer, problem, device, stores, families, samples)
+        read = stores.read(problem.operation)
+    answer = present_answer(problem, device, read, families)
+    samples = samples_of(store, read, problem.operation)
+    return answer, known_first(answer, problem, device, read, families, samples)
 
 
 def _choose(workshop: Workshop, finals: Finals, searching: Searching, store: Store, before: Program) -> Choice:
@@ -152,7 +154,7 @@ def _publish(searching: Searching, store: Store) -> None:
     """Adds what this process tried to Optuna's studies beside the store."""
     if store.address is None or not searching.finished:
         return
-    from warpsmith.tuner.study_store import StudyStore
+    from warpsmith.tuner.studies.study_store import StudyStore
 
     try:
         studies = StudyStore(store.address)
@@ -171,9 +173,7 @@ def _replaced(workshop: Workshop, store: Store) -> tuple[Program, ...]:
     record = store.winner(workshop.problem.key(), workshop.device.key(), conditions)
     if record is None or record.trial.family not in workshop.families:
         return ()
-    program = workshop.families[record.trial.family].legal_program(
-        workshop.problem, workshop.device, record.trial.config
-    )
+    program = program_of(record, workshop.problem, workshop.device)
     return () if program is None else (program,)
 
 

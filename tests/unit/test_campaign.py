@@ -53,7 +53,10 @@ class Land:
         return self.now
 
     def trials(self, problem: Problem, _: object) -> tuple[Trial, ...]:
-        return tuple(self.kept[problem])
+        # One under other conditions, which says nothing of what is gained under those of the turns.
+        timing = Timing(1e-3, 1e-3, 1e-3, 9, "median, 1 runs a sample, CUDA graph, cold L2")
+        other = dataclasses.replace(trial(0, 1.0), outcome=Measurement(timing, 0.0, None, None, None, None))
+        return (other, *self.kept[problem])
 
     def tune(self, problem: Problem, _devices: object, _store: object, options: TuneOptions, _: object) -> Any:
         assert options.time_limit_s is not None
@@ -66,7 +69,7 @@ class Land:
         # Each turn's last trial is faster than all before it, by the problem's own gain.
         times = [best] * (count - 1) + [best * math.exp(-self.gains[problem])]
         kept += [trial(len(kept) + n, ns) for n, ns in enumerate(times)]
-        record = type("Record", (), {"trial": kept[-1]})
+        record = type("Record", (), {"trial": kept[-1], "conditions": "unknown"})
         return type("Report", (), {"record": record, "tried": count, "interrupted": False})
 
 

@@ -197,6 +197,19 @@ class TestExplain:
         assert printed(*asked, "--source").count("__global__") == 1
         assert "2.00 us  filter2d_plain" not in printed(*asked, "--top", "0")
 
+    def test_says_under_which_conditions_trials_were_timed_where_these_differ(
+        self, printed: Callable[..., str]
+    ) -> None:
+        asked = ("explain", "filter2d", *ON_HOST, "--store", "one.db")
+        assert "(eager, warm caches)" not in printed(*asked)
+        trial = winner().trial
+        assert isinstance(trial.outcome, Measurement)
+        timing = Timing(1000.0, 1000.0, 1000.0, 30, "median, 1 runs a sample, eager, cold L2")
+        cold = dataclasses.replace(trial, outcome=dataclasses.replace(trial.outcome, timing=timing))
+        with Store.open("one.db", write=True) as store:
+            store.add_trial(SMALL, HOST, cold)
+        assert re.search(r"1\.00 us .*\(eager, cold L2\)\n.*2\.00 us .*\(eager, warm caches\)", printed(*asked))
+
     def test_of_a_default_needs_no_store(self, document: Callable[..., Any]) -> None:
         answer = document("explain", "filter2d", *ON_HOST)
         assert answer["match"] == "default"

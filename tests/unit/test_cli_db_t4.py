@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -75,6 +76,24 @@ def test_writes_results_and_metadata(document: Callable[..., Any]) -> None:
     metadata = read("x-metadata.json", "metadata")["metadata"]
     assert metadata["environment"]["device_query"] == {"driver": "580.1"}
     assert metadata["problem"]["key"] == SMALL.key()
+
+
+def test_times_are_those_under_the_conditions_of_the_winner(document: Callable[..., Any]) -> None:
+    assert isinstance(MEASURED.outcome, Measurement)
+    timing = dataclasses.replace(MEASURED.outcome.timing, policy="median, 2 runs a sample, CUDA graph, cold L2")
+    graph = dataclasses.replace(MEASURED, outcome=dataclasses.replace(MEASURED.outcome, timing=timing))
+    with Store.open("a.db", write=True) as store:
+        store.add_trial(SMALL, H200, graph)
+    command = ("db", "export", "--format", "t4", "--out", "x.json", "image=64x64", "--device-key", H200.key())
+    told = document(*command, "--store", "a.db")
+    assert told["trials"] == 2
+    policies = [
+        each["value"]
+        for result in read("x.json", "results")["results"]
+        for each in result["measurements"]
+        if each["name"] == "policy"
+    ]
+    assert policies == ["median of 9"]
 
 
 def test_a_whole_key_in_quotes_names_a_problem(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,10 @@ from warpsmith.devices.compiler_report import (
     report_on_host_compiler,
     report_on_nvcc,
     report_on_nvrtc,
+    report_on_pycuda,
 )
 from warpsmith.devices.cuda import compiler
+from warpsmith.extras import Extra, missing
 
 SPEAKS = "case \"$1\" in --version) echo 'release 42.0, V42.0.1'; exit 0;; esac\n"
 TARGET = 'while [ "$1" != -o ]; do shift; done\n'
@@ -158,6 +160,60 @@ class TestNvrtc:
         monkeypatch.chdir(tmp_path)
         report_on_nvrtc("sm_90")
         assert not (tmp_path / "planted").exists()
+
+
+class TestPyCuda:
+    @pytest.mark.usefixtures("fake_pycuda")
+    @pytest.mark.parametrize(
+        ("text", "condition", "told"),
+        [
+            (
+                f'{SPEAKS}printf "\\177ELF code" > kernel.cubin',
+                "ok",
+                r"^pycuda 2026\.1 \(nvcc 42\.0\.1\), compiles for sm_90$",
+            ),
+            (f"{SPEAKS}echo 'nvcc fatal: no host compiler' >&2; exit 1", "broken", r"for sm_90: nvcc fatal: no host"),
+            (f"{SPEAKS}echo no code > kernel.cubin", "broken", r"makes no machine code for sm_90$"),
+            (f"{SPEAKS}sleep 60", "broken", r"^PyCUDA did not compile a kernel for sm_90 within 3 s$"),
+        ],
+    )
+    def test_is_what_it_does(self, toolkit: Callable[[str], Path], text: str, condition: str, told: str) -> None:
+        toolkit(text)
+        report = report_on_pycuda("sm_90", timeout_s=3.0 if "sleep" in text else 60.0)
+        assert report is not None
+        assert report.condition == condition
+        assert re.search(told, report.told)
+
+    @pytest.mark.usefixtures("fake_pycuda")
+    def test_without_nvcc(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+        report = report_on_pycuda("sm_90")
+        assert report == CompilerReport(Condition.MISSING, compiler._NVCC_MISSING)
+
+    def test_without_a_driver(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "pycuda").mkdir()
+        (tmp_path / "pycuda" / "__init__.py").touch()
+        (tmp_path / "pycuda" / "compiler.py").touch()
+        text = "raise ImportError('libcuda.so.1: cannot open shared object file')"
+        (tmp_path / "pycuda" / "driver.py").write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        report = report_on_pycuda("sm_90")
+        assert report is not None
+        assert report.condition is Condition.MISSING
+        assert "PyCUDA compiles only where there is an NVIDIA driver" in report.told
+
+    def test_is_told_by_doctor_where_it_is_installed(
+        self, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def names() -> set[str]:
+            assert run(["doctor", "--json"]) == 0
+            return {each["name"] for each in json.loads(capsys.readouterr().out)["findings"]}
+
+        if missing(Extra.PYCUDA) is not None:
+            assert "pycuda" not in names()
+        request.getfixturevalue("fake_pycuda")
+        assert "pycuda" in names()
 
 
 class TestHostCompiler:

@@ -45,7 +45,8 @@ def _nvrtc() -> Compiler:
     try:
         nvrtc_name()
     except CompileError as error:
-        pytest.skip(str(error))
+        # The test extra brings its wheel, so that this is for an odd environment alone.
+        (pytest.fail if "CI" in os.environ else pytest.skip)(str(error))
     return NvrtcCompiler("sm_90")
 
 

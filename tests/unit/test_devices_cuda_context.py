@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("cuda.bindings.driver")
-
 from warpsmith.devices.arrays import device_view, empty_like_caller
 from warpsmith.devices.cuda import bindings_context, device_array, driver, primary_context, runtime, status
 from warpsmith.devices.cuda.available import cuda_device_count

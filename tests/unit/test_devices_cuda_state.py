@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("cuda.bindings.driver")
-
 from warpsmith.devices.cuda import constants, copies, texture
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
 from warpsmith.devices.cuda.copies import ModuleCopies

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("cuda.bindings.driver")
-
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.cuda import constants, copies, module, status, texture
 from warpsmith.devices.cuda.module import CudaModule

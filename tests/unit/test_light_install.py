@@ -26,7 +26,7 @@ import sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"sqlalchemy", "alembic", "optuna", "psycopg", "pycuda", "torch", "cupy"}:
+        if name.partition(".")[0] in {"sqlalchemy", "alembic", "optuna", "psycopg", "cuda", "pycuda", "torch", "cupy"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())
@@ -136,9 +136,15 @@ def test_doctor_goes_without_and_names_the_extras(folder: Path) -> None:
     document = json.loads(looked.stdout)
     findings = {each["name"]: each for each in document["findings"]}
     assert findings["stores"]["good"], findings
-    for extra in ("tune", "pycuda", "peers", "postgres"):
+    for extra in Extra:
         assert not findings[f"extra {extra}"]["good"]
         assert f'pip install "warpsmith[{extra}]"' in findings[f"extra {extra}"]["told"]
+
+
+@pytest.mark.parametrize("extra", [Extra.TUNE, Extra.POSTGRES, Extra.CUDA])
+def test_the_tests_have_what_they_need(extra: Extra) -> None:
+    """The extra `test` brings these, so that no test is left out for want of a package."""
+    assert missing(extra) is None
 
 
 def test_an_extra_that_is_there_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config, Value
-from warpsmith.plans.lookup import find, known_configs
+from warpsmith.plans.lookup import find, known_configs, program_of
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Checked, Verdict, marked
 from warpsmith.store.location import StoreChain, open_for_reading, write_location
@@ -386,3 +386,13 @@ class TestChain:
 
     def test_no_store_at_all_leaves_the_default(self) -> None:
         assert self.answer(None).kind is MatchKind.DEFAULT
+
+
+class TestProgramOf:
+    def test_is_the_config_written_for_the_question(self) -> None:
+        record, other = stored(block_columns=64), sized(500, 640)
+        assert program_of(record, other, SIBLING) == PLAIN.program(other, record.trial.config)
+
+    @pytest.mark.parametrize("change", [{"family": "unheard_of"}, {"config": Config.of({"block_columns": 7})}])
+    def test_is_nothing_that_this_version_does_not_generate(self, change: dict[str, object]) -> None:
+        assert program_of(altered(stored(), **change), PROBLEM, GPU) is None

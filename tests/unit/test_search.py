@@ -21,11 +21,11 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.tuner import random_order
-from warpsmith.tuner.additive_sampler import AdditiveSampler
-from warpsmith.tuner.feasible_sampler import FeasibleSampler, SpaceExhausted
 from warpsmith.tuner.neighbours import Neighbours
 from warpsmith.tuner.sampler_choice import SamplerChoice
 from warpsmith.tuner.search import FamilySearch
+from warpsmith.tuner.studies.additive_sampler import AdditiveSampler
+from warpsmith.tuner.studies.feasible_sampler import FeasibleSampler, SpaceExhausted
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore:.*experimental.*")
 

@@ -1,4 +1,4 @@
-"""Winners under other conditions are other winners: kept apart, merged apart, and the usual ones answer."""
+"""Winners and trials under other conditions are others: kept apart, merged apart, and the usual winners answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from warpsmith.generator.device import H200, Device
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import families_for
 from warpsmith.plans.lookup import find
+from warpsmith.store.claims import Claim
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.location import StoreChain
 from warpsmith.store.merging import MergeReport
 from warpsmith.store.prune import Unwanted
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import (
+    Failure,
+    FailureKind,
+    Measurement,
+    Provenance,
+    Record,
+    Timing,
+    Trial,
+    trial_spec,
+)
+from warpsmith.store.rows import Unreadable, checked_trial
 from warpsmith.store.store import Store
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
@@ -104,6 +115,96 @@ class TestStore:
         store.put_winner(graph)
         assert len(store.prune(Unwanted(everything=True)).winners) == 2
         assert store.records() == ()
+
+
+def trial(conditions: str | None, median_ns: float = 5.0, kind: FailureKind = FailureKind.WRONG) -> Trial:
+    """One of a single program: its time, or without conditions a failure."""
+    timed = winner(conditions or USUAL, median_ns).trial
+    return timed if conditions is not None else dataclasses.replace(timed, outcome=Failure(kind, "why"))
+
+
+class TestTrials:
+    def after(self, store: Store, *added: Trial) -> tuple[Trial, ...]:
+        """What a store holds of the program once these came one by one, and in one batch."""
+        for each in added:
+            store.add_trial(PROBLEM, H200, each)
+        one_by_one = store.trials(PROBLEM, H200)
+        with Store.open(":memory:", write=True) as other:
+            other.add_trials(PROBLEM, H200, added)
+            assert set(other.trials(PROBLEM, H200)) == set(one_by_one)
+        assert store.check() == ()
+        return one_by_one
+
+    def test_under_other_conditions_are_others(self, store: Store) -> None:
+        added = [trial(conditions) for conditions in (USUAL, GRAPH, WARM)]
+        assert self.after(store, *added) == tuple(added)
+
+    def test_under_the_same_conditions_are_one(self, store: Store) -> None:
+        again = trial(f"queued first, in turns, {USUAL.split(', ')[1]}, throttled", 6.0)
+        assert self.after(store, trial(USUAL), trial(GRAPH), again) == (again, trial(GRAPH))
+
+    def test_of_a_program_that_fails_none_stays(self, store: Store) -> None:
+        assert self.after(store, trial(USUAL), trial(GRAPH), trial(None)) == (trial(None),)
+        assert store.trials_since(PROBLEM, H200, 0)[0] == 1  # in the place of the oldest
+
+    def test_of_a_program_that_failed_are_new(self, store: Store) -> None:
+        assert self.after(store, trial(None), trial(GRAPH), trial(USUAL)) == (trial(GRAPH), trial(USUAL))
+        assert store.trials_since(PROBLEM, H200, 1)[1] == (trial(USUAL),)
+
+    def test_a_program_that_was_not_run_keeps_its_times(self, store: Store) -> None:
+        dropped = trial(None, kind=FailureKind.DROPPED)
+        assert self.after(store, dropped) == (dropped,)
+        assert self.after(store, trial(USUAL), dropped) == (trial(USUAL),)
+
+    def test_claims_are_of_programs_and_end_with_any_trial(self, store: Store) -> None:
+        wanted = trial(USUAL)
+        claim = Claim(wanted.family, wanted.config, wanted.fingerprint, wanted.compiler)
+        first, second = store.register_tuner("first"), store.register_tuner("second")
+        assert store.claim(PROBLEM, H200, first, [claim]).mine == {claim}
+        assert not store.claim(PROBLEM, H200, second, [claim]).mine
+        store.add_trials(PROBLEM, H200, (trial(GRAPH), trial(WARM)))
+        answered = store.claim(PROBLEM, H200, second, [claim], lambda each: each == trial(WARM))
+        assert (answered.mine, answered.stored) == (frozenset(), (trial(WARM),))
+        assert store.claim(PROBLEM, H200, second, [claim], lambda each: each == wanted).mine == {claim}
+
+    @pytest.mark.parametrize(
+        ("mine", "theirs", "kept"),
+        [
+            ((USUAL,), (USUAL, GRAPH), (USUAL, GRAPH)),
+            ((USUAL,), (None,), (USUAL,)),
+            ((None,), (USUAL, GRAPH), (None,)),
+            ((), (USUAL, GRAPH), (USUAL, GRAPH)),
+            ((), (None,), (None,)),
+        ],
+    )
+    def test_merging_adds_what_does_not_contradict(
+        self, store: Store, mine: tuple[str | None, ...], theirs: tuple[str | None, ...], kept: tuple[str | None, ...]
+    ) -> None:
+        store.add_trials(PROBLEM, H200, map(trial, mine))
+        with Store.open(":memory:", write=True) as other:
+            other.add_trials(PROBLEM, H200, (trial(each, 7.0) for each in theirs))
+            assert store.merge(other).trials_added == len(kept) - len(mine)
+            assert store.merge(other).trials_added == 0
+        expected = {trial(each, 5.0 if each in mine else 7.0) for each in kept}
+        assert set(store.trials(PROBLEM, H200)) == expected
+        with Store.open(":memory:", write=True) as copy:
+            import_lines(copy, export_lines(store))
+            assert copy.trials(PROBLEM, H200) == store.trials(PROBLEM, H200)
+
+    def test_the_fastest_are_kept_of_each_conditions(self, store: Store) -> None:
+        store.put_winner(dataclasses.replace(winner(USUAL), trial=dataclasses.replace(trial(USUAL), fingerprint="w")))
+        for conditions, ns in ((USUAL, 9.0), (USUAL, 8.0), (GRAPH, 1.0), (GRAPH, 2.0)):
+            store.add_trial(PROBLEM, H200, dataclasses.replace(trial(conditions, ns), fingerprint=f"{ns}"))
+        store.prune(Unwanted(keep_trials=1))
+        assert [each.median_ns for each in store.trials(PROBLEM, H200)] == [8.0, 1.0]
+
+    def test_a_policy_that_is_no_text_is_damage(self) -> None:
+        broken = winner(USUAL).trial
+        timing = dataclasses.replace(winner(USUAL).timing, policy=5)  # type: ignore[arg-type]
+        assert isinstance(broken.outcome, Measurement)
+        spec = trial_spec(dataclasses.replace(broken, outcome=dataclasses.replace(broken.outcome, timing=timing)))
+        with pytest.raises(Unreadable, match="policy"):
+            checked_trial(spec)
 
 
 class TestChain:

@@ -97,7 +97,7 @@ class TestServer:
             def batch() -> Iterator[Trial]:
                 yield from (trial(0), trial(1))
 
-            real = Store.add_trials.__globals__["replace_all"]
+            real = Store.add_trials.__globals__["keep"]
 
             def restart_after(connection: Any, *rest: Any) -> None:
                 real(connection, *rest)
@@ -107,7 +107,7 @@ class TestServer:
                     postgresql.start()
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("warpsmith.store.store.replace_all", restart_after)
+                patch.setattr("warpsmith.store.store.keep", restart_after)
                 store.add_trials(PROBLEM, H200, batch())
             assert len(calls) == 2  # both rows at once, twice
             assert store.trials(PROBLEM, H200) == (trial(0), trial(1))

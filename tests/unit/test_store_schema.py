@@ -25,8 +25,8 @@ from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.opening import schema_number
 from warpsmith.store.prune import Unwanted
 from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
-from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, trials
-from warpsmith.store.statements import add_missing, add_subject
+from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
+from warpsmith.store.statements import add_subject
 from warpsmith.store.store import Store
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
@@ -57,9 +57,10 @@ def test_a_new_store_is_at_the_head_and_agrees_with_the_tables(location: str) ->
     opened.reader.dispose()
 
 
-def _add_winner_of_schema_2(connection: Connection, row: rows.Row) -> None:
+def _add_without_conditions(connection: Connection, name: str, row: rows.Row) -> None:
+    """Adds a row to a table of a schema that has no column of its conditions."""
     columns = [column(name) for name in row if name != "conditions"]
-    connection.execute(insert(table("warpsmith_winners", *columns)), [{c.name: row[c.name] for c in columns}])
+    connection.execute(insert(table(name, *columns)), [{c.name: row[c.name] for c in columns}])
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def first(location: str) -> str:
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA user_version = 1")
         add_subject(connection, PROBLEM, H200)
-        add_missing(connection, trials, [rows.trial_row(PROBLEM, H200, TRIAL, rows.now())])
-        _add_winner_of_schema_2(connection, rows.winner_row(RECORD))
+        _add_without_conditions(connection, "warpsmith_trials", rows.trial_row(PROBLEM, H200, TRIAL, rows.now()))
+        _add_without_conditions(connection, "warpsmith_winners", rows.winner_row(RECORD))
     opened.reader.dispose()
     return location
 
@@ -140,7 +141,7 @@ class TestSecondSchema:
                 connection.exec_driver_sql("PRAGMA user_version = 2")
             for record in self.records():
                 add_subject(connection, record.problem, H200)
-                _add_winner_of_schema_2(connection, rows.winner_row(record))
+                _add_without_conditions(connection, "warpsmith_winners", rows.winner_row(record))
         opened.reader.dispose()
         return location
 
@@ -199,6 +200,92 @@ class TestSecondSchema:
         opened.reader.dispose()
         with Store.open(second, write=True) as store:
             assert store.winners(usual.problem.key(), H200.key()) == (usual,)
+
+
+class TestThirdSchema:
+    """Which has one trial of a program by a compiler, whatever its conditions."""
+
+    POLICIES = (*(policy for _, policy, _ in TestSecondSchema.POLICIES), None)
+    CONDITIONS = (*(conditions for _, _, conditions in TestSecondSchema.POLICIES), "any")
+
+    def trials(self) -> tuple[Trial, ...]:
+        """One for each policy, and one that failed."""
+        outcomes = [
+            Failure(FailureKind.WRONG, "off by one")
+            if policy is None
+            else Measurement(Timing(5.0, 4.0, 6.0, 9, policy), 0.0, None, None, None, None)
+            for policy in self.POLICIES
+        ]
+        return tuple(
+            dataclasses.replace(TRIAL, config=Config.of({"n": number}), outcome=outcome)
+            for number, outcome in enumerate(outcomes)
+        )
+
+    @pytest.fixture
+    def third(self, location: str) -> str:
+        """A store of schema 3 with those trials."""
+        return self.made(location, self.trials())
+
+    def made(self, location: str, kept: tuple[Trial, ...]) -> str:
+        Store.open(location, write=True).close()
+        opened = opening.open_location(location, write=True, immutable=False)
+        with opened.writing() as connection:
+            command.downgrade(migrations.config(connection), "0003")
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("PRAGMA user_version = 3")
+            add_subject(connection, PROBLEM, H200)
+            for trial in kept:
+                row = rows.trial_row(PROBLEM, H200, trial, "2026-01-02T03:04:05+00:00")
+                _add_without_conditions(connection, "warpsmith_trials", row)
+        opened.reader.dispose()
+        return location
+
+    def test_is_read_and_counted_as_it_is(self, third: str) -> None:
+        with Store.open(third, write=False) as store:
+            assert store.trials(PROBLEM, H200) == self.trials()
+            assert [row["conditions"] for row in store.contents().trials] == list(self.CONDITIONS)
+            assert store.prune(Unwanted(everything=True), dry_run=True).trials == {(PROBLEM.key(), H200.key()): 4}
+            assert store.check() == ()
+
+    def test_comes_up_to_date_with_the_conditions_that_its_trials_tell_of(self, third: str) -> None:
+        with Store.open(third, write=False) as store:
+            before = store.contents()
+        with Store.open(third, write=True) as store:
+            assert store.contents() == before
+            last, kept = store.trials_since(PROBLEM, H200, 1)  # the ids stay
+            assert (last, kept) == (4, self.trials()[1:])
+            graph = self.trials()[1].outcome
+            added = dataclasses.replace(self.trials()[0], outcome=graph)
+            store.add_trial(PROBLEM, H200, added)
+            assert store.trials(PROBLEM, H200) == (*self.trials(), added)
+            assert store.check() == ()
+
+    def test_a_damaged_trial_comes_along(self, tmp_path: Path, third: str, execute: Callable[..., None]) -> None:
+        if Path(third).parent != tmp_path:
+            pytest.skip("what damages it knows files alone")
+        execute(Path(third), "UPDATE warpsmith_trials SET spec = '{' WHERE id = 1")
+        with Store.open(third, write=True) as store:
+            assert store.trials(PROBLEM, H200) == self.trials()[1:]
+            assert [row["conditions"] for row in store.contents().trials] == ["unknown", *self.CONDITIONS[1:]]
+            assert len(store.check()) == 1
+
+    def test_more_trials_than_are_held_in_memory_at_once(self, location: str) -> None:
+        many = tuple(dataclasses.replace(self.trials()[1], config=Config.of({"n": number})) for number in range(1100))
+        with Store.open(self.made(location, many), write=True) as store:
+            assert store.trials(PROBLEM, H200) == many  # each agrees with its JSON
+
+    def test_a_downgrade_keeps_the_usual_trial(self, third: str) -> None:
+        usual, graph, *others = self.trials()
+        with Store.open(third, write=True) as store:
+            store.add_trial(PROBLEM, H200, dataclasses.replace(usual, outcome=graph.outcome))
+            store.add_trial(PROBLEM, H200, dataclasses.replace(graph, outcome=usual.outcome))
+        opened = opening.open_location(third, write=True, immutable=False)
+        with opened.writing() as connection:
+            command.downgrade(migrations.config(connection), "0003")
+        opened.reader.dispose()
+        with Store.open(third, write=True) as store:
+            kept = store.trials(PROBLEM, H200)
+            assert kept == (usual, *others, dataclasses.replace(graph, outcome=usual.outcome))
 
 
 def test_the_revisions_are_counted_without_a_gap() -> None:

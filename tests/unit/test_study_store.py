@@ -12,12 +12,19 @@ import optuna
 import pytest
 
 from warpsmith.errors import StoreError
+from warpsmith.generator.device import H200
+from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store import optuna_tables
+from warpsmith.store.optuna_tables import study_prefix
+from warpsmith.store.prune import Unwanted
+from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.rows import config_text
+from warpsmith.store.scope import Scope
 from warpsmith.store.store import Store
-from warpsmith.tuner import study_store
 from warpsmith.tuner.finished import Finished
-from warpsmith.tuner.study_store import StudyStore
+from warpsmith.tuner.studies import study_store
+from warpsmith.tuner.studies.study_store import StudyStore
 
 SPACE = Space((Parameter("rows", (1, 2, 4, 8), "outputs"), Parameter("path", ("global", "shared"), "memory")), ())
 NOON = datetime.datetime(2026, 5, 4, 12, 0, tzinfo=datetime.UTC)
@@ -148,3 +155,69 @@ def test_a_server_that_is_away_is_one_line(database: str, postgresql: Any) -> No
         assert "\n" not in str(caught.value)
     finally:
         postgresql.start()
+
+
+class TestPruning:
+    """Optuna's trials go with the store's."""
+
+    PROBLEM, OTHER = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(64, 64), filter=(5, 5))
+
+    @pytest.fixture
+    def names(self, address: str) -> dict[Filter2d, str]:
+        """The study of each of two problems, whose trials the store has too; and one of somebody else."""
+        named = {each: f"{study_prefix(each.key(), H200.key())}plain/space" for each in (self.PROBLEM, self.OTHER)}
+        with Store.open(address, write=True) as store:
+            for problem, name in named.items():
+                store.add_trials(problem, H200, [each.trial for each in finished()])
+                StudyStore(address).add(name, SPACE, finished())
+        optuna.create_study(study_name="the user's own", storage=url_of(address)).add_trial(
+            optuna.trial.create_trial(value=1.0, user_attrs={"fingerprint": "text 0"})
+        )
+        return named
+
+    def test_of_some_trials_leaves_the_others_numbered_without_a_gap(
+        self, address: str, names: dict[Filter2d, str]
+    ) -> None:
+        text, (first, *_) = "text 0", finished()
+        program = (self.PROBLEM.key(), H200.key(), "plain", config_text(first.trial.config), text)
+        unwanted = Unwanted(stale=frozenset({program}))
+        with Store.open(address, write=True) as store:
+            assert store.prune(unwanted, dry_run=True).study_trials == 1
+            assert len(loaded(url_of(address), names[self.PROBLEM])) == 4
+            assert store.prune(unwanted).study_trials == 1
+            assert store.check() == ()
+        left = loaded(url_of(address), names[self.PROBLEM])
+        assert [(each.number, each.user_attrs["fingerprint"]) for each in left] == [
+            (0, "text 1"), (1, "text 2"), (2, "text 3")
+        ]  # fmt: skip
+        assert facts(left)[1][1:] == facts(loaded(url_of(address), names[self.OTHER]))[2][1:]
+        study = optuna.load_study(study_name=names[self.PROBLEM], storage=url_of(address))
+        assert study.best_trial.number == 1
+        assert study.ask().number == 3
+
+    def test_of_all_trials_removes_the_study(self, address: str, names: dict[Filter2d, str]) -> None:
+        with Store.open(address, write=True) as store:
+            store.put_winner(self.winner(self.PROBLEM))
+            assert store.prune(Unwanted(Scope(operation="filter2d"), everything=True)).study_trials == 8
+        assert optuna.get_all_study_names(url_of(address)) == ["the user's own"]
+        assert len(loaded(url_of(address), "the user's own")) == 1
+        StudyStore(address).add(names[self.OTHER], SPACE, finished())  # and a search goes on
+        assert len(loaded(url_of(address), names[self.OTHER])) == 4
+
+    @staticmethod
+    def winner(problem: Filter2d) -> Record:
+        return Record(problem, H200, finished()[0].trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+
+    def test_of_the_slow_is_of_that_problem_alone(self, address: str, names: dict[Filter2d, str]) -> None:
+        with Store.open(address, write=True) as store:
+            store.put_winner(self.winner(self.PROBLEM))
+            assert store.prune(Unwanted(keep_trials=0)).study_trials == 3
+        assert [len(loaded(url_of(address), name)) for name in names.values()] == [1, 4]
+
+    def test_leaves_other_tables_of_optuna_as_they_are(
+        self, address: str, names: dict[Filter2d, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(optuna_tables, "KNOWN_SCHEMA", 0)
+        with Store.open(address, write=True) as store:
+            assert store.prune(Unwanted(Scope(operation="filter2d"), everything=True)).study_trials == 0
+        assert all(len(loaded(url_of(address), name)) == 4 for name in names.values())

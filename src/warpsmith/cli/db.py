@@ -124,6 +124,8 @@ def _export_t4(out: Path, words: list[str], device_key: str | None, store: str |
         problem, device = _only(own, words, device_key)
         trials = own.dated_trials(problem, device)
         winner = own.winner(problem.key(), device.key())
+    if winner is not None:  # readers expect one time for each config: those under the winner's conditions
+        trials = tuple((at, trial) for at, trial in trials if trial.is_under(winner.conditions))
     if not trials:
         raise NothingStored(f"{own.location} has the winner of {problem.key()}, but none of its trials")
     for file in (out, beside):

@@ -30,7 +30,7 @@ KeepOption = Annotated[
         "--keep-trials",
         metavar="N",
         min=0,
-        help="Keep the N fastest trials of each problem that has a winner; remove slower and failed ones.",
+        help="Keep the N fastest trials, under each timing conditions, of each problem that has a winner; no others.",
         show_default=False,
     ),
 ]
@@ -119,6 +119,8 @@ def _tell(pruned: Pruned, before: Census, location: str, *, removed: bool, json:
         f"{pruned.runs} of {before.runs} runs, {pruned.poisoned} of {before.poisoned} poisoned programs"
     )
     print_facts([("removed" if removed else "to remove", told), ("from", location)])
+    if pruned.study_trials:
+        print_facts([("", f"{pruned.study_trials} trials of Optuna's studies there")])
     for subject in sorted({*pruned.trials, *pruned.winners}):
         winner = ", its winner" if subject in pruned.winners else ""
         print_facts([("", f"{' on '.join(subject)}: {pruned.trials.get(subject, 0)} trials{winner}")])
@@ -135,4 +137,5 @@ def _document(pruned: Pruned) -> dict[str, Any]:
         "winners": [{"problem_key": problem, "device_key": device} for problem, device in pruned.winners],
         "runs": pruned.runs,
         "poisoned": pruned.poisoned,
+        "study_trials": pruned.study_trials,
     }

@@ -18,6 +18,7 @@ from warpsmith.devices.compiler_report import (
     report_on_host_compiler,
     report_on_nvcc,
     report_on_nvrtc,
+    report_on_pycuda,
 )
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
@@ -46,7 +47,7 @@ def register(app: typer.Typer) -> None:
 def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
     """Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read.
 
-    Each compiler is tried on a small kernel, also where there is no GPU.
+    Each compiler is tried on a small kernel, also where there is no GPU; PyCUDA's where PyCUDA is installed.
     """
     gpu = _look("gpu", lambda: DeviceRef.parse("cuda:0").device().key())
     arch = DeviceRef.parse("cuda:0").device().arch if gpu.good else TRIAL_ARCH
@@ -57,6 +58,7 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
         gpu,
         _of("nvrtc", report_on_nvrtc(arch)),
         _of("nvcc", report_on_nvcc(arch)),
+        *(_of("pycuda", report) for report in (report_on_pycuda(arch),) if report is not None),
         _look("stores", lambda: _stores(store)),
         _look("writes to", lambda: shown(write_location(store))),
         *(_look(f"extra {extra}", functools.partial(_extra, extra)) for extra in Extra),

@@ -16,6 +16,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Space
 from warpsmith.plans.lookup import find
+from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import open_with_trials
 from warpsmith.store.record import Failure, Measurement, Trial, trial_spec
 from warpsmith.tuner.choose import fastest_first
@@ -86,9 +87,11 @@ def _count(space: Space) -> str:
 
 def _trials(trials: list[Trial], top: int) -> list[tuple[str, str]]:
     facts = [("trials", f"{len(trials)} stored")]
-    for trial in fastest_first(trials)[:top]:
-        if isinstance(trial.outcome, Measurement):
-            facts.append(("", f"{format_time(trial.outcome.timing.median_ns):>9}  {trial.family} {trial.config}"))
+    timed = [(trial, trial.outcome.timing) for trial in fastest_first(trials) if isinstance(trial.outcome, Measurement)]
+    is_mixed = len({conditions_key(timing.policy) for _, timing in timed}) > 1
+    for trial, timing in timed[:top]:
+        under = f"  ({conditions_key(timing.policy)})" if is_mixed else ""
+        facts.append(("", f"{format_time(timing.median_ns):>9}  {trial.family} {trial.config}{under}"))
     for trial in trials:
         if isinstance(trial.outcome, Failure):
             facts.append(("failed", f"{trial.outcome.kind}: {trial.outcome.message}  {trial.family} {trial.config}"))

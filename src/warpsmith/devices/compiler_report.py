@@ -16,6 +16,7 @@ from warpsmith.devices.cuda.nvrtc_trial import trial_kernel
 from warpsmith.devices.host.compiler import HostCompiler, find_compiler
 from warpsmith.devices.host.toolchain import CompilerTimeout, run_compiler
 from warpsmith.errors import CompileError
+from warpsmith.extras import Extra, missing
 
 TRIAL_S = 60.0
 """How long one trial may take: nvcc takes 2 s, and ten times that on a busy machine."""
@@ -79,12 +80,24 @@ def report_on_nvcc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
 
 def report_on_nvrtc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
     """NVRTC, tried for an architecture such as `sm_90` in a process of its own. No GPU is needed."""
+    return _tried_apart("NVRTC", "warpsmith.devices.cuda.nvrtc_trial", arch, timeout_s)
+
+
+def report_on_pycuda(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport | None:
+    """PyCUDA's compiler, tried for an architecture such as `sm_90` in a process of its own; None without PyCUDA."""
+    if missing(Extra.PYCUDA) is not None:
+        return None
+    return _tried_apart("PyCUDA", "warpsmith.devices.cuda.pycuda_trial", arch, timeout_s)
+
+
+def _tried_apart(name: str, module: str, arch: str, timeout_s: float) -> CompilerReport:
+    """What a module says that tries the compiler `name` in another process."""
     # -P: a folder of the user's with a module named like one of ours must not come first.
-    command = [sys.executable, "-P", "-m", "warpsmith.devices.cuda.nvrtc_trial", arch]
+    command = [sys.executable, "-P", "-m", module, arch]
     try:
         status, output, errors = run_compiler(command, "", timeout_s)
     except CompilerTimeout:
-        return CompilerReport(Condition.BROKEN, f"NVRTC did not compile a kernel for {arch} within {timeout_s:g} s")
+        return CompilerReport(Condition.BROKEN, f"{name} did not compile a kernel for {arch} within {timeout_s:g} s")
     except CompileError as error:
         return CompilerReport(Condition.BROKEN, _line(error))
     try:
@@ -93,7 +106,7 @@ def report_on_nvrtc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
     except (ValueError, LookupError, TypeError):
         last = (errors.strip() or "no message").splitlines()[-1]
         ended = f"signal {-status}" if status < 0 else f"status {status}"
-        return CompilerReport(Condition.BROKEN, f"the process that tried NVRTC ended with {ended}: {last}")
+        return CompilerReport(Condition.BROKEN, f"the process that tried {name} ended with {ended}: {last}")
 
 
 def _same(first: str, second: str) -> bool:

@@ -56,14 +56,22 @@ def known_configs(
 
 def regenerate(record: Record) -> Program | None:
     """The program whose time the record holds; None where this version would generate another, or none at all."""
-    program = _program(record.problem, record.device, record)
+    program = program_of(record, record.problem, record.device)
     return program if program is not None and program.fingerprint == record.trial.fingerprint else None
+
+
+def program_of(record: Record, problem: Problem, device: Device) -> Program | None:
+    """The record's config as a program for `problem` on `device`; None where it is not legal there, or where this
+    version has no family of that name.
+    """
+    family = family_named(record.trial.family)
+    return None if family is None else family.legal_program(problem, device, record.trial.config)
 
 
 def _exact(problem: Problem, device: Device, stores: StoreChain[Winners], reasons: list[str]) -> Match | None:
     """The first store's winner that this version would generate to the letter."""
     for record in stores.winners(problem.key(), device.key()):
-        program = _program(problem, device, record)
+        program = program_of(record, problem, device)
         if _was_wrong(record):
             reasons.append("exact: the stored winner was not right when it was last looked at; tune again")
         elif program is None:
@@ -80,12 +88,6 @@ def _exact(problem: Problem, device: Device, stores: StoreChain[Winners], reason
 def _was_wrong(record: Record) -> bool:
     checked = checked_of(record)
     return checked is not None and checked.verdict is Verdict.WRONG
-
-
-def _program(problem: Problem, device: Device, record: Record) -> Program | None:
-    """The record's config as a program for `problem`; None where it is not legal there."""
-    family = family_named(record.trial.family)
-    return None if family is None else family.legal_program(problem, device, record.trial.config)
 
 
 def _right_records(problem: Problem, stores: StoreChain[Winners]) -> tuple[Record, ...]:

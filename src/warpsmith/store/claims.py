@@ -18,7 +18,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store import rows
 from warpsmith.store.record import Trial
 from warpsmith.store.rows import Row
-from warpsmith.store.schema import TRIAL_IDENTITY, claims, trials, tuners
+from warpsmith.store.schema import PROGRAM_IDENTITY, claims, trials, tuners
 from warpsmith.store.statements import add_missing, delete_all, found
 
 
@@ -28,7 +28,7 @@ class StruckOff(StoreError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """What a tuner is about to try: a trial's identity, less problem and device."""
+    """What a tuner is about to try: a program's identity, less problem and device."""
 
     family: str
     config: Config
@@ -96,12 +96,12 @@ def take(
     add_missing(connection, claims, added)
     # Asked for again rather than counted: after a repeated commit the tuner's own claims are there already.
     own = _near(claims, problem, free.values()) & (claims.c.tuner == tuner)
-    held = {tuple(row) for row in connection.execute(select(*(claims.c[name] for name in TRIAL_IDENTITY)).where(own))}
+    held = {tuple(row) for row in connection.execute(select(*(claims.c[name] for name in PROGRAM_IDENTITY)).where(own))}
     return Granted(frozenset(claim for identity, claim in free.items() if identity in held), tuple(stored.values()))
 
 
 def _identity(row: Row) -> tuple[str, ...]:
-    return tuple(row[name] for name in TRIAL_IDENTITY)
+    return tuple(row[name] for name in PROGRAM_IDENTITY)
 
 
 def _near(table: Table, problem: Problem, wanted: Iterable[Claim]) -> ColumnElement[bool]:
@@ -112,7 +112,7 @@ def _near(table: Table, problem: Problem, wanted: Iterable[Claim]) -> ColumnElem
 
 def settle(connection: Connection, trial_rows: Sequence[Row]) -> None:
     """Removes the claims on trials that are stored now, whoever holds them."""
-    delete_all(connection, claims, trial_rows, TRIAL_IDENTITY)
+    delete_all(connection, claims, trial_rows, PROGRAM_IDENTITY)
 
 
 def strike(connection: Connection, tuner: str) -> str | None:

@@ -34,6 +34,8 @@ THROTTLED = "throttled"
 """How a time is told that was taken while power or temperature held the clocks down."""
 UNKNOWN = "unknown"
 """What stands in the place of conditions that a time does not tell of."""
+ANY = "any"
+"""What stands in their place for a trial that has no time: a failure is one under all conditions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"

@@ -16,6 +16,7 @@ import platformdirs
 from warpsmith.errors import StoreError
 from warpsmith.store.record import Record
 from warpsmith.store.store_reader import Winners, open_winners
+from warpsmith.store.winners_in_memory import WinnersInMemory
 
 if TYPE_CHECKING:
     from warpsmith.store.store import Store
@@ -119,6 +120,11 @@ class StoreChain(Generic[Asked_co]):
         for record in self.records(operation):
             found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
+
+    def read(self, operation: str) -> StoreChain[Winners]:
+        """The winners of one operation, each store read once: for whoever asks several times about its problems."""
+        asked = ((store.location, self._answer(store, lambda each: each.records(operation))) for store in self.stores)
+        return StoreChain(tuple(WinnersInMemory(location, records or ()) for location, records in asked))
 
     def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
         """What a store answers; None, from now on, of one that may be passed over and turns out damaged."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from sqlalchemy import Connection, Table, func, select
 
-from warpsmith.store import poison
+from warpsmith.store import poison, trial_rows
 from warpsmith.store.rows import Contents, Row, in_order
 from warpsmith.store.schema import POISON_IDENTITY, WINNER_IDENTITY, devices, poisoned, problems, runs, trials, winners
 from warpsmith.store.statements import add_missing, found, found_winners, matches, replace, replace_all
+from warpsmith.store.trial_rows import found_trials
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ class History:
 
 def contents_of(connection: Connection, schema: int) -> Contents:
     """Every problem, device, trial and winner of a store of that schema, as rows of today's."""
-    without_id = [column for column in trials.c if column.name != "id"]
+    listed = found_trials(connection, schema)
     return Contents(
         problems=in_order(found(connection, select(problems)), "key"),
         devices=in_order(found(connection, select(devices)), "key"),
-        trials=found(connection, select(*without_id).order_by(trials.c.id)),
+        trials=tuple({name: value for name, value in row.items() if name != "id"} for row in listed),
         winners=found_winners(connection, schema),
     )
 
@@ -61,25 +63,28 @@ def history_of(connection: Connection, schema: int) -> History:
 def absorb(connection: Connection, contents: Contents, history: History) -> MergeReport:
     """Takes over all rows: trials and runs not here yet, winners that are new or faster, programs not to be run.
 
-    The same rows again change nothing: trials are told by what ran, runs by the token that their tuner drew.
+    The same rows again change nothing: trials are told by what ran under which conditions, runs by the token that
+    their tuner drew.
     """
     for table, added in ((problems, contents.problems), (devices, contents.devices)):
         add_missing(connection, table, added)
-    report = MergeReport(_added(connection, trials, contents.trials), 0, 0, 0)
+    report = MergeReport(_added(connection, trials, contents.trials, trial_rows.add_others), 0, 0, 0)
     for row in contents.winners:
         report = _compete(connection, row, report)
     return dataclasses.replace(
         report,
-        runs_added=_added(connection, runs, history.runs),
+        runs_added=_added(connection, runs, history.runs, lambda its, rows: add_missing(its, runs, rows)),
         poisoned_added=_warn(connection, history.poisoned),
     )
 
 
-def _added(connection: Connection, table: Table, rows: tuple[Row, ...]) -> int:
-    """How many of the rows were not there; they are now."""
+def _added(
+    connection: Connection, table: Table, rows: tuple[Row, ...], add: Callable[[Connection, tuple[Row, ...]], None]
+) -> int:
+    """How many of the rows `add` adds to the table."""
     count = select(func.count()).select_from(table)
     before = connection.scalar(count) or 0
-    add_missing(connection, table, rows)
+    add(connection, rows)
     return (connection.scalar(count) or 0) - before
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, delete, select
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
-from warpsmith.store import rows, sqlite
+from warpsmith.store import optuna_tables, rows, sqlite
 from warpsmith.store.database import Database
 from warpsmith.store.poison import POISONOUS
 from warpsmith.store.rows import Row, Unreadable
@@ -45,7 +45,8 @@ class Unwanted:
 
     scope: Scope = EVERYTHING
     keep_trials: int | None = None
-    """Of each problem and device that has a winner, the trials that stay beside the winner's own: the fastest."""
+    """Of each problem and device that has a winner, the trials that stay beside the winner's own: the fastest under
+    each conditions of timing."""
     stale: frozenset[tuple[str, ...]] = frozenset()
     """Values of the columns PROGRAM, as `stale_programs` finds them."""
     poisoned: bool = False
@@ -63,6 +64,8 @@ class Pruned:
     """The keys of their problems and devices, as often as there are conditions."""
     runs: int
     poisoned: int
+    study_trials: int = 0
+    """Of Optuna's studies: those whose text the store has no trial of any more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Plan:
     winners: tuple[Row, ...]
     runs: tuple[Row, ...]
     poisoned: tuple[Row, ...]
+    study_trials: tuple[Row, ...] = ()
 
     def told(self) -> Pruned:
         """What it comes to."""
@@ -81,6 +85,7 @@ class Plan:
             winners=tuple(sorted(_subject(row) for row in self.winners)),
             runs=len(self.runs),
             poisoned=len(self.poisoned),
+            study_trials=len(self.study_trials),
         )
 
 
@@ -133,12 +138,16 @@ def listed_programs(connection: Connection, scope: Scope) -> tuple[Row, ...]:
 def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     """The rows that are unwanted now; a store of schema 1 has neither runs nor poisoned programs."""
     scope = unwanted.scope
-    tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns"), scope)
+    # Where the column is missing, conditions are in the JSON.
+    told = ("conditions",) if schema >= 4 else ("spec",)
+    tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns", *told), scope)
+    tried = tuple(map(rows.trial_with_conditions, tried))
     identity = ("conditions",) if schema >= 3 else ()
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
     listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
     if unwanted.everything:
-        return Plan(tried, won, _listed(connection, runs, ("id",), scope) if schema >= 2 else (), listed)
+        all_runs = _listed(connection, runs, ("id",), scope) if schema >= 2 else ()
+        return Plan(tried, won, all_runs, listed, _of_studies(connection, tried, {row["id"] for row in tried}))
     lost = [row for row in won if _values(row, PROGRAM) in unwanted.stale]
     kept: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for row in won:
@@ -150,7 +159,17 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     if unwanted.keep_trials is not None:
         gone |= _slow([row for row in tried if row["id"] not in gone], kept, unwanted.keep_trials)
     forgiven = listed if unwanted.poisoned else ()
-    return Plan(tuple(row for row in tried if row["id"] in gone), tuple(lost), (), forgiven)
+    of_studies = _of_studies(connection, tried, gone)
+    return Plan(tuple(row for row in tried if row["id"] in gone), tuple(lost), (), forgiven, of_studies)
+
+
+def _of_studies(connection: Connection, tried: tuple[Row, ...], gone: set[int]) -> tuple[Row, ...]:
+    """The trials of Optuna's studies that go with those of the store whose ids are in `gone`."""
+    kept: dict[tuple[str, str], set[str]] = {_subject(row): set() for row in tried if row["id"] in gone}
+    for row in tried:
+        if row["id"] not in gone and _subject(row) in kept:
+            kept[_subject(row)].add(row["fingerprint"])
+    return optuna_tables.without_trial(connection, {subject: frozenset(texts) for subject, texts in kept.items()})
 
 
 def _listed(connection: Connection, table: Table, names: tuple[str, ...], scope: Scope) -> tuple[Row, ...]:
@@ -165,8 +184,10 @@ def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]],
             continue
         mine = list(group)
         measured = [row for row in mine if row["median_ns"] is not None]
-        fastest = sorted(measured, key=lambda row: (row["median_ns"], *_values(row, PROGRAM)))[:keep]
-        stay = {row["id"] for row in fastest}
+        by_conditions: dict[str, list[Row]] = {}
+        for row in sorted(measured, key=lambda row: (row["median_ns"], *_values(row, PROGRAM))):
+            by_conditions.setdefault(row["conditions"], []).append(row)
+        stay = {row["id"] for alike in by_conditions.values() for row in alike[:keep]}
         stay |= {row["id"] for row in measured if _values(row, PROGRAM) in won[subject]}
         slow |= {row["id"] for row in mine} - stay
     return slow
@@ -179,6 +200,7 @@ def carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
     delete_all(connection, winners, planned.winners, WINNER_IDENTITY)
     delete_all(connection, runs, planned.runs, ("id",))
     delete_all(connection, poisoned, planned.poisoned, POISON_IDENTITY)
+    optuna_tables.remove(connection, planned.study_trials)
     _remove_unused(connection, problems, "problem_key", (trials, winners, runs))
     _remove_unused(connection, devices, "device_key", (trials, winners, runs, poisoned))
     return planned.told()

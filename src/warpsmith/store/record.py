@@ -103,6 +103,10 @@ class Trial:
         """`Timing.conditions`, or None for a failure."""
         return self.outcome.timing.conditions if isinstance(self.outcome, Measurement) else None
 
+    def is_under(self, conditions: str) -> bool:
+        """Whether its time was taken under conditions of `conditions.USUAL_FIRST`; a failure holds under any."""
+        return isinstance(self.outcome, Failure) or conditions_key(self.outcome.timing.policy) == conditions
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Baseline:

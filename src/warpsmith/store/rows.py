@@ -16,7 +16,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
-from warpsmith.store.conditions import UNKNOWN, USUAL_FIRST, conditions_key
+from warpsmith.store.conditions import ANY, UNKNOWN, USUAL_FIRST, conditions_key
 from warpsmith.store.record import Failure, Measurement, Record, Trial, trial_from_spec, trial_spec
 
 Parsed = TypeVar("Parsed")
@@ -84,6 +84,7 @@ def trial_row(problem: Problem, device: Device, trial: Trial, created_at: str) -
         "problem_key": problem.key(),
         "device_key": device.key(),
         **_program_columns(trial),
+        "conditions": _trial_conditions(trial),
         **_time_columns(trial),
         "failure_kind": str(failure) if failure else None,
         "created_at": plain(created_at),
@@ -120,6 +121,11 @@ def _program_columns(trial: Trial) -> dict[str, str]:
     return program_columns(trial.family, trial.config, trial.fingerprint, trial.compiler)
 
 
+def _trial_conditions(trial: Trial) -> str:
+    """What tells the times of one program apart: one of USUAL_FIRST, or ANY for a failure."""
+    return conditions_key(trial.outcome.timing.policy) if isinstance(trial.outcome, Measurement) else ANY
+
+
 def _time_columns(trial: Trial) -> dict[str, float | None]:
     timing = trial.outcome.timing if isinstance(trial.outcome, Measurement) else None
     return {
@@ -146,7 +152,7 @@ def device_of(row: Row) -> Device:
 def trial_of(row: Row) -> Trial:
     """Raises Unreadable."""
     trial = checked_trial(from_json(row["spec"]))
-    _agree({**_program_columns(trial), **_time_columns(trial)}, row)
+    _agree({**_program_columns(trial), "conditions": _trial_conditions(trial), **_time_columns(trial)}, row)
     return trial
 
 
@@ -159,11 +165,26 @@ def record_of(row: Row) -> Record:
 
 def with_conditions(row: Row) -> Row:
     """A winner of a schema before 3, which has no column of its conditions, with those of its JSON."""
+    return {**row, "conditions": _told_conditions(row, "trial", "measurement", "timing", "policy")}
+
+
+def trial_with_conditions(row: Row) -> Row:
+    """A trial as a row of today's schema: before 4 its conditions had no column."""
+    if "conditions" in row:
+        return row
+    failed = row["failure_kind"] is not None
+    return {**row, "conditions": ANY if failed else _told_conditions(row, "measurement", "timing", "policy")}
+
+
+def _told_conditions(row: Row, *path: str) -> str:
+    """The conditions of the policy that lies at `path` of a row's JSON."""
     try:
-        policy = from_json(row["spec"])["trial"]["measurement"]["timing"]["policy"]
-        return {**row, "conditions": conditions_key(policy)}
+        found = from_json(row["spec"])
+        for name in path:
+            found = found[name]
+        return conditions_key(found)
     except (Unreadable, LookupError, TypeError, AttributeError):
-        return {**row, "conditions": UNKNOWN}
+        return UNKNOWN
 
 
 def winners_in_order(found: Iterable[Row]) -> tuple[Row, ...]:
@@ -241,6 +262,8 @@ def _check_values(trial: Trial) -> None:
         raise Unreadable("its family, fingerprint and compiler must be text")
     if not all(isinstance(value, int | str) for value in trial.config.values().values()):
         raise Unreadable("the values of its config must be whole numbers or words")
+    if isinstance(trial.outcome, Measurement) and not isinstance(trial.outcome.timing.policy, str):
+        raise Unreadable("the policy of its timing must be text")
     times = [time for time in _time_columns(trial).values() if time is not None]
     if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
         raise Unreadable(f"its times {times} must be finite and above 0")

@@ -13,7 +13,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
 from warpsmith.store.rows import Row, Unreadable
 from warpsmith.store.schema import runs
-from warpsmith.store.statements import add_missing
+from warpsmith.store.statements import add_missing, found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ def every() -> Select[Any]:
     return select(runs).order_by(runs.c.id)
 
 
-def of(problem: Problem, device: Device) -> Select[Any]:
-    """The runs of a problem on a device, newest last."""
-    return every().where(runs.c.problem_key == problem.key(), runs.c.device_key == device.key())
+def listed(connection: Connection, problem: Problem, device: Device) -> tuple[Run, ...]:
+    """The runs of a problem on a device, newest last; those that cannot be read are left out."""
+    mine = (runs.c.problem_key == problem.key()) & (runs.c.device_key == device.key())
+    return rows.readable(run_of, found(connection, every().where(mine)))

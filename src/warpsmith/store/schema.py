@@ -35,7 +35,9 @@ devices = Table(
     Column("spec", Text, nullable=False),
 )
 
-TRIAL_IDENTITY = ("problem_key", "device_key", "family", "config", "fingerprint", "compiler")
+PROGRAM_IDENTITY = ("problem_key", "device_key", "family", "config", "fingerprint", "compiler")
+"""What is claimed, and has one failure or several times."""
+TRIAL_IDENTITY = (*PROGRAM_IDENTITY, "conditions")
 """What makes two trials one: the newer outcome replaces the older."""
 
 # JSON is kept as text: the identity must compare bytes, and one damaged row must not spoil a whole query.
@@ -49,6 +51,7 @@ trials = Table(
     Column("config", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
     Column("compiler", Text, nullable=False),
+    Column("conditions", Text, nullable=False),
     Column("failure_kind", Text),
     Column("median_ns", Float),
     Column("p20_ns", Float),
@@ -115,7 +118,7 @@ tuners = Table(
 claims = Table(
     "warpsmith_claims",
     metadata,
-    *(Column(name, Text, primary_key=True) for name in TRIAL_IDENTITY),
+    *(Column(name, Text, primary_key=True) for name in PROGRAM_IDENTITY),
     Column("tuner", Text, ForeignKey("warpsmith_tuners.id"), nullable=False),
 )
 """Which tuner tries what now."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Select, select, update
+from sqlalchemy import ColumnElement, Connection, update
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
@@ -22,9 +22,10 @@ from warpsmith.store.record import Failure, Record, Trial
 from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
 from warpsmith.store.samples import Sample
-from warpsmith.store.schema import TRIAL_IDENTITY, WINNER_IDENTITY, trials, winners
+from warpsmith.store.schema import WINNER_IDENTITY, trials, winners
 from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
-from warpsmith.store.statements import add_subject, found, found_winners, matches, replace, replace_all
+from warpsmith.store.statements import add_subject, found, found_winners, matches, replace
+from warpsmith.store.trial_rows import found_trials, keep
 
 
 class Store:
@@ -83,7 +84,7 @@ class Store:
         self.add_trials(problem, device, (trial,))
 
     def add_trials(self, problem: Problem, device: Device, added: Iterable[Trial]) -> None:
-        """Keeps trials, all or none; on disk when this returns. The same program tried again replaces its outcome, and
+        """Keeps trials, all or none; on disk when this returns. What of a program is replaced `trial_rows.keep` says;
         its claim ends. What the outcome says about running it again goes into the list of `poisoned`.
         """
         at, kept = rows.now(), tuple(added)
@@ -91,7 +92,7 @@ class Store:
         def work(connection: Connection) -> None:
             add_subject(connection, problem, device)
             added_rows = [rows.trial_row(problem, device, trial, at) for trial in kept]
-            replace_all(connection, trials, added_rows, TRIAL_IDENTITY)
+            keep(connection, added_rows)
             poison.note_outcomes(connection, device.key(), kept, at)
             claims.settle(connection, added_rows)
 
@@ -104,8 +105,7 @@ class Store:
     def dated_trials(self, problem: Problem, device: Device) -> tuple[tuple[str, Trial], ...]:
         """When each trial was stored, in UTC, ISO 8601, and the trial; oldest first."""
         mine = (trials.c.problem_key == problem.key()) & (trials.c.device_key == device.key())
-        kept = self._read(select(trials).where(mine).order_by(trials.c.id))
-        return rows.readable(lambda row: (row["created_at"], rows.trial_of(row)), kept)
+        return rows.readable(lambda row: (row["created_at"], rows.trial_of(row)), self._trials(mine))
 
     def trials_since(self, problem: Problem, device: Device, last_id: int) -> tuple[int, tuple[Trial, ...]]:
         """The id to ask with next time, and the trials added after `last_id`, oldest first; 0 is before all.
@@ -113,7 +113,7 @@ class Store:
         A trial that was tried again keeps its id, and is not told of again.
         """
         mine = (trials.c.problem_key == problem.key()) & (trials.c.device_key == device.key())
-        newer = self._read(select(trials).where(mine, trials.c.id > last_id).order_by(trials.c.id))
+        newer = self._trials(mine & (trials.c.id > last_id))
         return newer[-1]["id"] if newer else last_id, rows.readable(rows.trial_of, newer)
 
     def put_winner(self, record: Record) -> None:
@@ -190,7 +190,7 @@ class Store:
         """The tuning runs of a problem on a device, newest last."""
         if self._database.schema < 2:
             return ()
-        return rows.readable(runs.run_of, self._read(runs.of(problem, device)))
+        return self._database.read(lambda connection: runs.listed(connection, problem, device))
 
     def register_tuner(self, name: str) -> str:
         """Adds a tuner, which `name` tells to people, such as its host and process; gives its id."""
@@ -296,5 +296,5 @@ class Store:
         kept = self._database.read(lambda connection: found_winners(connection, self._database.schema, where))
         return rows.readable(rows.record_of, kept)
 
-    def _read(self, query: Select[Any]) -> tuple[Row, ...]:
-        return self._database.read(lambda connection: found(connection, query))
+    def _trials(self, where: ColumnElement[bool]) -> tuple[Row, ...]:
+        return self._database.read(lambda connection: found_trials(connection, self._database.schema, where))

@@ -17,15 +17,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.errors import StoreError
 from warpsmith.generator.space import Space
+from warpsmith.store.optuna_tables import FINGERPRINT, KNOWN_SCHEMA
 from warpsmith.store.record import FailureKind, Measurement
-from warpsmith.tuner.feasible_sampler import categories
 from warpsmith.tuner.finished import Finished
-from warpsmith.tuner.quiet_optuna import quiet_optuna
+from warpsmith.tuner.studies.feasible_sampler import categories
+from warpsmith.tuner.studies.quiet_optuna import quiet_optuna
 
 ATTEMPTS = 3
 """At opening a database: of two tuners that make Optuna's tables at once, one is refused."""
-KNOWN_SCHEMA = 12
-"""The version of Optuna's tables that `_insert` writes; a newer one is told trial by trial, at 16 ms each."""
 TABLES = ("trials", "trial_values", "trial_params", "trial_user_attributes", "version_info")
 
 
@@ -68,7 +67,9 @@ class StudyStore:
                 study.add_trials(frozen)
 
     def _insert(self, study_id: int, trials: Sequence[FrozenTrial]) -> bool:
-        """Writes trials in one transaction; False where the tables are not those that this is written for."""
+        """Writes trials in one transaction; False where the tables are not those that this is written for: then they
+        are told trial by trial, at 16 ms each.
+        """
         tables = MetaData()
         with self._storage.engine.begin() as connection:
             tables.reflect(connection, only=TABLES)
@@ -138,7 +139,7 @@ def _json_of(distribution: BaseDistribution) -> str:
 def _frozen(finished: Finished, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
     """A trial as Optuna has them."""
     trial, outcome = finished.trial, finished.trial.outcome
-    attributes: dict[str, object] = {"fingerprint": trial.fingerprint, "compiler": trial.compiler}
+    attributes: dict[str, object] = {FINGERPRINT: trial.fingerprint, "compiler": trial.compiler}
     if isinstance(outcome, Measurement):
         state, value = TrialState.COMPLETE, outcome.timing.median_ns
         attributes |= {"p20_ns": outcome.timing.p20_ns, "p80_ns": outcome.timing.p80_ns, "registers": outcome.registers}

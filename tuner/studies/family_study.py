@@ -10,12 +10,12 @@ from optuna.trial import TrialState, create_trial
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.space import Config, Space, Value
-from warpsmith.tuner.additive_sampler import AdditiveSampler, is_left_to_chance
-from warpsmith.tuner.feasible_sampler import FeasibleSampler, SpaceExhausted, categories
 from warpsmith.tuner.neighbours import Neighbours
-from warpsmith.tuner.quiet_optuna import quiet_optuna
 from warpsmith.tuner.random_order import RandomOrder
 from warpsmith.tuner.sampler_choice import SamplerChoice
+from warpsmith.tuner.studies.additive_sampler import AdditiveSampler, is_left_to_chance
+from warpsmith.tuner.studies.feasible_sampler import FeasibleSampler, SpaceExhausted, categories
+from warpsmith.tuner.studies.quiet_optuna import quiet_optuna
 
 REPEATS = 8
 """Tried configs that one of Optuna's own samplers may suggest in a row before a random one takes its turn."""

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 
 from warpsmith.generator.space import Config, Space
-from warpsmith.tuner.feasible_sampler import FeasibleSampler
 from warpsmith.tuner.neighbours import Neighbours
 from warpsmith.tuner.random_order import RandomOrder
+from warpsmith.tuner.studies.feasible_sampler import FeasibleSampler
 
 STARTUP = 10
 """Configs tried before the model is asked: those that the caller brings and a seeded random sample."""

@@ -1,0 +1,37 @@
+"""What PyCUDA's compiler can do, tried in a process of its own: it loads the driver, and knows no time limit.
+
+`python -m warpsmith.devices.cuda.pycuda_trial ARCH` prints one JSON object, `{"condition": ..., "told": ...}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from warpsmith.devices.cuda.nvrtc_trial import trial_kernel
+from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
+from warpsmith.errors import CompileError
+
+
+def _tried(arch: str) -> tuple[str, str]:
+    compiler = PyCudaCompiler(arch)
+    try:
+        name = compiler.name
+    except (CompileError, OSError) as error:  # PyCUDA, the driver or nvcc; which, and the remedy, is said
+        return "missing", _line(error)
+    try:
+        image = compiler.compile(trial_kernel()).image
+    except (CompileError, OSError, RuntimeError) as error:
+        return "broken", _line(error)
+    if not image.startswith(b"\x7fELF"):
+        return "broken", f"{name} makes no machine code for {arch}"
+    return "ok", f"{name}, compiles for {arch}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+if __name__ == "__main__":
+    condition, told = _tried(sys.argv[1])
+    print(json.dumps({"condition": condition, "told": told}))
