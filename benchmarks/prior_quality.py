@@ -11,7 +11,7 @@ most: what does not fit is left out. Every trial goes into FILE (.jsonl.gz).
 
 `propose` measures the ten of each problem again, or for the first time in a recording that `short_searches.py` wrote.
 
-`ship` puts a part of the searches into the package, for everybody's first search.
+`ship` puts a part of the trials into the package, for everybody's first search.
 
 `replay` needs no GPU. For each problem it prints the best of the ten over the best of the search: measured, where FILE
 has those ten, and once more for ten that the prior of today picks from what the search tried. The exit code is 1 where
@@ -324,7 +324,7 @@ def main() -> int:
             return 0
         if arguments.command == "ship":
             lines = list(itertools.chain.from_iterable(map(read, arguments.file)))
-            write_samples(SHIPPED, (sample for _, phase, sample in lines if phase == SEARCH))
+            write_samples(SHIPPED, (sample for _, _, sample in lines))
             return 0
         if arguments.command == "propose":
             lines = [line for line in read(arguments.file) if line[1] == SEARCH]

@@ -22,11 +22,14 @@ from warpsmith.generator.space import Constraint, Parameter
 EDGE_DEPTH = 32
 """Elements that products sum over, at most, where borders are made by loads: a thread then copies two single elements
 of a row at the most."""
-LOADS_COST = 17 / 16
-"""Of an output where borders are made by loads: 111 instructions a row instead of 104 (9x9, counted in SASS)."""
-FRAME_TAP_COST = 1 / 4
-"""Of one tap of an output of the frame, set beside an output of the products: some 7 instructions of a thread where
-that takes 26, a quarter of a row's 104 (9x9)."""
+LOADS_COST = 1.08
+"""Of an output where borders are made by loads: 471 us where blocks apart take 440 (H200, 15x15 on 9216x9216)."""
+FRAME_TAP_COST = 0.9
+"""Of one tap of an output of the frame, beside a filter row of an output of the products: 59 us for 31x31 on 4096x4096,
+10 us for 15x15 on 9216x9216 (H200)."""
+FRAME_START = 5_000_000
+"""And of blocks for the frame at all, in the same unit: 1.3 us. With them 7x7 on 2000x3000 takes 24 us, by loads 19;
+9x9 on 4096x4096 takes 50 us with them, the best that was found (H200)."""
 START_ROWS = 16
 """That a warpgroup could walk in the time that it takes to split the weights and to wait for its first rows."""
 MAX_WAVES = 8
@@ -73,7 +76,7 @@ def frame_rules(problem: Filter2d) -> tuple[Constraint, ...]:
 
 
 def likely_frame(problem: Filter2d) -> Frame:
-    """The one with fewer instructions, by estimate."""
+    """The one that takes less time, by estimate."""
     choices = frames(problem)
     if len(choices) == 1:
         return choices[0]
@@ -81,8 +84,9 @@ def likely_frame(problem: Filter2d) -> Frame:
     inside = rows_inside(problem, 1, 1)[1]
     across = alignment.last_column(problem) + COLUMNS - alignment.first_column
     taps = problem.filter[0] * problem.filter[1]
-    apart = ceil(across / COLUMNS) * COLUMNS * inside + outside(problem, inside, across) * taps * FRAME_TAP_COST
-    loads = ceil(columns * problem.channels / WARP_COLUMNS) * WARP_COLUMNS * rows * LOADS_COST
+    apart = ceil(across / COLUMNS) * COLUMNS * inside * problem.filter[0]
+    apart += FRAME_START + outside(problem, inside, across) * taps * FRAME_TAP_COST
+    loads = ceil(columns * problem.channels / WARP_COLUMNS) * WARP_COLUMNS * rows * problem.filter[0] * LOADS_COST
     return Frame.LOADS if loads < apart else Frame.APART
 
 

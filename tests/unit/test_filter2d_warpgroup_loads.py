@@ -82,11 +82,19 @@ class TestChoice:
         frame = next(each for each in WARPGROUP.space(problem, H200).parameters if each.name == "frame")
         assert frame.values == choices
 
-    def test_falls_where_fewer_instructions_are_expected(self) -> None:
-        large = dataclasses.replace(PLANES, image=(9216, 9216), planes=1)
-        assert likely_frame(large) is Frame.APART
-        assert likely_frame(dataclasses.replace(large, image=(1080, 1920))) is Frame.LOADS
-        assert likely_frame(dataclasses.replace(large, filter=(15, 15))) is Frame.LOADS
+    @pytest.mark.parametrize(
+        ("image", "taps", "faster"),
+        [
+            ((9216, 9216), 15, Frame.APART),
+            ((4096, 4096), 9, Frame.APART),
+            ((2000, 3000), 7, Frame.LOADS),
+            ((1080, 1920), 11, Frame.LOADS),
+        ],
+    )
+    def test_falls_on_what_was_faster(self, image: tuple[int, int], taps: int, faster: Frame) -> None:
+        """On an H200."""
+        problem = dataclasses.replace(PLANES, image=image, planes=1, filter=(taps, taps))
+        assert likely_frame(problem) is faster
 
     def test_planes_of_the_issue_are_answered_by_it(self) -> None:
         family, config = answering(PLANES, H200)
