@@ -84,8 +84,8 @@ def likely_frame(problem: Filter2d) -> Frame:
     inside = rows_inside(problem, 1, 1)[1]
     across = alignment.last_column(problem) + COLUMNS - alignment.first_column
     taps = problem.filter[0] * problem.filter[1]
-    apart = ceil(across / COLUMNS) * COLUMNS * inside * problem.filter[0]
-    apart += FRAME_START + outside(problem, inside, across) * taps * FRAME_TAP_COST
+    frame = FRAME_START + outside(problem, inside, across) * taps * FRAME_TAP_COST
+    apart = ceil(across / COLUMNS) * COLUMNS * inside * problem.filter[0] + frame
     loads = ceil(columns * problem.channels / WARP_COLUMNS) * WARP_COLUMNS * rows * problem.filter[0] * LOADS_COST
     return Frame.LOADS if loads < apart else Frame.APART
 
