@@ -6,6 +6,7 @@
            python benchmarks/short_searches.py turns RESULTS.jsonl [--device cuda:0] [--within 540]
            python benchmarks/short_searches.py table RESULTS.jsonl
            python benchmarks/short_searches.py recording RESULTS.jsonl FILE.jsonl.gz
+           python benchmarks/short_searches.py winners RESULTS.jsonl STORE.db
 
 `search` searches each of 65 problems (image filters of 2x2 to 31x31, every type and border, and transforms), or those
 of a list, under each limit, then with 400 trials. A line is added to RESULTS a problem, and problems that have one are
@@ -21,7 +22,9 @@ nothing else on the GPU, and adds the times to RESULTS.
 over the 400-trial winner's, and the slowest. The exit code is 1 where one is slower than the answer before, or the mean
 after 20 s is above 1.03.
 
-`recording` writes the trials of the searches of 400 as `prior_quality.py propose` takes them.
+`recording` writes the trials of the searches of 400 as `prior_quality.py propose` takes them. `winners` puts the
+fastest in turns of each problem into a store, for `remeasure_verdicts.py AGAIN.db SECONDS STORE.db --all` and then
+`ship_winners.py`.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
+from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 from warpsmith.tuner.campaign import read_problems
 from warpsmith.tuner.compare import compare
@@ -98,6 +102,7 @@ def searched(problem: Problem, device: str, seed: int, **budget: Any) -> dict[st
         "family": winner.family,
         "config": winner.config.values(),
         "ns": winner.median_ns,
+        "record": report.record.spec(),
         "before_ns": None if report.before is None else report.before.median_ns,
         "trials": [[trial.family, trial.config.values(), trial.median_ns] for trial in trials],
     }
@@ -203,6 +208,16 @@ def recording(lines: list[dict[str, Any]], path: Path) -> None:
     )
 
 
+def winners(lines: list[dict[str, Any]], location: Path) -> None:
+    """Stores the fastest winner of each problem that was timed in turns and has a record."""
+    with Store.open(str(location), write=True) as store:
+        for line in lines:
+            times = line.get("in_turns_ns", {})
+            known = [name for name, each in line["winners"].items() if "record" in each and times.get(name)]
+            if known:
+                store.put_winner(Record.from_spec(line["winners"][min(known, key=times.__getitem__)]["record"]))
+
+
 def table(lines: list[dict[str, Any]]) -> int:
     """Prints the summary; the exit code."""
     lines = [line for line in lines if "in_turns_ns" in line]
@@ -224,9 +239,9 @@ def table(lines: list[dict[str, Any]]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("search", "turns", "table", "recording", "one"))
+    parser.add_argument("action", choices=("search", "turns", "table", "recording", "winners", "one"))
     parser.add_argument("results", help="`one`, which `search` starts, takes none")
-    parser.add_argument("recording", nargs="?", type=Path)
+    parser.add_argument("file_out", nargs="?", type=Path, help="what `recording` and `winners` write")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--limits", default="10,20,40")
     parser.add_argument("--at-once", type=int, default=1)
@@ -247,7 +262,9 @@ def main() -> int:
         case "turns":
             turns_all(results, lines, given.device, given.within)
         case "recording":
-            recording(lines, given.recording)
+            recording(lines, given.file_out)
+        case "winners":
+            winners(lines, given.file_out)
         case _:
             done = {line["key"] for line in lines}
             wanted = read_problems(given.file) if given.file else problems()

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import importlib.metadata
+from collections.abc import Callable, Iterator
 
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
@@ -97,6 +98,15 @@ def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
         CannotMeasure: this version generates another text, it is not right, or nothing can be timed beside it.
         CompileError, DeviceError: as their names say.
     """
+    with ready_again(record, device, seed) as measure:
+        return measure()
+
+
+@contextlib.contextmanager
+def ready_again(record: Record, device: DeviceRef, seed: int) -> Iterator[Callable[[], Record]]:
+    """The same in two steps, for several records at a time: all is loaded, laid out and verified, and what it gives
+    then measures, while the others leave the device alone. Either step raises what `measured_again` does.
+    """
     program = regenerate(record)
     if program is None:
         raise CannotMeasure("this version generates another text; tune it again")
@@ -105,16 +115,20 @@ def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
         if isinstance(winner, Failure):
             raise CannotMeasure(f"{winner.kind}: {winner.message}")
         simplest = _simplest_beside(workshop, program)
-        beside = workshop.bench.side_by_side((winner, *simplest.values()))
-        if isinstance(beside, Failure):
-            raise CannotMeasure(f"{beside.kind}: {beside.message}")
-        environment = workshop.bench.opened.environment
+        workshop.bench.prepare_peers()
+        yield lambda: _measured(record, workshop, winner, simplest)
+
+
+def _measured(record: Record, workshop: Workshop, winner: Contender, simplest: dict[str, Contender]) -> Record:
+    beside = workshop.bench.side_by_side((winner, *simplest.values()))
+    if isinstance(beside, Failure):
+        raise CannotMeasure(f"{beside.kind}: {beside.message}")
     ours, *others = beside.ours
     return dataclasses.replace(
         record,
         trial=dataclasses.replace(record.trial, outcome=dataclasses.replace(winner.measurement, timing=ours)),
         baselines=(*beside.baselines, *map(Baseline, simplest, others)),
-        provenance=Provenance(_now(), importlib.metadata.version("warpsmith"), environment),
+        provenance=Provenance(_now(), importlib.metadata.version("warpsmith"), workshop.bench.opened.environment),
         left_out=beside.left_out,
     )
 

@@ -50,6 +50,7 @@ def test_of_many_the_fastest_are_kept_and_some_of_the_others(tmp_path: Path) -> 
         gzip.compress(json.dumps({"format": "warpsmith samples", "version": 99, "subjects": []}).encode()),
         gzip.compress(b'{"format":"warpsmith samples","version":1,"subjects":[]}\n[3,"a",{},1.0]\n'),
     ],
+    ids=["empty", "no gzip", "no JSON", "no header", "another version", "no such subject"],
 )
 def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "samples.jsonl.gz"
