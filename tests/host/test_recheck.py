@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -20,7 +21,14 @@ from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measure
 from warpsmith.store.store import Store
 from warpsmith.tuner import recheck as module
 from warpsmith.tuner.evaluate import Bench
-from warpsmith.tuner.recheck import CannotMeasure, Rechecked, measured_again, must_be_measured, recheck
+from warpsmith.tuner.recheck import (
+    CannotMeasure,
+    Rechecked,
+    measured_again,
+    must_be_measured,
+    ready_again,
+    recheck,
+)
 from warpsmith.tuner.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.workshop import Workshop
 
@@ -235,3 +243,11 @@ class TestMeasuredAgain:
         monkeypatch.setattr(Workshop, "verified", lambda *_: Failure(FailureKind.WRONG, "7 of 9 differ"))
         with pytest.raises(CannotMeasure, match="wrong: 7 of 9 differ"):
             measured_again(self.unfair(), HOST, seed=1)
+
+    def test_of_several_each_can_be_made_ready_before_any_is_measured(self) -> None:
+        records = (self.unfair(), dataclasses.replace(self.unfair(), baselines=()))
+        with contextlib.ExitStack() as opened:
+            ready = [opened.enter_context(ready_again(record, HOST, seed=1)) for record in records]
+            after = [measure() for measure in ready]
+        assert [each.problem for each in after] == [each.problem for each in records]
+        assert not any(must_be_measured(each) for each in after)

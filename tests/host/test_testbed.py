@@ -291,9 +291,13 @@ def test_what_stands_beside_ours_is_timed_under_its_conditions_or_named(
     try:
         measured = testbed.evaluate(candidate, binary, QUICK).outcome
         assert isinstance(measured, Measurement)
-        beside = testbed.side_by_side((Contender(candidate, binary, measured),), QUICK)
+        contenders = (Contender(candidate, binary, measured),)
+        alone = testbed.side_by_side(contenders, QUICK, peers=False)
+        assert made == []
+        beside = testbed.side_by_side(contenders, QUICK)
     finally:
         testbed.close()
+    assert ([each.name for each in alone.baselines], alone.left_out) == ([COPY], ())
     assert made == [1]
     assert set(runs) == {(0, None)}
     assert [each.name for each in beside.baselines] == ["right", "coarse", COPY]
