@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
@@ -32,6 +33,9 @@ class Family(abc.ABC):
 
     name: ClassVar[str]
     """The family's name in stores and on the command line."""
+    default_reach: ClassVar[float] = math.inf
+    """Octaves (`Problem.distance`) beyond which the default is likelier to be good than the config of the winner of a
+    problem that differs in more than its size."""
 
     @abc.abstractmethod
     def why_not(self, problem: Problem, device: Device) -> str | None:

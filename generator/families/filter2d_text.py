@@ -20,6 +20,10 @@ MAX_TEXTURE_WIDTH, MAX_TEXTURE_HEIGHT = 131072, 65000
 MAX_TEXTURE_LINE = 2**27
 """Texels of a 1-D texture over linear memory, the least that any supported architecture has."""
 
+DEFAULT_REACH = 2.0
+"""`Family.default_reach` of families whose defaults were compared with winners carried over: of 23 problems that 400
+trials searched on an H200, defaults took 1.26 times the best at the most, winners from 2 to 8 octaves away 1.59."""
+
 
 class MemoryPath(enum.StrEnum):
     """How pixels come from the image to a thread (Iandola et al. 2013, section 4)."""

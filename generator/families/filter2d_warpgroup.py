@@ -20,6 +20,7 @@ from __future__ import annotations
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.families.filter2d_interior import reach
 from warpsmith.generator.families.filter2d_text import (
+    DEFAULT_REACH,
     Filter2dText,
     MemoryPath,
     Weights,
@@ -76,6 +77,8 @@ RESIDENT = range(1, 9)
 """Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
 AHEAD_RESIDENT = 3
 """Warpgroups that keep a multiprocessor busy, each with products of two rows under way."""
+LIKELY_WALK = 1.5
+"""Rows of results in a strip, for each row of the filter, from which on the winners of 33 searches are warpgroups."""
 LIKELY_ROWS = 7
 """Of the smallest filter that the shipped winners leave to this family (H200, 9216x9216 float32)."""
 SEPARABLE_RESIDENT = 2
@@ -90,6 +93,7 @@ class Filter2dWarpgroup(Family):
     """`filter2d` by wgmma instructions: 64 segments of a row of the image times a filter's Toeplitz matrix."""
 
     name = "filter2d_warpgroup"
+    default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Filter2d):
@@ -116,13 +120,15 @@ class Filter2dWarpgroup(Family):
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """It won from 7x7 on: on the CPU, where its products are loops, nothing is known.
 
-        Of images that are too narrow for a warpgroup only those are likely that fill the device with strips of more
-        rows than are read twice: a small one is over before its weights are split.
+        Only images are likely that fill the device with strips of LIKELY_WALK times as many rows as the filter has: of
+        a small one more rows are read twice than once, and 9x9 on 777x1555 takes 14 us where the window takes 9, 11x11
+        on 1080x1920 20 and 16 (H200).
         """
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
             return False
-        return Frame.APART in frames(filter2d) or warps_wave(filter2d, device, AHEAD_RESIDENT) >= filter2d.filter[0]
+        walk = _wave(filter2d, device, AHEAD_RESIDENT, likely_frame(filter2d))
+        return walk >= LIKELY_WALK * filter2d.filter[0]
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)

@@ -13,6 +13,7 @@ from itertools import product
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import (
+    DEFAULT_REACH,
     Filter2dText,
     MemoryPath,
     Weights,
@@ -52,6 +53,7 @@ class Filter2dWindow(Family):
     """`filter2d` with a window sliding down in registers."""
 
     name = "filter2d_window"
+    default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Filter2d):
@@ -173,7 +175,7 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
                         "block_columns": 64,
                         "block_strips": 1 if walk.is_long else 2,  # two would not fit in one wave
                         # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
-                        "min_blocks": 2 if walk.is_long else 0,
+                        "min_blocks": 2 if walk.is_long else walk.least_blocks,
                         "load": LoadHint.CACHED.value,
                         "store": StoreHint.STREAMING.value,
                     }

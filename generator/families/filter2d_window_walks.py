@@ -32,6 +32,9 @@ BUSY_WARPS = 12
 """Of a multiprocessor, three for each of its schedulers, with which multiply-adds seldom wait."""
 LONG_WALK = 64
 """Rows from which on a few more or less decide how full the last wave of blocks is."""
+NARROW_COLUMNS, NARROW_ROWS, NARROW_TAPS = 2, 10, 1300
+"""Of walks through images that are too small for long ones: outputs across, and rows in one turn, as many as keep to so
+many taps. 11x11 on 1080x1920 takes 16 us, by walks of 10 rows, 8 across, 32; 9x9 on 777x1555 9 and 20 us (H200)."""
 WAVE_WARPS = (8, 12, 16, 20, 24, 28, 32)
 """Warps of a multiprocessor, for walks that make a single wave."""
 
@@ -112,6 +115,8 @@ class Walk(NamedTuple):
     prefetch: int
     columns: int = 4
     path: MemoryPath = MemoryPath.GLOBAL
+    least_blocks: int = 0
+    """That a multiprocessor must hold; 0 for any number."""
 
     @property
     def is_long(self) -> bool:
@@ -129,14 +134,22 @@ def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk
     if problem.filter[0] > MEMORY_BOUND:
         ways = _ways(problem, LARGE_FILTERS_WALKS)
         ways.sort(key=lambda walk: _effort(problem, walk, device))
+        narrow = _narrow(problem) if method is Method.DIRECT and likely.rows < 2 * problem.filter[0] else []
         # A short loop that reads ahead tap by tap is written out in full (`unrolled`): without reading ahead it is not.
-        return [likely, likely._replace(prefetch=0), *ways]
+        return [*narrow, likely, likely._replace(prefetch=0), *ways]
     ways = _ways(problem, SMALL_FILTERS_WALKS)
     # Threads of 4 outputs across, so many that every multiprocessor has work for half of its places.
     fills = max(1, problem.output.size // 4 // (device.multiprocessors * device.threads_per_multiprocessor // 2))
     # Walks that leave places empty come last.
     ways.sort(key=lambda walk: walk.rows > fills)
     return [likely, *ways] if likely.rows <= fills else [*ways, likely]
+
+
+def _narrow(problem: Filter2d) -> list[Walk]:
+    """The walk of an image that is too small for long ones; none for a filter of which no four rows fit a turn."""
+    most = min(NARROW_ROWS, NARROW_TAPS // (problem.filter[0] * problem.filter[1]))
+    rows = max((each for each in WALKS if each <= most), default=0)
+    return [Walk(Order.ROWS, rows, rows, 3, NARROW_COLUMNS, least_blocks=2)] if rows >= 4 else []
 
 
 def _ways(problem: Filter2d, walks: tuple[tuple[int, int, int], ...]) -> list[Walk]:

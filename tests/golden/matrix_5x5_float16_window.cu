@@ -1,6 +1,6 @@
 // warpsmith filter2d_matrix
 // problem: filter2d image=1080x1920 filter=5x5 planes=1 dtype=float16 border=nearest
-// config:  block_strips=2 block_warps=2 path=global prefetch=1 rows=32 store=streaming tiles=2 unroll=4 weights=argument
+// config:  block_strips=2 block_warps=2 path=global prefetch=5 rows=12 store=streaming tiles=1 unroll=12 weights=argument
 //
 // A window that slides down in the accumulators of the tensor cores. A warp owns tiles of 16 segments of 4 adjacent
 // outputs. A row of matrix A holds pixels of a segment. Weights are split into two halves, so that products keep 22
@@ -25,32 +25,32 @@ using Result = unsigned short;  // the bits of a half
 
 constexpr int kProductRows = 2;  // rows of the image that one product sums over
 constexpr int kDepth = 16 / kProductRows;  // pixels of each, from a segment's first one on
-constexpr int kTiles = 2;  // of a warp, side by side
+constexpr int kTiles = 1;  // of a warp, side by side
 constexpr int kWarpColumns = 64 * kTiles;  // outputs of a warp, across
 constexpr int kAdjacent = 2;  // segments of a thread that lie side by side
-constexpr int kThreadRows = 32;  // and down
-constexpr int kUnroll = 4;  // input rows in one turn of the loop
+constexpr int kThreadRows = 12;  // and down
+constexpr int kUnroll = 12;  // input rows in one turn of the loop
 constexpr int kProducts = kUnroll / kProductRows;  // products one below the other in a turn
 constexpr int kWindowRows = kFilterRows;
 constexpr int kStep = kProductRows * kPitch;  // from product to product
 constexpr int kStart = (kWindowRows - 1) / kProductRows;  // products before the first one that completes a window
 constexpr int kInProgress = kWindowRows - 1 + kUnroll;  // output rows that a turn adds to
 constexpr int kFragments = kFilterRows + kProductRows - 1;  // ways in which a product and a window can overlap
-constexpr int kPrefetch = 1;  // products whose pixels are read ahead
+constexpr int kPrefetch = 5;  // products whose pixels are read ahead
 constexpr int kBegin = kStart + kPrefetch;  // products read before the first turn
-constexpr int kEarly = 3;  // and before the weights are there, as registers allow
+constexpr int kEarly = 7;  // and before the weights are there, as registers allow
 constexpr int kBlockWarps = 2;  // across a block
 constexpr int kBlockStrips = 2;  // and down
-constexpr int kColumnBlocks = 8;  // blocks across the interior
-constexpr int kStripBlocks = 17;  // and down
-constexpr int kFrameBlocks = 94;  // blocks for the outputs around it, in all planes
+constexpr int kColumnBlocks = 15;  // blocks across the interior
+constexpr int kStripBlocks = 45;  // and down
+constexpr int kFrameBlocks = 214;  // blocks for the outputs around it, in all planes
 constexpr float kUnit = 1.0f;  // of a sum
 constexpr int kFirstRow = 2;  // of the interior
-constexpr int kInteriorRows = 1076;
+constexpr int kInteriorRows = 1068;
 constexpr int kFirstColumn = 2;  // of the interior, in elements
 constexpr int kLead = 0;  // elements read before a segment's windows, so that loads and stores are aligned
-constexpr int kLastColumn = 1790;  // where the last warp begins, which may overlap the one before
-constexpr int kInteriorWarps = 15;  // across it
+constexpr int kLastColumn = 1854;  // where the last warp begins, which may overlap the one before
+constexpr int kInteriorWarps = 30;  // across it
 
 __device__ constexpr int skew_of(int) { return 0; }  // rows of outputs all begin at kFirstColumn
 
@@ -121,7 +121,7 @@ __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int eleme
 constexpr int kRowOutputs = kOutputColumns * kChannels;
 constexpr int kInteriorColumns = kInteriorWarps ? kLastColumn + kWarpColumns - kFirstColumn : 0;
 constexpr int kFrameRowPixels = (kOutputRows - kInteriorRows) * kRowOutputs;  // of whole rows, above and below
-constexpr int kFramePixels = 11984;  // of one plane
+constexpr int kFramePixels = 27312;  // of one plane
 
 // Output n of a plane's frame: first the rows above and below the interior, then what is left and right of it.
 __device__ __forceinline__ void locate(int n, int& row, int& element) {

@@ -1,6 +1,6 @@
 // warpsmith filter2d_matrix
 // problem: filter2d image=4320x7680 filter=5x5 planes=1 dtype=uint8 border=valid
-// config:  block_strips=2 block_warps=2 path=global prefetch=1 rows=32 store=streaming tiles=2 unroll=4 weights=argument
+// config:  block_strips=1 block_warps=4 path=global prefetch=3 rows=32 store=streaming tiles=2 unroll=8 weights=argument
 //
 // A window that slides down in the accumulators of the tensor cores. A warp owns tiles of 16 segments of 4 adjacent
 // outputs. A row of matrix A holds pixels of a segment. Weights are split into two halves, so that products keep 22
@@ -29,24 +29,24 @@ constexpr int kTiles = 2;  // of a warp, side by side
 constexpr int kWarpColumns = 64 * kTiles;  // outputs of a warp, across
 constexpr int kAdjacent = 4;  // segments of a thread that lie side by side
 constexpr int kThreadRows = 32;  // and down
-constexpr int kUnroll = 4;  // input rows in one turn of the loop
+constexpr int kUnroll = 8;  // input rows in one turn of the loop
 constexpr int kProducts = kUnroll / kProductRows;  // products one below the other in a turn
 constexpr int kWindowRows = kFilterRows;
 constexpr int kStep = kProductRows * kPitch;  // from product to product
 constexpr int kStart = (kWindowRows - 1) / kProductRows;  // products before the first one that completes a window
 constexpr int kInProgress = kWindowRows - 1 + kUnroll;  // output rows that a turn adds to
 constexpr int kFragments = kFilterRows + kProductRows - 1;  // ways in which a product and a window can overlap
-constexpr int kPrefetch = 1;  // products whose pixels are read ahead
+constexpr int kPrefetch = 3;  // products whose pixels are read ahead
 constexpr int kBegin = kStart + kPrefetch;  // products read before the first turn
-constexpr int kEarly = 3;  // and before the weights are there, as registers allow
-constexpr int kBlockWarps = 2;  // across a block
-constexpr int kBlockStrips = 2;  // and down
-constexpr int kColumnBlocks = 30;  // blocks across the interior
-constexpr int kStripBlocks = 68;  // and down
-constexpr int kFrameBlocks = 0;  // blocks for the outputs around it, in all planes
+constexpr int kEarly = 5;  // and before the weights are there, as registers allow
+constexpr int kBlockWarps = 4;  // across a block
+constexpr int kBlockStrips = 1;  // and down
+constexpr int kColumnBlocks = 15;  // blocks across the interior
+constexpr int kStripBlocks = 135;  // and down
+constexpr int kFrameBlocks = 240;  // blocks for the outputs around it, in all planes
 constexpr float kUnit = 0x1p-125f;  // of a sum: 2^24 as bytes are subnormal halves, 2^-149 as finished() wants it
 constexpr int kFirstRow = 0;  // of the interior
-constexpr int kInteriorRows = 4316;
+constexpr int kInteriorRows = 4312;
 constexpr int kFirstColumn = 0;  // of the interior, in elements
 constexpr int kLead = 0;  // elements read before a segment's windows, so that loads and stores are aligned
 constexpr int kLastColumn = 7548;  // where the last warp begins, which may overlap the one before
@@ -138,7 +138,7 @@ __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int eleme
 constexpr int kRowOutputs = kOutputColumns * kChannels;
 constexpr int kInteriorColumns = kInteriorWarps ? kLastColumn + kWarpColumns - kFirstColumn : 0;
 constexpr int kFrameRowPixels = (kOutputRows - kInteriorRows) * kRowOutputs;  // of whole rows, above and below
-constexpr int kFramePixels = 0;  // of one plane
+constexpr int kFramePixels = 30704;  // of one plane
 
 // Output n of a plane's frame: first the rows above and below the interior, then what is left and right of it.
 __device__ __forceinline__ void locate(int n, int& row, int& element) {
@@ -173,8 +173,6 @@ __device__ __forceinline__ void compute_frame(const Plane& plane, Result* __rest
         result[(f * kOutputRows + row) * kResultPitch + element] = to_result(sum);
     }
 }
-
-static_assert(kFramePixels == 0, "the interior is all there is");
 
 // A thread's part of matrix B. Of matrix A it owns four adjacent pixels of a segment, of which a load fetches all:
 // the order of the 16 that are summed over is free, as long as both matrices agree on it.
@@ -360,6 +358,15 @@ __device__ __forceinline__ void slide(const Pixel* __restrict__ source, Result* 
 extern "C" __global__ void __launch_bounds__(32 * kBlockWarps * kBlockStrips)
 filter2d_matrix(const Pixel* __restrict__ image, Result* __restrict__ result, const __grid_constant__ Weights weights) {
     constexpr int kResultPlane = kOutputRows * kResultPitch;
+    // The frame is the slow part, pixel by pixel: it goes first, so that nobody waits for it at the end.
+    if (blockIdx.x < kFrameBlocks) {
+        const int n = (blockIdx.x * kBlockStrips + threadIdx.y) * (32 * kBlockWarps) + threadIdx.x;
+        const int plane = n / kFramePixels;
+        if (plane < 1) {
+            compute_frame(plane_of(image, plane), result + plane * kResultPlane, weights, n % kFramePixels);
+        }
+        return;
+    }
     const int block = blockIdx.x - kFrameBlocks;
     const int warp = block % kColumnBlocks * kBlockWarps + threadIdx.x / 32;
     const int inside = (block / kColumnBlocks % kStripBlocks * kBlockStrips + threadIdx.y) * kThreadRows;

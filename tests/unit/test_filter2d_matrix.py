@@ -13,6 +13,7 @@ from warpsmith.generator.families.filter2d_matrix import DEPTH, SEGMENT, TILE, F
 from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, NonFinite
+from warpsmith.generator.space import Config
 
 MATRIX = Filter2dMatrix()
 
@@ -60,6 +61,19 @@ def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np
         np.concatenate([np.where(above < g.first_row, above, above + g.interior_rows), g.first_row + inside]),
         np.concatenate([n[n < whole] % elements, np.where(element < g.first_column, element, element + interior)]),
     )
+
+
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.FLOAT16])
+@pytest.mark.parametrize("image", [(64, 64), (1080, 1920), (2000, 3000), (9216, 9216)], ids=str)
+def test_the_default_is_in_the_space_of_every_filter(image: tuple[int, int], dtype: DType) -> None:
+    solved = 0
+    for taps in range(1, 32):
+        for channels in (1, 3, 4):
+            problem = Filter2d(image=image, filter=(taps, taps), dtype=dtype, channels=channels)
+            if MATRIX.why_not(problem, H200) is None:
+                assert MATRIX.space(problem, H200).why_not(MATRIX.default(problem, H200)) is None, problem.key()
+                solved += 1
+    assert solved >= 13
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
@@ -145,6 +159,5 @@ def test_two_rows_make_a_product_where_half_of_its_depth_covers_the_windows() ->
     ids=lambda value: value.key().replace(" ", ",") if isinstance(value, Filter2d) else "",
 )
 def test_stores_are_as_wide_as_rows_and_loads_allow(adjacent: int, problem: Filter2d) -> None:
-    config = MATRIX.default(problem, H200)
-    assert config.integer("tiles") == 2
+    config = Config.of({**MATRIX.default(problem, H200).values(), "tiles": 2})
     assert Geometry.of(problem, config).adjacent == adjacent

@@ -31,6 +31,11 @@ class Candidate:
     """How far it comes from: problem, device, and a change of its config together."""
 
     @property
+    def is_likelier_than_default(self) -> bool:
+        """Whether it comes from so near that it says more of the question than its family's own default."""
+        return self.octaves <= self.family.default_reach
+
+    @property
     def is_changed(self) -> bool:
         """Whether the stored config is not legal for the question."""
         return self.config != self.record.trial.config

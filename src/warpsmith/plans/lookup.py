@@ -113,7 +113,8 @@ def _best_guess(problem: Problem, device: Device, records: tuple[Record, ...], r
 def _unmeasured(problem: Problem, device: Device, nearest: list[Ranked], reasons: list[str]) -> Match:
     """What answers where nothing is stored: from the winner of a like problem, or a family's default."""
     unlike = (each for each in nearest if not problem.is_resized(each.record.problem))
-    if (best := next(candidates(problem, device, unlike), None)) is not None:
+    known = (each for each in candidates(problem, device, unlike) if each.is_likelier_than_default)
+    if (best := next(known, None)) is not None:
         source = best.record.problem.key(), best.record.device.name
         reasons.append(f"default: the config is that of the winner of {source[0]} on {source[1]}, or most like it")
         family, config = best.family, best.config
