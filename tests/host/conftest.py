@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
-from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.compiler import HostCompiler, find_compiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Argument, ByValue, Launch, Pointer, Program
@@ -62,6 +62,27 @@ def host() -> Iterator[HostRuntime]:
 @pytest.fixture(scope="session")
 def compiler() -> HostCompiler:
     return HostCompiler(sanitize=hasattr(ctypes.CDLL(None), "__asan_init"))
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    """The compiler of the host with few optimisations, for kernels that run once on small operands: -O3 takes twice as
+    long.
+    """
+    return compiler_at("-O1", tmp_path_factory.mktemp("quick"))
+
+
+@pytest.fixture(scope="session")
+def quickest(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    """The compiler of the host without optimisation, for 700 kernels whose runs take no time even so."""
+    return compiler_at("-O0", tmp_path_factory.mktemp("quickest"))
+
+
+def compiler_at(level: str, folder: Path) -> HostCompiler:
+    script = folder / "compiler"
+    script.write_text(f'#!/bin/sh\nexec "{find_compiler()}" "$@" {level}\n')
+    script.chmod(0o755)
+    return HostCompiler(executable=str(script))
 
 
 @pytest.fixture(scope="session")

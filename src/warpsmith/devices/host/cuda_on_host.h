@@ -15,7 +15,6 @@
 // Every standard header first: some of their texts use names that words.h defines (`__noinline__`).
 #include <assert.h>
 #include <limits.h>
-#include <math.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +27,10 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+// libstdc++ would add Bessel's and other functions, which take a third of the time of a small kernel's compilation to read.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#include <math.h>
 
 #include "cuda_on_host/words.h"
 
