@@ -2,7 +2,7 @@
 
     usage: python benchmarks/short_searches.py search RESULTS.jsonl [--device cuda:0] [--limits 10,20,40] [--at-once 1]
                                                                     [--within 540] [--from problems.json]
-                                                                    [--known EARLIER.jsonl]
+                                                                    [--known EARLIER.jsonl] [--longest SECONDS]
            python benchmarks/short_searches.py turns RESULTS.jsonl [--device cuda:0] [--within 540]
            python benchmarks/short_searches.py table RESULTS.jsonl
            python benchmarks/short_searches.py recording RESULTS.jsonl FILE.jsonl.gz
@@ -13,7 +13,8 @@ of a list, under each limit, then with 400 trials. A line is added to RESULTS a 
 passed over, so that the command goes on where it ended: after `--within` seconds it starts no further problem. Limits
 of 10, 20 and 40 s take about two minutes a problem. `--at-once` problems are searched at a time, each on its share
 of the cores, and take turns on the GPU: each search then has so much less of the machine. The 400 trials of a problem
-that has a line in EARLIER are taken from there.
+that has a line in EARLIER are taken from there; others end after `--longest` seconds. Trials of the problem itself that
+ship with the package are left out.
 
 `turns` times the winners of each problem in turns with each other and with the answer that a look-up gave before,
 nothing else on the GPU, and adds the times to RESULTS.
@@ -40,6 +41,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,7 @@ from warpsmith.store.store import Store
 from warpsmith.tuner.campaign import read_problems
 from warpsmith.tuner.compare import compare
 from warpsmith.tuner.recheck import APART
+from warpsmith.tuner.shipped_samples import shipped_samples
 
 REFERENCE, BEFORE = "reference", "before"
 REFERENCE_TRIALS = 400
@@ -108,14 +111,16 @@ def searched(problem: Problem, device: str, seed: int, **budget: Any) -> dict[st
     }
 
 
-def search(problem: Problem, device: str, limits: list[float], reference: dict[str, Any] | None) -> dict[str, Any]:
+def search(
+    problem: Problem, device: str, limits: list[float], longest: float | None, reference: dict[str, Any] | None
+) -> dict[str, Any]:
     """All searches of a problem, in one process, with the answer before them; `reference` where it is known."""
     answer = ws.query(problem, device)
     program = answer.program
     found: dict[str, Any] = {BEFORE: {"family": program.family, "config": program.config.values()}}
     for limit in limits:
         found[f"{limit:g}"] = searched(problem, device, 0, trials=100_000, time_limit=limit) | {"trials": None}
-    found[REFERENCE] = reference or searched(problem, device, 1, trials=REFERENCE_TRIALS)
+    found[REFERENCE] = reference or searched(problem, device, 1, trials=REFERENCE_TRIALS, time_limit=longest)
     spec = [problem.operation, problem.spec()]
     return {"key": problem.key(), "problem": spec, "match": answer.kind, "device": device, "winners": found}
 
@@ -138,6 +143,7 @@ def search_all(results: Path, left: list[Problem], given: argparse.Namespace) ->
                 return
             spec = json.dumps([[problem.operation, problem.spec()], known.get(problem.key())])
             command = [sys.executable, __file__, "one", "-", "--device", given.device, "--limits", given.limits]
+            command += ["--longest", str(given.longest)] if given.longest else []
             pinned = ["taskset", "-c", ",".join(map(str, share)), *command]
             ran = subprocess.run(pinned, input=spec, stdout=subprocess.PIPE, text=True, check=False)
             if ran.returncode:
@@ -247,12 +253,17 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--within", type=float, default=540.0)
     parser.add_argument("--known", type=Path)
+    parser.add_argument("--longest", type=float)
     parser.add_argument("--from", dest="file", type=Path)
     given = parser.parse_args()
     if given.action == "one":
         limits = [float(limit) for limit in given.limits.split(",")]
         spec, reference = json.load(sys.stdin)
-        print(json.dumps(search(Problem.from_spec(*spec), given.device, limits, reference)))
+        problem = Problem.from_spec(*spec)
+        others = tuple(each for each in shipped_samples() if each.problem != problem)
+        with unittest.mock.patch("warpsmith.tuner.known.shipped_samples", return_value=others):
+            found = search(problem, given.device, limits, given.longest, reference)
+        print(json.dumps(found))
         return 0
     results = Path(given.results)
     lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
