@@ -19,6 +19,7 @@ from warpsmith.tuner.choose import (
     FINALISTS,
     MOST_FINALISTS,
     NEAR,
+    SPILLED,
     TIE,
     Choice,
     TuningFailed,
@@ -70,6 +71,7 @@ class Setting:
         self.beside: InTurns | Failure | None = None
         self.kept: list[Trial] = []
         self.refused: set[str] = set()
+        self.spilling: set[str] = set()
         self.compiler_identity = "nvrtc"
         self.answers: tuple[Program, ...] = ()
 
@@ -93,7 +95,8 @@ class Setting:
             return Evaluated(measured, 1, 1, 0)
         taken = measured if isinstance(measured, Timing) else timing(measured)
         own = dataclasses.replace(taken, samples=5)
-        return Evaluated(Measurement(own, 3e-8, 40, 0, 0, 1900), 1, 1, 1)
+        spill_bytes = 8 if name_of(program) in self.spilling else 0
+        return Evaluated(Measurement(own, 3e-8, 40, spill_bytes, 0, 1900), 1, 1, 1)
 
     def side_by_side(self, contenders: tuple[Contender, ...]) -> InTurns | Failure:
         self.contenders = [name_of(each.program) for each in contenders]
@@ -297,6 +300,18 @@ class TestAnswers:
             *letters(2), trial("plainz", 90)
         )
         assert name_of(choice.record.trial) == "windowb"
+
+    @pytest.mark.parametrize(("faster", "winner"), [(SPILLED - 0.01, "plainz"), (SPILLED + 0.01, "windowa")])
+    def test_loses_to_what_spills_registers_only_where_that_is_much_faster(self, faster: float, winner: str) -> None:
+        """Where its memory lies, which differs from process to process, decides how fast such a kernel is."""
+        setting = self.setting("plainz", windowa=100.0, plainz=100.0 * faster)
+        setting.spilling = {"windowa"}
+        assert name_of(setting.choose(*letters(1), trial("plainz", 90)).trial) == winner
+
+    def test_that_spills_itself_is_still_what_nothing_slower_replaces(self) -> None:
+        setting = self.setting("plainz", windowa=100.1, plainz=100.0)
+        setting.spilling = {"plainz"}
+        assert name_of(setting.choose(*letters(1), trial("plainz", 90)).trial) == "plainz"
 
     def test_that_was_not_tried_is_tried_now(self) -> None:
         setting = self.setting("plainz", windowa=100.0, plainz=50.0)
