@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from math import ceil
+from typing import NamedTuple
 
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.families.filter2d_interior import last_column, outside, reach, rows_inside
@@ -45,6 +46,9 @@ LIKELY_TAPS, LIKELY_HALF_TAPS, LIKELY_SIZE = 5, 7, 8_000_000
 """Rows and columns of a filter, and for halves outputs, from which on the shipped winners are of this family (H200)."""
 HALF_WALKS, HALF_OUTPUTS = (12, 24, 48, 96), 800_000
 """Rows of walks over halves, and outputs of an image for each row of them."""
+TALL = 12
+"""Rows of a filter from which on large images are walked further: 13x13 of halves on 4096x4096 takes 52 us, as smaller
+filters are walked 68; of bytes on 9216x9216 184 and 250 us (H200)."""
 EARLY_WORDS = 32
 """Registers of pixels that a thread reads before the weights are there, when it has no sums yet."""
 
@@ -190,31 +194,11 @@ class Filter2dMatrix(Family):
         )
 
     def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
-        """What was within 6% of the best of 400 trials, 5x5 to 11x11 on images of 1080x1920 to 9216x9216 (H200)."""
+        """What was within 6% of the best of 400 trials, 5x5 to 13x13 on images of 1080x1920 to 9216x9216 (H200)."""
         filter2d = require_filter2d(problem)
-        is_large = filter2d.output.size >= LIKELY_SIZE
         shared = {"path": MemoryPath.GLOBAL.value, "weights": Weights.ARGUMENT.value}
-        if filter2d.dtype is DType.FLOAT16:
-            # As long as the image leaves every multiprocessor some walks: rows above the first window are read twice.
-            rows = min(HALF_WALKS, key=lambda walk: abs(walk - filter2d.output.size / HALF_OUTPUTS))
-            store = StoreHint.PLAIN if is_large else StoreHint.STREAMING
-            walk = {"tiles": 1, "unroll": 12, "rows": rows, "prefetch": 5, "block_warps": 2, "block_strips": 2}
-            return Config.of(shared | walk | {"store": store.value})
-        if is_large:
-            walk = {"tiles": 2, "unroll": 8, "rows": 32, "prefetch": 3, "block_warps": 4, "block_strips": 1}
-        else:
-            is_long = filter2d.output.size >= LIKELY_SIZE // 2 and filter2d.filter[0] > 9
-            rows, unroll = (48, 4) if is_long else (12, 12)
-            prefetch = 3 if _product_rows(filter2d) == 1 else 5  # whole rounds of a turn
-            walk = {
-                "tiles": 1,
-                "unroll": unroll,
-                "rows": rows,
-                "prefetch": prefetch,
-                "block_warps": 2,
-                "block_strips": 4,
-            }
-        return Config.of(shared | walk | {"store": StoreHint.STREAMING.value})
+        walk = _likely_half_walk(filter2d) if filter2d.dtype is DType.FLOAT16 else _likely_byte_walk(filter2d)
+        return Config.of(shared | walk._asdict())
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)
@@ -235,6 +219,43 @@ class Filter2dMatrix(Family):
             constants=filter2d_constants(weights),
         )
         return Program(self.name, config, source, (launch,))
+
+
+class _Walk(NamedTuple):
+    """Parameters of a default, by their names."""
+
+    tiles: int
+    unroll: int
+    rows: int
+    prefetch: int
+    block_warps: int
+    block_strips: int
+    store: str = StoreHint.STREAMING.value
+
+
+def _likely_half_walk(problem: Filter2d) -> _Walk:
+    """As long as the image leaves every multiprocessor some walks: rows above the first window are read twice."""
+    if not _is_large(problem):
+        return _Walk(1, 12, _half_rows(problem), 5, 2, 2)
+    if problem.filter[0] >= TALL:
+        return _Walk(1, 8, 64, 3, 4, 1)
+    return _Walk(1, 12, _half_rows(problem), 5, 2, 2, StoreHint.PLAIN.value)
+
+
+def _likely_byte_walk(problem: Filter2d) -> _Walk:
+    if _is_large(problem):
+        return _Walk(1, 12, 96, 5, 4, 1) if problem.filter[0] >= TALL else _Walk(2, 8, 32, 3, 4, 1)
+    is_long = problem.output.size >= LIKELY_SIZE // 2 and problem.filter[0] > 9
+    rows, unroll = (48, 4) if is_long else (12, 12)
+    return _Walk(1, unroll, rows, 3 if _product_rows(problem) == 1 else 5, 2, 4)  # whole rounds of a turn
+
+
+def _half_rows(problem: Filter2d) -> int:
+    return min(HALF_WALKS, key=lambda walk: abs(walk - problem.output.size / HALF_OUTPUTS))
+
+
+def _is_large(problem: Filter2d) -> bool:
+    return problem.output.size >= LIKELY_SIZE
 
 
 def _product_rows(problem: Filter2d) -> int:

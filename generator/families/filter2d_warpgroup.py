@@ -17,6 +17,8 @@ which then load rows as the border continues them (`Frame`); those of a filter i
 
 from __future__ import annotations
 
+from math import ceil
+
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.families.filter2d_interior import reach
 from warpsmith.generator.families.filter2d_text import (
@@ -36,7 +38,6 @@ from warpsmith.generator.families.filter2d_warpgroup_frame import (
     frames,
     has_loads,
     likely_frame,
-    warps_wave,
 )
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     COLUMNS,
@@ -45,7 +46,6 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     THREAD_COLUMNS,
     WARP_COLUMNS,
     Alignment,
-    Frame,
     Geometry,
     depth,
     frame_of,
@@ -56,11 +56,17 @@ from warpsmith.generator.families.filter2d_warpgroup_limits import (
     limit_rules,
     parts_choices,
     shared_bytes,
-    thread_registers,
     weights_choices,
 )
+from warpsmith.generator.families.filter2d_warpgroup_walks import (
+    AHEAD_RESIDENT,
+    RESIDENT,
+    STRIPS,
+    likely_walk,
+    strips,
+    wave_rows,
+)
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
-from warpsmith.generator.families.filter2d_window_walks import wave
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
@@ -71,18 +77,12 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 MAX_DEPTH = 64
 """Pixels that the products of a row sum over, at most: filters of 57 columns."""
-STRIPS = (8, 16, 32, 64, 128, 256)
-"""Rows of a strip, whatever the image."""
-RESIDENT = range(1, 9)
-"""Warpgroups that a multiprocessor may hold at once, for strips that make a single wave."""
-AHEAD_RESIDENT = 3
-"""Warpgroups that keep a multiprocessor busy, each with products of two rows under way."""
 LIKELY_WALK = 1.5
 """Rows of results in a strip, for each row of the filter, from which on the winners of 33 searches are warpgroups."""
+ALWAYS_LIKELY = 12
+"""Rows of a filter from which on they are so on images of any size: 13x13 on 1080x1920 takes 20 us, the window 31."""
 LIKELY_ROWS = 7
 """Of the smallest filter that the shipped winners leave to this family (H200, 9216x9216 float32)."""
-SEPARABLE_RESIDENT = 2
-"""And where those are few, as for a known Gaussian 15x15: 193 us, with three 204 (H200)."""
 
 LITERALS_ARE_WHOLE = Constraint(
     "literal weights are those of the whole filter", lambda weights, parts: parts == 1 or weights != Weights.LITERAL
@@ -120,14 +120,16 @@ class Filter2dWarpgroup(Family):
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """It won from 7x7 on: on the CPU, where its products are loops, nothing is known.
 
-        Only images are likely that fill the device with strips of LIKELY_WALK times as many rows as the filter has: of
-        a small one more rows are read twice than once, and 9x9 on 777x1555 takes 14 us where the window takes 9, 11x11
-        on 1080x1920 20 and 16 (H200).
+        Filters of fewer rows than ALWAYS_LIKELY are so on images that fill the device with strips of LIKELY_WALK times
+        as many rows: of a small one more rows are read twice than once, and 9x9 on 777x1555 takes 14 us where the
+        window takes 9, 11x11 on 1080x1920 20 and 16 (H200).
         """
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
             return False
-        walk = _wave(filter2d, device, AHEAD_RESIDENT, likely_frame(filter2d))
+        if filter2d.filter[0] >= ALWAYS_LIKELY:
+            return True
+        walk = wave_rows(filter2d, device, AHEAD_RESIDENT, likely_frame(filter2d))
         return walk >= LIKELY_WALK * filter2d.filter[0]
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -160,34 +162,37 @@ class Filter2dWarpgroup(Family):
         )
 
     def default(self, problem: Problem, device: Device) -> Config:
-        """One warpgroup a block, in a single wave; products a row ahead where AHEAD_RESIDENT of them have room.
+        """The likeliest walk, with as many rows read ahead as shared memory has room for.
 
-        A filter has as few parts as fit the registers and shared memory.
+        A filter has as few parts as fit the registers and shared memory. Two warpgroups that share a multiprocessor
+        make one block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
         """
         filter2d = require_filter2d(problem)
         choices = weights_choices(filter2d)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
-        registers = device.registers_per_multiprocessor // 128  # for one thread of each warpgroup
         parts = next(each for each in parts_choices(filter2d) if fits(filter2d, weights, each))
         frame = likely_frame(filter2d)
-        ahead = int(registers // thread_registers(filter2d, weights, 1, frame, parts) >= AHEAD_RESIDENT)
-        if ahead:
-            resident = SEPARABLE_RESIDENT if weights is Weights.LITERAL else AHEAD_RESIDENT
-        else:
-            resident = registers // thread_registers(filter2d, weights, frame=frame, parts=parts)
-        depths = (11, 5, 3, 2) if ahead else (5, 3, 2)
-        fitting = (each for each in depths if shared_bytes(filter2d, weights, each, parts=parts) <= STATIC_SHARED_BYTES)
+        walk = likely_walk(filter2d, device, weights, frame, parts)
+        depths = (11, 5, 3, 2) if walk.ahead else (5, 3, 2)
+
+        def prefetch(groups: int) -> int | None:
+            needed = ((each, shared_bytes(filter2d, weights, each, groups, parts)) for each in depths)
+            return next((each for each, shared in needed if shared <= STATIC_SHARED_BYTES), None)
+
+        across = ceil(filter2d.output_shape[1] * filter2d.channels / COLUMNS)
+        is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(filter2d) == (1,)
+        groups = 2 if is_pair and prefetch(2) else 1
         return Config.of(
             ({"frame": frame.value} if frame_parameters(filter2d) else {})
             | {each.name: parts for each in _parts_parameter(filter2d)}
             | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
-                "rows": _wave(filter2d, device, resident, frame),
+                "rows": walk.rows,
                 "columns": THREAD_COLUMNS,
-                "ahead": ahead,
-                "prefetch": next(fitting, 1),
-                "block_groups": 1,
+                "ahead": walk.ahead,
+                "prefetch": prefetch(groups) or 1,
+                "block_groups": groups,
                 "block_strips": 1,
                 "min_blocks": 0,
                 "store": StoreHint.PLAIN.value,
@@ -199,12 +204,12 @@ class Filter2dWarpgroup(Family):
         rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
         if rows in STRIPS:
             return config
-        fitting = (each for each in RESIDENT if _wave(there, home.device, each, frame_of(config)) == rows)
+        fitting = (each for each in RESIDENT if wave_rows(there, home.device, each, frame_of(config)) == rows)
         resident = next(fitting, AHEAD_RESIDENT)
         # A frame that is no choice here is left out; where there was no choice, the default is taken.
         is_told = "frame" in config.values() and frame_parameters(here)
         frame = frame_of(config) if is_told else likely_frame(here)
-        return Config.of(config.values() | {"rows": _wave(here, device, resident, frame)})
+        return Config.of(config.values() | {"rows": wave_rows(here, device, resident, frame)})
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)
@@ -226,19 +231,6 @@ class Filter2dWarpgroup(Family):
             constants=filter2d_constants(weights),
         )
         return Program(self.name, config, source, (launch,))
-
-
-def strips(problem: Filter2d, device: Device) -> tuple[int, ...]:
-    """STRIPS, and those that make as many warpgroups as the device holds at once."""
-    waves = {_wave(problem, device, resident, frame) for resident in RESIDENT for frame in frames(problem)}
-    return tuple(sorted({*STRIPS, *waves}))
-
-
-def _wave(problem: Filter2d, device: Device, resident: int, frame: Frame) -> int:
-    """Rows of a strip that make about `resident` warpgroups a multiprocessor, in a single wave."""
-    if frame is Frame.LOADS:
-        return warps_wave(problem, device, resident)
-    return max(STRIPS[0], wave(problem, device, COLUMNS, resident))
 
 
 def _parts_parameter(problem: Filter2d) -> tuple[Parameter, ...]:

@@ -30,6 +30,11 @@ LARGE_FILTERS_WALKS = tuple(
 """Rows, rows of a turn, and rows read ahead."""
 BUSY_WARPS = 12
 """Of a multiprocessor, three for each of its schedulers, with which multiply-adds seldom wait."""
+NARROW_BUSY_WARPS = 24
+"""And of threads one output wide: 31x31 takes 0.6 ns an output by 18 of them (halves, 777x1555), by 11 1.8 ns (bytes,
+2000x3000; H200)."""
+TURNS_OF_TWO = 17
+"""Rows of the largest filter that is walked two rows a turn: 21x21 spills up to 6.6 KB (ptxas 13.0, sm_90a)."""
 LONG_WALK = 64
 """Rows from which on a few more or less decide how full the last wave of blocks is."""
 NARROW_COLUMNS, NARROW_ROWS, NARROW_TAPS = 2, 10, 1300
@@ -149,7 +154,9 @@ def _narrow(problem: Filter2d) -> list[Walk]:
     """The walk of an image that is too small for long ones; none for a filter of which no four rows fit a turn."""
     most = min(NARROW_ROWS, NARROW_TAPS // (problem.filter[0] * problem.filter[1]))
     rows = max((each for each in WALKS if each <= most), default=0)
-    return [Walk(Order.ROWS, rows, rows, 3, NARROW_COLUMNS, least_blocks=2)] if rows >= 4 else []
+    # Bytes one wide from 12x12 on: 13x13 on 777x1555 takes 18 us, two wide 30 (H200).
+    columns = 1 if problem.dtype is DType.UINT8 and rows < NARROW_ROWS else NARROW_COLUMNS
+    return [Walk(Order.ROWS, rows, rows, 3, columns, least_blocks=2)] if rows >= 4 else []
 
 
 def _ways(problem: Filter2d, walks: tuple[tuple[int, int, int], ...]) -> list[Walk]:
@@ -157,6 +164,7 @@ def _ways(problem: Filter2d, walks: tuple[tuple[int, int, int], ...]) -> list[Wa
         Walk(Order.ROWS, rows, unroll, prefetch, columns)
         for columns in (_widest(problem), 4, 2, 1)
         for rows, unroll, prefetch in walks
+        if unroll == 1 or problem.filter[0] <= TURNS_OF_TWO
     ]
 
 
@@ -168,7 +176,7 @@ def _effort(problem: Filter2d, walk: Walk, device: Device) -> float:
     work = (walk.rows + (problem.filter[0] - 1) / 2) / walk.rows
     warps = problem.output.size / (32 * walk.columns * walk.rows * device.multiprocessors)
     reads = 1 + problem.filter[1] / (problem.filter[0] * walk.columns)
-    return work * reads / min(1.0, warps / BUSY_WARPS)
+    return work * reads / min(1.0, warps / (BUSY_WARPS if walk.columns > 1 else NARROW_BUSY_WARPS))
 
 
 def _widest(problem: Filter2d) -> int:

@@ -1,6 +1,6 @@
 // warpsmith filter2d_warpgroup
 // problem: filter2d image=128x128 filter=7x7 planes=100 dtype=float32 border=constant cval=0.0
-// config:  ahead=1 block_groups=1 block_strips=1 columns=4 frame=loads min_blocks=0 path=async prefetch=11 rows=9 store=plain weights=argument
+// config:  ahead=1 block_groups=1 block_strips=1 columns=4 frame=loads min_blocks=0 path=async prefetch=11 rows=26 store=plain weights=argument
 //
 // A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
 // matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The
@@ -29,7 +29,7 @@ constexpr int kThreadPixels = kDepth / 4;  // of a segment: four threads share i
 constexpr int kMatrixRows = kFilterRows;  // rows of weights in matrix B
 constexpr int kProducts = 4 * kMatrixRows;  // of a thread: 2 outputs of 2 segments for each of them
 constexpr int kLast = kFilterRows - 1;  // the row of a window that completes it
-constexpr int kThreadRows = 9;  // and down
+constexpr int kThreadRows = 26;  // and down
 constexpr int kPrefetch = 11;  // rows that are read ahead
 constexpr int kCopyVector = 4;  // elements that a thread copies at once
 constexpr int kLoadVector = 4;  // and that it loads at once
@@ -37,8 +37,8 @@ constexpr int kBlockGroups = 1;  // warpgroups of a block
 constexpr int kBlockStrips = 1;  // threads of a block lie in one line
 constexpr int kWarpColumns = 128;  // outputs of a warp, across
 constexpr int kWarpsAcross = 1;  // the result; the last one may compute some of its neighbour's again
-constexpr int kStrips = 15;  // down the result, and the last one so as well
-constexpr int kWarps = 1500;  // of all planes
+constexpr int kStrips = 5;  // down the result, and the last one so as well
+constexpr int kWarps = 500;  // of all planes
 constexpr int kLead = 1;  // elements read before a segment's windows, so that loads and stores are aligned
 
 __device__ __forceinline__ float to_float(float value) { return value; }
