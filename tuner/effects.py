@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -79,22 +81,33 @@ class _Column:
         return zip(self._features, self._cost.tolist(), strict=True)
 
 
-def features(config: Config) -> Iterable[Feature]:
-    """Each value; each number's octave; each pair of values, numbers by their octaves."""
+@functools.lru_cache(maxsize=1 << 14)
+def features(config: Config) -> tuple[Feature, ...]:
+    """Each value; each number's octave; each pair of values, numbers by their octaves.
+
+    Kept: a cross-check fits models to the same samples eight times, a tenth of a second each without.
+    """
     coarse = [(name, _octave(value)) for name, value in config.items]
+    alone: list[Feature] = []
     for item, rough in zip(config.items, coarse, strict=True):
-        yield (item,)
+        alone.append((item,))
         if rough[1] != item[1]:
-            yield ((f"{rough[0]}~", rough[1]),)
-    yield from itertools.combinations(coarse, 2)
+            alone.append(((f"{rough[0]}~", rough[1]),))
+    return (*alone, *itertools.combinations(coarse, 2))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _parameters(config: Config) -> tuple[tuple[str, ...], ...]:
+    """What each of its features is of."""
+    return tuple(tuple(name for name, _ in feature) for feature in features(config))
 
 
 def _slots(configs: Sequence[Config]) -> dict[tuple[str, ...], list[tuple[int, Feature]]]:
     """The features by the parameters that they are of, values before pairs, with the rows that have them."""
-    found: dict[tuple[str, ...], list[tuple[int, Feature]]] = {}
+    found: defaultdict[tuple[str, ...], list[tuple[int, Feature]]] = defaultdict(list)
     for row, config in enumerate(configs):
-        for feature in features(config):
-            found.setdefault(tuple(name for name, _ in feature), []).append((row, feature))
+        for slot, feature in zip(_parameters(config), features(config), strict=True):
+            found[slot].append((row, feature))
     # Octaves, values, pairs: what a coarser feature explains is no longer left to a finer one.
     return dict(sorted(found.items(), key=lambda slot: (len(slot[0]), not slot[0][0].endswith("~"), slot[0])))
 

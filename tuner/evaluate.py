@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 import time
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +13,7 @@ from warpsmith.devices.base import Compiler
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.machine import memory_bytes
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import DeviceError, OutOfMemory
+from warpsmith.errors import DeviceError, OutOfMemory, WarpsmithError
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing
@@ -71,6 +72,8 @@ class Bench:
         )
         self._fastest_s: float | None = None
         self._opened: Opened | None = None
+        self._opening = threading.Lock()
+        self._ahead: threading.Thread | None = None
 
     @property
     def is_open(self) -> bool:
@@ -80,9 +83,29 @@ class Bench:
     @property
     def opened(self) -> Opened:
         """What is known of the device once it is open; opens it. Raises DeviceError where that fails."""
-        return self._opened or self._reopen()
+        if self._opened is None:
+            self._ensure_open()
+        assert self._opened is not None
+        return self._opened
 
-    def _reopen(self) -> Opened:
+    def open_ahead(self) -> None:
+        """Begins to open the device, in a thread, so that the caller can do something else meanwhile.
+
+        Who needs it then waits; what goes wrong is met by that one, who tries again.
+        """
+        self._ahead = threading.Thread(target=self._open_quietly, daemon=True)
+        self._ahead.start()
+
+    def _open_quietly(self) -> None:
+        with contextlib.suppress(WarpsmithError):
+            self._ensure_open()
+
+    def _ensure_open(self) -> None:
+        with self._opening:
+            if self._opened is None or not self._worker.alive:
+                self._reopen()
+
+    def _reopen(self) -> None:
         try:
             self._opened = self._worker.call(self._open, self._deadlines.setup_s)
         except (DeadlinePassed, WorkerDied) as error:
@@ -91,12 +114,10 @@ class Bench:
             raise DeviceError(
                 f"the device could not be prepared for {self._open.problem.key()}: {error}{told}"
             ) from None
-        return self._opened
 
     def evaluate(self, program: Program, compiled: Compiled, best_ns: float | None = None) -> Evaluated:
         """Verifies and times one candidate; a candidate that kills or hangs the worker is a failure of its own."""
-        if not self._worker.alive:
-            self._reopen()  # ahead of the clock
+        self._ensure_open()  # ahead of the clock
         start = time.monotonic()
         job = Evaluate(program, compiled.binary, self._open.policy, best_ns)
         answer = self._call(job, self._deadlines.of_run(self._fastest_s))
@@ -133,8 +154,7 @@ class Bench:
         return self._call(Sustain(contender, seconds), self._deadlines.setup_s + seconds)
 
     def _call(self, job: Job[T], deadline_s: float) -> T | Failure:
-        if not self._worker.alive:
-            self._reopen()
+        self._ensure_open()
         try:
             return self._worker.call(job, deadline_s)
         except DeadlinePassed as passed:
@@ -153,6 +173,9 @@ class Bench:
         self._worker.interrupt()
 
     def close(self) -> None:
+        while self._ahead is not None and self._ahead.is_alive():
+            self.interrupt()  # again where it struck before the process was there
+            self._ahead.join(0.1)
         self._worker.close()
 
 

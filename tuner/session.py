@@ -76,6 +76,7 @@ def tune(
         _workshop(problem, first, families, options, processes) as workshop,
         Finals.beside(workshop, first, options.seed + 1, _policy(first, options), options.deadlines) as finals,
     ):
+        workshop.bench.open_ahead()
         before, known = _known(workshop, store)
         seen, stored = store.trials_since(problem, device, 0)
         is_shared = bool(others) or store.server_url is not None

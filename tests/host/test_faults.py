@@ -326,7 +326,10 @@ class TestTuner:
         check_winner(store)
         assert winner_in(store).trial.config.integer("n") in winners
         with Store.open(str(store), write=False) as opened:
-            assert [run.spec["trials"] for run in opened.runs(PROBLEM, HOST.device())] in ([5, 6], [6, 5])
+            tried = sorted(run.spec["trials"] for run in opened.runs(PROBLEM, HOST.device()))
+        # One that begins late passes over what the other has stored by then.
+        assert len(tried) == 2
+        assert 9 <= sum(tried) <= 5 + 6
 
 
 class TestCompilers:
