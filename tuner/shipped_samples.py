@@ -23,7 +23,7 @@ SHIPPED = Path(__file__).with_name("shipped_samples.jsonl.gz")
 
 @functools.cache
 def shipped_samples() -> tuple[Sample, ...]:
-    """The samples in SHIPPED: some 80 of each problem, measured on an H200. 30 ms, once a process."""
+    """The samples in SHIPPED: some 80 of each problem, measured on an H200. 60 ms, once a process."""
     return read_samples(SHIPPED)
 
 
