@@ -35,6 +35,9 @@ FINALISTS = 3
 NEAR = 1.03
 """Slower than the fastest by so much, a candidate is a finalist still: search times of one kernel differ by 2%."""
 MOST_FINALISTS = 8
+KEPT = 0.005
+"""By how much of its time a candidate must be faster than what a look-up answers already, to take its place: 5x5 on
+9216x9216 bytes was 0.4% faster in the finals of its search and 0.6% slower in the next process (H200)."""
 SPILLED = 1.15
 """What the time of a kernel that spills registers counts as, at the choice: 15x15 on 2000x3000 by one such took 53.5 us
 in the finals of its search and 59.8 us in the next process (H200), where that memory lay elsewhere."""
@@ -86,9 +89,8 @@ def choose(
 
     Those within NEAR of the fastest, and FINALISTS at the least, are verified on the fresh data of `finals`, then
     timed in turns with each other and with the libraries installed there. What a look-up answers without this search
-    is among them however fast it was, and stays where it ties with the fastest. Of others that tie, the first in a
-    fixed order wins, so that two runs name the same one. What spills registers wins by SPILLED only. Nothing wins that
-    is slower than an answer was in these turns.
+    is among them however fast it was, and stays where nothing is faster by KEPT. Of others that tie, the first in a
+    fixed order wins, so that two runs name the same one. What spills registers wins by SPILLED only.
 
     Args:
         workshop: compiles the finalists.
@@ -140,11 +142,17 @@ def _in_turns(finals: Bench, finalists: Sequence[_Finalist]) -> InTurns:
 def _winner(
     timings: Sequence[Timing], spilling: Collection[int], answered: Sequence[int], order: Sequence[tuple[int, str]]
 ) -> int:
-    """The place of the winner: of those no slower than any answer that tie with the fastest, an answer, else the first
-    in `order`. Those `spilling` registers count as slower than they are.
+    """The place of the winner: of those that tie with the fastest, an answer, else the first in `order`.
+
+    Of answers only the fastest may win, of others those that are KEPT faster. Those `spilling` registers count as
+    slower than they are.
     """
-    slowest_ns = min((timings[place].median_ns for place in answered), default=math.inf)
-    able = [place for place, timing in enumerate(timings) if timing.median_ns <= slowest_ns]
+    known_ns = min((timings[place].median_ns for place in answered), default=math.inf)
+    able = [
+        place
+        for place, timing in enumerate(timings)
+        if timing.median_ns * (1 if place in answered else 1 + KEPT) <= known_ns
+    ]
     counted = [_times(timings[place], SPILLED) if place in spilling else timings[place] for place in able]
     equal = [able[place] for place in tied(counted, CLOSE, 1.0)]
     return min(equal, key=lambda place: (place not in answered, order[place]))

@@ -17,6 +17,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Measurement, Record, Timing, Trial
 from warpsmith.tuner.choose import (
     FINALISTS,
+    KEPT,
     MOST_FINALISTS,
     NEAR,
     SPILLED,
@@ -289,14 +290,17 @@ class TestAnswers:
         assert choice.before is not None
         assert (name_of(choice.before), choice.before.median_ns) == ("plainz", 90.0)
 
-    def test_that_ties_stays(self) -> None:
-        choice = self.setting("plainz", windowa=100.0, plainz=100.09).choice(*letters(1), trial("plainz", 90))
-        assert name_of(choice.record.trial) == "plainz"
+    @pytest.mark.parametrize(("slower", "winner"), [(0.0, "plainz"), (KEPT - 1e-4, "plainz"), (KEPT + 1e-4, "windowa")])
+    def test_stays_where_nothing_is_clearly_faster(self, slower: float, winner: str) -> None:
+        choice = self.setting("plainz", windowa=100.0, plainz=100 * (1 + slower)).choice(
+            *letters(1), trial("plainz", 90)
+        )
+        assert name_of(choice.record.trial) == winner
 
     def test_never_loses_to_what_is_slower_within_the_band_of_ties(self) -> None:
         """The answer is outside of it, another finalist of an earlier place, slower still, by its spread inside."""
-        wide = Timing(100.5, 95.0, 106.0, 9, "in turns")
-        choice = self.setting("plainz", windowa=wide, windowb=100.0, plainz=100.2).choice(
+        wide = Timing(100.9, 95.0, 106.0, 9, "in turns")
+        choice = self.setting("plainz", windowa=wide, windowb=100.0, plainz=100.7).choice(
             *letters(2), trial("plainz", 90)
         )
         assert name_of(choice.record.trial) == "windowb"
