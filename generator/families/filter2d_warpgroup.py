@@ -9,7 +9,8 @@ beside them are not numbers. Unless a problem allows that, a warp that has had s
 pixel, after its strip.
 
 The products and sums of many rows do not fit the registers of a thread. Then the rows are split into parts, and a
-warpgroup walks down its strip once for each: the sums of the parts before lie in the result, as float32.
+warpgroup walks down its strip once for each: the sums of the parts before lie in the result, as float32. Where that is
+of a lesser type, products are made in batches, one after the other for each row of the image.
 
 Outputs whose windows reach outside the image are computed by blocks of their own, or by the same warps as all others,
 which then load rows as the border continues them (`Frame`); those of a filter in parts always by blocks of their own.
@@ -51,11 +52,11 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     frame_of,
 )
 from warpsmith.generator.families.filter2d_warpgroup_limits import (
-    STATIC_SHARED_BYTES,
+    asked_for_bytes,
     fits,
+    has_shared,
     limit_rules,
     parts_choices,
-    shared_bytes,
     weights_choices,
 )
 from warpsmith.generator.families.filter2d_warpgroup_walks import (
@@ -176,8 +177,7 @@ class Filter2dWarpgroup(Family):
         depths = (11, 5, 3, 2) if walk.ahead else (5, 3, 2)
 
         def prefetch(groups: int) -> int | None:
-            needed = ((each, shared_bytes(filter2d, weights, each, groups, parts)) for each in depths)
-            return next((each for each, shared in needed if shared <= STATIC_SHARED_BYTES), None)
+            return next((each for each in depths if has_shared(filter2d, weights, each, groups, parts)), None)
 
         across = ceil(filter2d.output_shape[1] * filter2d.channels / COLUMNS)
         is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(filter2d) == (1,)
@@ -215,6 +215,7 @@ class Filter2dWarpgroup(Family):
         filter2d = require_filter2d(problem)
         geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
         terms = separable_terms(filter2d) if weights is Weights.LITERAL else ()
+        asked_for = asked_for_bytes(filter2d, weights)
         source = render(
             "filter2d_warpgroup.cu.jinja",
             p=Filter2dText.of(filter2d),
@@ -222,12 +223,14 @@ class Filter2dWarpgroup(Family):
             config=config.key(),
             weights=weights.value,
             terms=[literals(term) for term in terms],
+            is_asked_for=asked_for > 0,
         )
         launch = Launch(
             entry=self.name,
             grid=(geometry.blocks(filter2d.planes), 1, 1),
             block=(128 * geometry.block_groups, geometry.block_strips, 1),
             arguments=filter2d_arguments(weights),
+            shared_bytes=asked_for,
             constants=filter2d_constants(weights),
         )
         return Program(self.name, config, source, (launch,))

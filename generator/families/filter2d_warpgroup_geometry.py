@@ -7,9 +7,10 @@ import enum
 from math import ceil, gcd
 
 from warpsmith.generator.families.filter2d_interior import last_column, outside, reach, rows_inside
-from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
+from warpsmith.generator.families.filter2d_text import Weights, result_pitch, row_pitch
 from warpsmith.generator.families.filter2d_window_geometry import StoreHint
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 
 SEGMENT = 8
@@ -26,6 +27,10 @@ STEP = 8
 """Pixels that one instruction sums over."""
 WHOLE_ROWS = 15
 """Of filters that are never split into parts: three warpgroups have room for their products and sums."""
+BATCHES = (1, 2, 3)
+"""Of rows of a filter whose products follow one another."""
+BATCH_REGISTERS = 235
+"""Of a thread, for products, sums and pixels: MAX_REGISTERS without what the walk itself takes."""
 MIN_COPY_BYTES, COPY_BYTES = 4, 16
 """That an asynchronous copy takes."""
 
@@ -50,6 +55,9 @@ class Geometry:
     parts: int
     """Groups of the filter's rows; a warpgroup walks down its strip once for each."""
     part_rows: int
+    batches: int
+    """Of the rows of weights, whose products follow one another; each has `batch_rows`."""
+    batch_rows: int
     ahead: int
     """Rows whose products are under way while those of another are added."""
     prefetch: int
@@ -82,7 +90,7 @@ class Geometry:
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
         rows, block_groups, block_strips = (config.integer(name) for name in ("rows", "block_groups", "block_strips"))
-        loads = frame_of(config) is Frame.LOADS
+        loads, is_separable = frame_of(config) is Frame.LOADS, config.text("weights") == Weights.LITERAL
         if loads:
             first_row, interior_rows, alignment = 0, problem.output_shape[0], Alignment.of_loads(problem)
             columns, rows = problem.output_shape[1] * problem.channels, min(rows, interior_rows)
@@ -100,6 +108,8 @@ class Geometry:
             rows=rows,
             parts=parts_of(config),
             part_rows=part_rows(problem, parts_of(config)),
+            batches=batches(problem, is_separable=is_separable),
+            batch_rows=ceil(part_rows(problem, parts_of(config)) / batches(problem, is_separable=is_separable)),
             ahead=config.integer("ahead"),
             prefetch=config.integer("prefetch"),
             depth=depth(problem),
@@ -205,6 +215,19 @@ def parts_of(config: Config) -> int:
 def part_rows(problem: Filter2d, parts: int) -> int:
     """Rows of the filter in each part; the last one may begin with rows of the one before, weighed by zero there."""
     return ceil(problem.filter[0] / parts)
+
+
+def batches(problem: Filter2d, *, is_separable: bool = False) -> int:
+    """Batches of the filter's rows, as few as leave a thread room for the products of one and all sums.
+
+    A filter whose result is float32 is taken in parts instead, and separable passes have few products.
+    """
+    rows = problem.filter[0]
+    if rows <= WHOLE_ROWS or problem.output.dtype is DType.FLOAT32 or is_separable:
+        return 1
+    pixels = depth(problem) // 2 * (2 if problem.dtype is DType.FLOAT32 else 1)
+    needed = ((each, 4 * (ceil(rows / each) + rows - 1) + pixels) for each in BATCHES)
+    return next((each for each, registers in needed if registers <= BATCH_REGISTERS), BATCHES[-1])
 
 
 def depth(problem: Filter2d) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import Weights, is_strict
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
@@ -9,6 +11,7 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     SEGMENT,
     WHOLE_ROWS,
     Frame,
+    batches,
     depth,
     part_rows,
 )
@@ -24,6 +27,8 @@ PART_REGISTERS = 8
 """That a thread needs besides for a filter in parts: what the result holds, and where."""
 STATIC_SHARED_BYTES = 48 * 1024
 """That a kernel can have without asking for more."""
+MOST_SHARED_BYTES = 227 * 1024
+"""That one may have on compute capability 9.0."""
 SPILLED = 12
 """Registers that a thread may be short of: what is not used within the loop is spilled, which one more warpgroup can
 be worth."""
@@ -56,22 +61,44 @@ def fits(problem: Filter2d, weights: Weights, parts: int) -> bool:
     """Whether a thread's registers and a block's shared memory suffice."""
     if parts > 1 and weights is Weights.LITERAL:
         return False
-    registers, shared = thread_registers(problem, weights, parts=parts), shared_bytes(problem, weights, 1, parts=parts)
-    return registers <= MAX_REGISTERS and shared <= STATIC_SHARED_BYTES
+    registers = thread_registers(problem, weights, parts=parts)
+    return registers <= MAX_REGISTERS and has_shared(problem, weights, 1, parts=parts)
 
 
 def matrix_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
-    """Rows of weights in matrix B: a part's, or those of the filter's separable terms."""
-    return len(separable_terms(problem)) if weights is Weights.LITERAL else part_rows(problem, parts)
+    """Rows of weights in a matrix B: a part's, a batch's, or those of the filter's separable terms."""
+    if weights is Weights.LITERAL:
+        return len(separable_terms(problem))
+    return ceil(part_rows(problem, parts) / batches(problem))
+
+
+def has_shared(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> bool:
+    """Whether a block has the shared memory that it needs."""
+    needed = shared_bytes(problem, weights, prefetch, warpgroups, parts)
+    asked_for = asked_for_bytes(problem, weights)
+    return needed <= MOST_SHARED_BYTES and needed - asked_for <= STATIC_SHARED_BYTES
+
+
+def asked_for_bytes(problem: Filter2d, weights: Weights) -> int:
+    """Of the matrices, where a launch asks for their memory, since what a kernel has by itself is too small for them.
+
+    A filter whose result is float32 is taken in parts instead.
+    """
+    is_large = shared_bytes(problem, weights, 1) > STATIC_SHARED_BYTES
+    return factor_bytes(problem, weights) if is_large and problem.output.dtype is not DType.FLOAT32 else 0
+
+
+def factor_bytes(problem: Filter2d, weights: Weights, parts: int = 1) -> int:
+    """Of both halves of the Toeplitz matrix, of all batches."""
+    number = batches(problem, is_separable=weights is Weights.LITERAL)
+    return 2 * 4 * depth(problem) * SEGMENT * matrix_rows(problem, weights, parts) * number
 
 
 def shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> int:
-    """Of a block: both halves of the Toeplitz matrix, and for each warp the rows read ahead and the one in
-    use, and where it begins."""
-    factors = 2 * 4 * depth(problem) * SEGMENT * matrix_rows(problem, weights, parts)
+    """Of a block: the matrices, and for each warp the rows read ahead and the one in use, and where it begins."""
     ring = (prefetch + 1) * (BEFORE_LAST_SEGMENT + depth(problem)) * problem.dtype.itemsize
     first = 4 if is_strict(problem) else 0
-    return factors + 4 * warpgroups * (ring + first)
+    return factor_bytes(problem, weights, parts) + 4 * warpgroups * (ring + first)
 
 
 def least_registers(problem: Filter2d, weights: Weights, ahead: int, frame: Frame, parts: int) -> int:
@@ -93,10 +120,9 @@ def thread_registers(
 def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tuple[Constraint, ...]:
     """What registers and shared memory allow; `named` are those parameters of this problem that not all have."""
 
-    def has_shared(weights: str, prefetch: int, block_groups: int, block_strips: int, *values: Value) -> bool:
+    def has_room(weights: str, prefetch: int, block_groups: int, block_strips: int, *values: Value) -> bool:
         parts = int(dict(zip(named, values, strict=True)).get("parts", 1))
-        needed = shared_bytes(problem, Weights(weights), prefetch, block_groups * block_strips, parts)
-        return needed <= STATIC_SHARED_BYTES
+        return has_shared(problem, Weights(weights), prefetch, block_groups * block_strips, parts)
 
     def has_registers(
         weights: str, ahead: int, block_groups: int, block_strips: int, min_blocks: int, *values: Value
@@ -105,12 +131,14 @@ def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tu
         frame, parts = Frame(str(chosen.get("frame", Frame.APART))), int(chosen.get("parts", 1))
         resident = 128 * block_groups * block_strips * max(1, min_blocks)
         left = min(MAX_REGISTERS, device.registers_per_multiprocessor // resident)
+        if ahead and batches(problem, is_separable=weights == Weights.LITERAL) > 1:
+            return False  # a row's own batches are under way then
         return left >= least_registers(problem, Weights(weights), ahead, frame, parts)
 
     return (
         Constraint(
             f"weights and rows read ahead fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
-            has_shared,
+            has_room,
             ("weights", "prefetch", "block_groups", "block_strips", *named),
         ),
         Constraint(

@@ -206,6 +206,9 @@ CASES = {
         warpgroup(rows=419, prefetch=5, block=(1, 1), weights="argument", min_blocks=1),
     ),
     "warpgroup_31x31_parts": Case("filter2d_warpgroup", Filter2d(image=(4096, 4096), filter=(31, 31))),
+    "warpgroup_31x31_uint8": Case(
+        "filter2d_warpgroup", Filter2d(image=(2000, 3000), filter=(31, 31), dtype="uint8", border=Border.CONSTANT)
+    ),
     "warpgroup_9x9": Case("filter2d_warpgroup", Filter2d(image=(9216, 9216), filter=(9, 9), nonfinite=NonFinite.ANY)),
     "warpgroup_15x15_separable": Case(
         "filter2d_warpgroup",

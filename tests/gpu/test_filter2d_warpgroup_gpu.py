@@ -165,6 +165,32 @@ def test_parts_of_a_filter_add_up(
         assert (np.abs(result - expected) <= 1e-6 * terms).all()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float16"])
+@pytest.mark.parametrize(
+    ("size", "groups", "strips"),
+    [((31, 31), 1, 1), ((31, 31), 2, 1), ((28, 9), 1, 2), ((37, 5), 2, 1), ((25, 25), 2, 1)],
+)
+def test_batches_of_a_filters_rows_add_up(
+    runtime: CudaRuntime, size: tuple[int, int], groups: int, strips: int, dtype: str
+) -> None:
+    """The same in every run: the products of one batch are added while nothing writes to their registers."""
+    problem = Filter2d(image=(700, 2100), filter=size, planes=2, dtype=dtype, border=Border.REFLECT)
+    if FAMILY.why_not(problem, runtime.device):
+        pytest.skip("no Hopper GPU")
+    wanted: dict[str, Value] = {"rows": 64, "prefetch": 2, "block_groups": groups, "block_strips": strips}
+    rng = np.random.default_rng(groups)
+    pixels = rng.integers(0, 256, (2, *problem.image)) if dtype == "uint8" else rng.random((2, *problem.image))
+    image, weights = pixels.astype(dtype), rng.random(problem.filter, np.float32)
+    weights /= weights.sum()
+    first = filtered(runtime, problem, image, weights, **wanted)
+    for _ in range(20):
+        assert (filtered(runtime, problem, image, weights, **wanted) == first).all()
+    for plane, result in zip(image, first.reshape(image.shape), strict=True):
+        expected = scipy.ndimage.correlate(plane.astype(np.float64), weights.astype(np.float64))
+        bound = 0.5 if dtype == "uint8" else np.spacing(expected.astype(np.float16)).astype(np.float64) / 2
+        assert (np.abs(result.astype(np.float64) - expected) <= bound + 1e-6 * expected).all()
+
+
 LOADS = [
     Filter2d(image=(512, 512), filter=(9, 9), planes=8, border=Border.WRAP),
     Filter2d(image=(300, 517), filter=(7, 7), planes=3, border=Border.MIRROR),

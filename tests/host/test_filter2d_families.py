@@ -20,6 +20,7 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
+from warpsmith.generator.families.filter2d_warpgroup_geometry import batches
 from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
@@ -281,6 +282,34 @@ def test_parts_of_a_filter_are_clean_under_the_sanitizers() -> None:
     problem, wanted = IN_PARTS[4]
     default = WARPGROUP.default(problem, DEVICE).values()
     check_sanitized(problem, WARPGROUP, Config.of({**default, **wanted, "block_groups": 2}))
+
+
+IN_BATCHES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
+    (Filter2d((60, 1104), (31, 31), dtype="uint8"), {"rows": 8, "block_groups": 2}),
+    (Filter2d((45, 620), (29, 6), dtype="float16", border="reflect"), {"store": "streaming"}),
+    (Filter2d((70, 1100), (38, 5), dtype="uint8", border="wrap", planes=2, nonfinite="any"), {"block_strips": 2}),
+    (Filter2d((50, 600), (31, 5), result_dtype="float16", border="constant", cval=1.5, nonfinite="any"), {}),
+    (Filter2d((60, 1100), (25, 25), dtype="float16", border="nearest"), {"block_groups": 2}),
+    (Filter2d((52, 300), (28, 9), dtype="uint8", channels=3, convolve=True, anchor=(0, 8), border="mirror"), {}),
+)
+"""Filters of more rows than have room for their products or their weights, whose results are no float32."""
+
+
+@pytest.mark.parametrize(
+    ("problem", "wanted"), IN_BATCHES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
+)
+def test_batches_of_a_filters_rows_add_up_to_what_scipy_computes(
+    problem: Filter2d, wanted: dict[str, Value], bench: Bench
+) -> None:
+    config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
+    assert batches(problem) == (1 if problem.filter[0] < 28 else 2)
+    assert WARPGROUP.legal_program(problem, DEVICE, config) is not None
+    bench.check(problem, WARPGROUP, config)
+
+
+def test_batches_of_a_filters_rows_are_clean_under_the_sanitizers() -> None:
+    problem = Filter2d((33, 544), (30, 3), dtype="uint8")
+    check_sanitized(problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), "rows": 8}))
 
 
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], ids=hex)

@@ -20,7 +20,7 @@ from warpsmith.generator.families.filter2d_warpgroup import (
     Filter2dWarpgroup,
     strips,
 )
-from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry, part_rows
+from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
 from warpsmith.generator.families.filter2d_warpgroup_limits import STATIC_SHARED_BYTES, parts_choices
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -271,8 +271,10 @@ class TestRefusals:
                 "a filter of 120 rows does not fit the registers of a thread and shared memory",
             ),
             (
-                dataclasses.replace(WIDE, filter=(40, 3), result_dtype=DType.FLOAT16),  # never in parts
-                "a filter of 40 rows does not fit the registers of a thread and shared memory",
+                dataclasses.replace(
+                    WIDE, image=(128, 640), filter=(50, 3), result_dtype=DType.FLOAT16
+                ),  # never in parts
+                "a filter of 50 rows does not fit the registers of a thread and shared memory",
             ),
             (
                 dataclasses.replace(WIDE, image=(64, 642), dtype=DType.UINT8),
@@ -472,3 +474,33 @@ class TestParts:
             columns[first + max(0, mine) - g.first_column : first + COLUMNS - g.first_column] += 1
         assert (columns == 1).all()
         assert g.last_column % COLUMNS != g.first_column % COLUMNS  # two do compute some
+
+
+class TestBatches:
+    """Of the filter's rows, whose products follow one another."""
+
+    @pytest.mark.parametrize(("size", "number"), [(15, 1), (23, 1), (24, 1), (27, 1), (28, 2), (31, 2), (35, 2)])
+    def test_are_as_few_as_fit(self, size: int, number: int) -> None:
+        problem = Filter2d(image=(2000, 3000), filter=(size, size), dtype=DType.UINT8)
+        config = WARPGROUP.default(problem, H200)
+        g = Geometry.of(problem, config)
+        assert (batches(problem), g.batches, config.integer("ahead")) == (number, number, 0)
+        assert (number - 1) * g.batch_rows < size <= number * g.batch_rows
+        assert WARPGROUP.space(problem, H200).why_not(config) is None
+        (launch,) = WARPGROUP.program(problem, config).launches
+        assert launch.shared_bytes == (2 * 4 * g.depth * 8 * number * g.batch_rows if size > 23 else 0)
+
+    def test_of_float32_results_there_are_none(self) -> None:
+        assert batches(Filter2d(image=(2000, 3000), filter=(31, 31))) == 1
+        assert batches(Filter2d((2000, 3000), (31, 31), dtype=DType.UINT8, result_dtype=DType.FLOAT32)) == 1
+
+    def test_nor_of_separable_filters(self) -> None:
+        problem = Filter2d(image=(2000, 3000), filter=(31, 31), dtype=DType.UINT8, weights=(1.0,) * 961)
+        config = WARPGROUP.default(problem, H200)
+        assert config.text("weights") == "literal"
+        assert Geometry.of(problem, config).batches == 1
+
+    def test_no_row_is_ahead_of_them(self) -> None:
+        problem = Filter2d(image=(2000, 3000), filter=(31, 31), dtype=DType.UINT8)
+        config = Config.of({**WARPGROUP.default(problem, H200).values(), "ahead": 1, "block_groups": 1})
+        assert "registers" in (WARPGROUP.space(problem, H200).why_not(config) or "")
