@@ -193,8 +193,12 @@ class Alignment:
         )
 
     def last_column(self, problem: Filter2d) -> int:
-        """Where the last warpgroup begins, aligned as the first one; what it loads lies within a row."""
-        loaded, aligned = COLUMNS - SEGMENT + depth(problem), max(self.copy_vector, self.store_vector)
+        """Where the last warpgroup begins; what it loads lies within a row.
+
+        It lies whole segments right of the first one: an output that two warpgroups compute is rounded in the same way
+        by both, since the order in which products are summed is that of the segment.
+        """
+        loaded, aligned = COLUMNS - SEGMENT + depth(problem), max(self.copy_vector, self.store_vector, SEGMENT)
         return last_column(problem, self.first_column, COLUMNS, self.lead, loaded, aligned)
 
     def has_interior(self, problem: Filter2d) -> bool:
