@@ -54,10 +54,10 @@ class Geometry:
     rows: int
     parts: int
     """Groups of the filter's rows; a warpgroup walks down its strip once for each."""
-    part_rows: int
     batches: int
-    """Of the rows of weights, whose products follow one another; each has `batch_rows`."""
+    """Of the rows of weights, whose products follow one another."""
     batch_rows: int
+    """Rows of weights in a batch; of a part, where the filter is taken in parts."""
     ahead: int
     """Rows whose products are under way while those of another are added."""
     prefetch: int
@@ -107,7 +107,6 @@ class Geometry:
             loads=loads,
             rows=rows,
             parts=parts_of(config),
-            part_rows=part_rows(problem, parts_of(config)),
             batches=batches(problem, is_separable=is_separable),
             batch_rows=ceil(part_rows(problem, parts_of(config)) / batches(problem, is_separable=is_separable)),
             ahead=config.integer("ahead"),

@@ -196,7 +196,7 @@ class TestGeometry:
             source = WARPGROUP.program(problem, config).source
             g, constant = Geometry.of(problem, config), dict(re.findall(r"constexpr int (\w+) = (\d+);", source))
             is_literal = config.text("weights") == "literal"
-            rows = len(separable_terms(problem)) if is_literal else g.part_rows
+            rows = len(separable_terms(problem)) if is_literal else g.batch_rows
             assert constant["kMatrixRows" if is_literal or g.parts > 1 else "kFilterRows"] == str(rows)
             factors = 2 * 4 * g.depth * 8 * rows
             rings = g.block_groups * g.block_strips * 4 * (g.prefetch + 1) * (120 + g.depth) * problem.dtype.itemsize
