@@ -168,6 +168,11 @@ class Filter2d(Problem):
         return (rows - r + 1, columns - s + 1) if self.border is Border.VALID else self.image
 
     @property
+    def output_dtype(self) -> DType:
+        """Element type of the result."""
+        return self.result_dtype or self.dtype
+
+    @property
     def before(self) -> tuple[int, int]:
         """Rows above and columns left of an output pixel that its window covers."""
         if self.border is Border.VALID:
@@ -179,8 +184,7 @@ class Filter2d(Problem):
     def operands(self) -> tuple[Operand, ...]:
         planes, filters, channels = ((n,) if n > 1 else () for n in (self.planes, self.filters, self.channels))
         (rows, columns), (output_rows, output_columns) = self.image, self.output_shape
-        result_dtype = self.result_dtype or self.dtype
-        pitches = (self.pitch, self.dtype, columns), (self.result_pitch, result_dtype, output_columns)
+        pitches = (self.pitch, self.dtype, columns), (self.result_pitch, self.output_dtype, output_columns)
         pitch, result_pitch = (given or kind.itemsize * self.channels * width for given, kind, width in pitches)
         image = Operand(
             "image",
@@ -195,8 +199,8 @@ class Filter2d(Problem):
             "result",
             Role.OUTPUT,
             (*planes, *filters, output_rows, output_columns, *channels),
-            result_dtype,
-            (*outer, result_pitch, *_inside_a_row(result_dtype, self.channels)),
+            self.output_dtype,
+            (*outer, result_pitch, *_inside_a_row(self.output_dtype, self.channels)),
         )
         return (image, Operand("weights", Role.INPUT, (*filters, *self.filter), DType.FLOAT32), result)
 

@@ -90,7 +90,7 @@ class Geometry:
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
         rows, block_groups, block_strips = (config.integer(name) for name in ("rows", "block_groups", "block_strips"))
-        loads, is_separable = frame_of(config) is Frame.LOADS, config.text("weights") == Weights.LITERAL
+        loads, weights, parts = frame_of(config) is Frame.LOADS, Weights.of(config), parts_of(config)
         if loads:
             first_row, interior_rows, alignment = 0, problem.output_shape[0], Alignment.of_loads(problem)
             columns, rows = problem.output_shape[1] * problem.channels, min(rows, interior_rows)
@@ -106,9 +106,9 @@ class Geometry:
         return cls(
             loads=loads,
             rows=rows,
-            parts=parts_of(config),
-            batches=batches(problem, is_separable=is_separable),
-            batch_rows=ceil(part_rows(problem, parts_of(config)) / batches(problem, is_separable=is_separable)),
+            parts=parts,
+            batches=batches(problem, weights),
+            batch_rows=batch_rows(problem, weights, parts),
             ahead=config.integer("ahead"),
             prefetch=config.integer("prefetch"),
             depth=depth(problem),
@@ -220,17 +220,27 @@ def part_rows(problem: Filter2d, parts: int) -> int:
     return ceil(problem.filter[0] / parts)
 
 
-def batches(problem: Filter2d, *, is_separable: bool = False) -> int:
+def batches(problem: Filter2d, weights: Weights = Weights.ARGUMENT) -> int:
     """Batches of the filter's rows, as few as leave a thread room for the products of one and all sums.
 
-    A filter whose result is float32 is taken in parts instead, and separable passes have few products.
+    A filter whose result is float32 is taken in parts instead, and separable passes, of literals, have few products.
     """
     rows = problem.filter[0]
-    if rows <= WHOLE_ROWS or problem.output.dtype is DType.FLOAT32 or is_separable:
+    if rows <= WHOLE_ROWS or problem.output_dtype is DType.FLOAT32 or weights is Weights.LITERAL:
         return 1
-    pixels = depth(problem) // 2 * (2 if problem.dtype is DType.FLOAT32 else 1)
+    pixels = pixel_registers(problem)
     needed = ((each, 4 * (ceil(rows / each) + rows - 1) + pixels) for each in BATCHES)
     return next((each for each, registers in needed if registers <= BATCH_REGISTERS), BATCHES[-1])
+
+
+def batch_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
+    """Rows of the filter in each batch, of a part where it is taken in parts; the last one may have fewer."""
+    return ceil(part_rows(problem, parts) / batches(problem, weights))
+
+
+def pixel_registers(problem: Filter2d) -> int:
+    """Registers of a thread for its pixels of two segments; float32 ones are split into two halves."""
+    return depth(problem) // 2 * (2 if problem.dtype is DType.FLOAT32 else 1)
 
 
 def depth(problem: Filter2d) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 from warpsmith.generator.device import Device
 from warpsmith.generator.families.filter2d_text import Weights, is_strict
 from warpsmith.generator.families.filter2d_warpgroup_geometry import (
@@ -11,9 +9,11 @@ from warpsmith.generator.families.filter2d_warpgroup_geometry import (
     SEGMENT,
     WHOLE_ROWS,
     Frame,
+    batch_rows,
     batches,
     depth,
     part_rows,
+    pixel_registers,
 )
 from warpsmith.generator.families.filter2d_window_rules import MAX_REGISTERS
 from warpsmith.generator.filter2d import Filter2d
@@ -45,7 +45,7 @@ def parts_choices(problem: Filter2d) -> tuple[int, ...]:
 
     A part's sums lie in the result until the next part adds its own, so that those must be float32.
     """
-    if problem.filter[0] <= WHOLE_ROWS or problem.output.dtype is not DType.FLOAT32:
+    if problem.filter[0] <= WHOLE_ROWS or problem.output_dtype is not DType.FLOAT32:
         return (1,)
     return tuple(each for each in PARTS if each == 1 or fits(problem, Weights.ARGUMENT, each))
 
@@ -69,7 +69,7 @@ def matrix_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
     """Rows of weights in a matrix B: a part's, a batch's, or those of the filter's separable terms."""
     if weights is Weights.LITERAL:
         return len(separable_terms(problem))
-    return ceil(part_rows(problem, parts) / batches(problem))
+    return batch_rows(problem, weights, parts)
 
 
 def has_shared(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> bool:
@@ -84,14 +84,14 @@ def asked_for_bytes(problem: Filter2d, weights: Weights) -> int:
 
     A filter whose result is float32 is taken in parts instead.
     """
-    is_large = shared_bytes(problem, weights, 1) > STATIC_SHARED_BYTES
-    return factor_bytes(problem, weights) if is_large and problem.output.dtype is not DType.FLOAT32 else 0
+    if problem.output_dtype is DType.FLOAT32 or shared_bytes(problem, weights, 1) <= STATIC_SHARED_BYTES:
+        return 0
+    return factor_bytes(problem, weights)
 
 
 def factor_bytes(problem: Filter2d, weights: Weights, parts: int = 1) -> int:
     """Of both halves of the Toeplitz matrix, of all batches."""
-    number = batches(problem, is_separable=weights is Weights.LITERAL)
-    return 2 * 4 * depth(problem) * SEGMENT * matrix_rows(problem, weights, parts) * number
+    return 2 * 4 * depth(problem) * SEGMENT * matrix_rows(problem, weights, parts) * batches(problem, weights)
 
 
 def shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> int:
@@ -111,10 +111,9 @@ def thread_registers(
     problem: Filter2d, weights: Weights, ahead: int = 0, frame: Frame = Frame.APART, parts: int = 1
 ) -> int:
     """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
-    halves = 2 if problem.dtype is DType.FLOAT32 else 1
     outputs = matrix_rows(problem, weights, parts) * (1 + ahead) + part_rows(problem, parts) - 1
     besides = (LOADS_REGISTERS if frame is Frame.LOADS else 0) + (PART_REGISTERS if parts > 1 else 0)
-    return 4 * outputs + depth(problem) // 2 * halves * (1 + ahead) + 20 + 4 * ahead + besides
+    return 4 * outputs + pixel_registers(problem) * (1 + ahead) + 20 + 4 * ahead + besides
 
 
 def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tuple[Constraint, ...]:
@@ -131,7 +130,7 @@ def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tu
         frame, parts = Frame(str(chosen.get("frame", Frame.APART))), int(chosen.get("parts", 1))
         resident = 128 * block_groups * block_strips * max(1, min_blocks)
         left = min(MAX_REGISTERS, device.registers_per_multiprocessor // resident)
-        if ahead and batches(problem, is_separable=weights == Weights.LITERAL) > 1:
+        if ahead and batches(problem, Weights(weights)) > 1:
             return False  # a row's own batches are under way then
         return left >= least_registers(problem, Weights(weights), ahead, frame, parts)
 

@@ -68,7 +68,7 @@ def likely_walk(problem: Filter2d, device: Device, weights: Weights, frame: Fram
     for ahead in (0, 1):
         registers = thread_registers(problem, weights, ahead, frame, parts)
         limit = AHEAD_REGISTERS_FLOAT32 if problem.dtype is DType.FLOAT32 else AHEAD_REGISTERS
-        if ahead and (registers > limit or batches(problem, is_separable=weights is Weights.LITERAL) > 1):
+        if ahead and (registers > limit or batches(problem, weights) > 1):
             continue
         places = device.registers_per_multiprocessor // 128 // registers  # for one thread of each warpgroup
         most = RESIDENT[-1] if not ahead else SEPARABLE_RESIDENT if weights is Weights.LITERAL else AHEAD_RESIDENT
