@@ -25,7 +25,7 @@ from warpsmith.store.record import Measurement
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress, Snapshot
-from warpsmith.tuner.session import tune
+from warpsmith.tuner.run.session import tune
 
 
 class Clock(SilentProgress):

@@ -22,11 +22,11 @@ from typing import Any
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.store.location import write_location
-from warpsmith.tuner.fft_peers import cufft_plan
+from warpsmith.tuner.evaluate.timing_policy import Launching
+from warpsmith.tuner.operations.fft.peers import cufft_plan
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
-from warpsmith.tuner.session import tune_into
-from warpsmith.tuner.timing_policy import Launching
+from warpsmith.tuner.run.session import tune_into
 
 BATCHES = (4, 32, 128, 1024, 4096, 16384, 65536)
 SIZES = {7: tuple((n,) for n in (8, 16, 32, 64, 128, 256)), 8: tuple((n, n) for n in (8, 16, 32, 64, 128))}

@@ -44,13 +44,13 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.samples import Sample
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.flow import Flow
-from warpsmith.tuner.prior import Prior
-from warpsmith.tuner.search import FamilySearch
-from warpsmith.tuner.shipped_samples import SHIPPED, write_samples
-from warpsmith.tuner.stages import Ledger
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.costs import Ledger
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.run.flow import Flow
+from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.prior import Prior
+from warpsmith.tuner.search.shipped_samples import SHIPPED, write_samples
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 FORMAT, VERSION = "warpsmith prior recording", 1
 TEN = 10
@@ -95,13 +95,13 @@ def tiny() -> Iterator[Problem]:
 
 
 def measured(
-    problem: Problem, ref: DeviceRef, ask: Callable[[Workshop], Callable[[], Program | None]], total: int
+    problem: Problem, ref: DeviceRef, ask: Callable[[Evaluator], Callable[[], Program | None]], total: int
 ) -> Iterator[tuple[str, Config, float | None]]:
     """What `ask` proposes, once it has a workshop, with its time."""
     able = families_for(problem, ref.device())
     with (
-        Workshop.open(problem, ref, able, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as workshop,
-        Flow(workshop, ask(workshop), lambda _: None, Ledger(), total) as flow,
+        Evaluator.open(problem, ref, able, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as evaluator,
+        Flow(evaluator, ask(evaluator), lambda _: None, Ledger(), total) as flow,
     ):
         for trial in flow.trials(lambda: None):
             yield trial.family, trial.config, trial.median_ns
@@ -132,14 +132,14 @@ def searched(
             if each.tried < TRIED_ALIKE or (each.best_ns or math.inf) <= RIVAL * best or best == math.inf
         ]
 
-    def ask(workshop: Workshop) -> Callable[[], Program | None]:
+    def ask(evaluator: Evaluator) -> Callable[[], Program | None]:
         def next_program() -> Program | None:
             if len(asked) >= trials or time.monotonic() > deadline:
                 return None
             for name in sorted(rivals(), key=asked.count):
                 if (config := searches[name].ask()) is not None:
                     asked.append(name)
-                    return workshop.program(name, config)
+                    return evaluator.program(name, config)
             return None
 
         return next_program
@@ -159,8 +159,8 @@ def proposed(problem: Problem, ref: DeviceRef, samples: Sequence[Sample]) -> Ite
         return
     firsts = iter(prior.first(problem, device, families_for(problem, device), TEN))
 
-    def ask(workshop: Workshop) -> Callable[[], Program | None]:
-        return lambda: next((workshop.program(family, config) for family, config in firsts), None)
+    def ask(evaluator: Evaluator) -> Callable[[], Program | None]:
+        return lambda: next((evaluator.program(family, config) for family, config in firsts), None)
 
     yield from measured(problem, ref, ask, TEN)
 

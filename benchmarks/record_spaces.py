@@ -18,11 +18,11 @@ from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.flow import Flow
-from warpsmith.tuner.recording import Outcome, record
-from warpsmith.tuner.stages import Ledger
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.costs import Ledger
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.run.flow import Flow
+from warpsmith.tuner.spaces.recording import Outcome, record
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 CUDA = DeviceRef(DeviceKind.CUDA)
 SIZE = (4096, 4096)
@@ -63,11 +63,11 @@ PARTS: Mapping[str, Part] = {
 """By family: spaces small enough to be measured whole, with good and bad configs of every kind in them."""
 
 
-def outcomes(workshop: Workshop, family: str, space: Space) -> Iterator[tuple[Config, Outcome]]:
+def outcomes(evaluator: Evaluator, family: str, space: Space) -> Iterator[tuple[Config, Outcome]]:
     """Of every config, with no sample saved: the slow ones' times teach a search too."""
     configs = list(space.configs())
-    programs = (workshop.program(family, config) for config in configs)
-    with Flow(workshop, lambda: next(programs, None), lambda _: None, Ledger(), len(configs)) as flow:
+    programs = (evaluator.program(family, config) for config in configs)
+    with Flow(evaluator, lambda: next(programs, None), lambda _: None, Ledger(), len(configs)) as flow:
         for trial in flow.trials(lambda: None):
             outcome = trial.outcome
             yield trial.config, outcome.timing.median_ns if isinstance(outcome, Measurement) else outcome.kind
@@ -80,15 +80,15 @@ def main() -> None:
         problem, choices = PARTS[name]
         family = next(each for each in FAMILIES if each.name == name)
         space = family.space(problem, CUDA.device()).narrowed(choices)
-        with Workshop.open(problem, CUDA, (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as workshop:
+        with Evaluator.open(problem, CUDA, (family,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as evaluator:
             recording = record(
                 Path(folder) / f"{name}.jsonl.gz",
                 problem,
-                workshop.device,
+                evaluator.device,
                 family,
                 space,
-                outcomes(workshop, name, space),
-                {**workshop.bench.opened.environment, "compiler": workshop.compiler_identity},
+                outcomes(evaluator, name, space),
+                {**evaluator.bench.opened.environment, "compiler": evaluator.compiler_identity},
             )
         print(f"{name}: {len(recording.outcomes)} configs, the best {recording.best_ns / 1e3:.2f} us", flush=True)
 

@@ -26,7 +26,7 @@ from warpsmith.errors import WarpsmithError
 from warpsmith.store.location import shipped_store
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
-from warpsmith.tuner.recheck import must_be_measured, ready_again
+from warpsmith.tuner.finals.recheck import must_be_measured, ready_again
 
 READY_AT_ONCE = 8
 """Each loads libraries for 6 s and is timed for 1."""

@@ -16,12 +16,12 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Failure, Record
 from warpsmith.store.store import Store
-from warpsmith.tuner.choose import tied
-from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.finals.choose import tied
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
-from warpsmith.tuner.session import tune
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.run.session import tune
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 CUDA = DeviceRef(DeviceKind.CUDA)
 
@@ -48,13 +48,13 @@ def main() -> None:
     problem = ws.Filter2d(image=extent(image, "the image"), filter=extent(taps, "the filter"))
     found = winners(problem, int(runs), int(trials))
     distinct = {(record.trial.family, record.trial.config): record for record in found}
-    with Workshop.open(problem, CUDA, FAMILIES, CompilerChoice.AUTO, 99, Deadlines(), sanitize=False) as workshop:
+    with Evaluator.open(problem, CUDA, FAMILIES, CompilerChoice.AUTO, 99, Deadlines(), sanitize=False) as evaluator:
         contenders = []
         for family, config in distinct:
-            contender = workshop.verified(workshop.program(family, config), workshop.bench)
+            contender = evaluator.verified(evaluator.program(family, config), evaluator.bench)
             assert not isinstance(contender, Failure), contender
             contenders.append(contender)
-        beside = workshop.bench.side_by_side(tuple(contenders))
+        beside = evaluator.bench.side_by_side(tuple(contenders))
         assert not isinstance(beside, Failure), beside
     fastest = min(timing.median_ns for timing in beside.ours)
     ties = set(tied(beside.ours))

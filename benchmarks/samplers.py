@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from warpsmith.cli.output import print_table
-from warpsmith.tuner.recording import Recording
-from warpsmith.tuner.replay import replay_report
-from warpsmith.tuner.sampler_choice import SamplerChoice
+from warpsmith.tuner.search.sampler_choice import SamplerChoice
+from warpsmith.tuner.spaces.recording import Recording
+from warpsmith.tuner.spaces.replay import replay_report
 
 RECORDINGS = Path(__file__).parent / "replay"
 

@@ -21,9 +21,9 @@ import sys
 from pathlib import Path
 
 from warpsmith.errors import BadArgument
-from warpsmith.tuner.endings import ending
-from warpsmith.tuner.recording import Recording
-from warpsmith.tuner.replay import GOAL_SHARE, SEEDS, ReplayReport, replay_report
+from warpsmith.tuner.spaces.recording import Recording
+from warpsmith.tuner.spaces.replay import GOAL_SHARE, SEEDS, ReplayReport, replay_report
+from warpsmith.tuner.spaces.search_end import ending
 
 RECORDINGS = Path(__file__).parent / "replay"
 HEAD = (

@@ -59,10 +59,10 @@ from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
-from warpsmith.tuner.campaign import read_problems
-from warpsmith.tuner.compare import compare
-from warpsmith.tuner.recheck import APART
-from warpsmith.tuner.shipped_samples import shipped_samples
+from warpsmith.tuner.finals.compare import compare
+from warpsmith.tuner.finals.recheck import APART
+from warpsmith.tuner.run.problem_list import read_problems
+from warpsmith.tuner.search.shipped_samples import shipped_samples
 
 REFERENCE, BEFORE = "reference", "before"
 REFERENCE_TRIALS = 400
@@ -261,7 +261,7 @@ def main() -> int:
         spec, reference = json.load(sys.stdin)
         problem = Problem.from_spec(*spec)
         others = tuple(each for each in shipped_samples() if each.problem != problem)
-        with unittest.mock.patch("warpsmith.tuner.known.shipped_samples", return_value=others):
+        with unittest.mock.patch("warpsmith.tuner.search.known.shipped_samples", return_value=others):
             found = search(problem, given.device, limits, given.longest, reference)
         print(json.dumps(found))
         return 0

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
-from warpsmith.generator.families.fft_block import FftBlock
-from warpsmith.generator.families.fft_warp import FftWarp
-from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
-from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import MAX_UNROLLED, Family
-from warpsmith.generator.fft import Fft
-from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.warp.family import FftWarp
+from warpsmith.generator.filter2d.matrix import Filter2dMatrix
+from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 

@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.device import H200, Device
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space

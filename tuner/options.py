@@ -1,20 +1,16 @@
-"""Options of a tuning run, and its report."""
+"""Options of a tuning run."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
-from typing import Any
 
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
-from warpsmith.store.record import FailureKind, Record, Trial, trial_spec
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.rivalry import Standing
-from warpsmith.tuner.sampler_choice import SamplerChoice
-from warpsmith.tuner.stages import Costs
-from warpsmith.tuner.timing_policy import Launching
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
+from warpsmith.tuner.search.sampler_choice import SamplerChoice
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 LARGEST_SEED = 2**32 - 1
 """Optuna's samplers take 32 bits."""
@@ -62,49 +58,6 @@ class TuneOptions:
         if not 0 <= self.seed <= LARGEST_SEED:
             raise BadArgument(f"a seed must be from 0 to {LARGEST_SEED}; got {self.seed}")
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TuneReport:
-    """The result of a tuning run."""
-
-    record: Record | None
-    """The winner as stored; None for a run under sanitizers."""
-    finalists: tuple[Trial, ...]
-    """The finalists with the times that they took in turns, the winner first."""
-    before: Trial | None
-    """What a look-up answered before the search, with its time in the same turns: the winner is never slower. None for
-    a run under sanitizers, and where that answer is not correct."""
-    tried: int
-    """Trials of this run, on all devices and by all tuners that shared it."""
-    others: int
-    """Those of `tried` that ran on further devices or in other tuners."""
-    reused: int
-    """Trials of earlier runs that are still valid."""
-    failures: Mapping[FailureKind, int]
-    """Failed trials by kind."""
-    space_size: int | None
-    """Configurations of all families; None where a space is too large to be counted."""
-    elapsed_s: float
-    """Duration of the run in seconds."""
-    interrupted: bool
-    """Whether Ctrl-C ended the search."""
-    costs: Costs
-    """Time by stage."""
-    standings: tuple[Standing, ...]
-    """The kernel families that competed: first those that stayed to the end, then the others, with when and why they
-    were given up."""
-
-    def spec(self) -> dict[str, Any]:
-        """The report as JSON values, without the winner and the finalists."""
-        return {
-            "before": None if self.before is None else trial_spec(self.before),
-            "trials": self.tried,
-            "others": self.others,
-            "reused": self.reused,
-            "failures": {str(kind): count for kind, count in self.failures.items()},
-            "space_size": self.space_size,
-            "elapsed_s": self.elapsed_s,
-            "costs": self.costs.spec(),
-            "families": [dataclasses.asdict(standing) for standing in self.standings],
-            "interrupted": self.interrupted,
-        }
+    def timing_policy(self, kind: DeviceKind) -> TimingPolicy:
+        """How candidates are timed on a device of this kind."""
+        return TimingPolicy.for_kind(kind, cold=self.cold, launching=self.launching)

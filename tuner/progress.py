@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warpsmith.store.record import FailureKind
+from warpsmith.units import format_duration, format_rate, format_share, format_time
 
 LINE_EVERY_S = 5.0
 """Seconds of tuning between two plain lines, where the best time does not improve."""
@@ -228,34 +229,6 @@ def estimate_time_left(*, done: int, reused: int, total: int, elapsed_s: float, 
     return max(min(bounds), 0.0) if bounds else None
 
 
-def format_time(ns: float) -> str:
-    """A time in ns as text: `12.3 us` below 1 ms, `12.3 ms` from there on."""
-    return f"{_digits(ns / 1e3)} us" if ns < 1e6 else f"{_digits(ns / 1e6)} ms"
-
-
-def format_rate(nbytes: float, ns: float) -> str:
-    """`nbytes` bytes in `ns` nanoseconds as text, in decimal GB/s."""
-    return f"{_digits(nbytes / ns)} GB/s"  # a byte a nanosecond is 10^9 bytes a second
-
-
-def format_share(copy_ns: float, ns: float) -> str:
-    """How near a time comes to that of a plain copy of as many bytes, as text: `91.2%`."""
-    return f"{copy_ns / ns:.1%}"
-
-
-def format_duration(seconds: float) -> str:
-    """Seconds as text: `0:42`, `3:05`, `1:00:00`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 def format_failures(failures: Mapping[FailureKind, int]) -> str:
     """Failures by kind as text, in the order in which a candidate meets them: `3 compile, 1 wrong`."""
     return ", ".join(f"{failures[kind]} {kind}" for kind in FailureKind if failures.get(kind))
-
-
-def _digits(value: float) -> str:
-    """Three significant digits at least, and never an exponent."""
-    decimals = 3 if value < 1 else 2 if value < 10 else 1
-    return f"{value:.{decimals}f}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from warpsmith.plans.plan import Plan
     from warpsmith.store.record import Record
     from warpsmith.tuner.export import ExportReport
-    from warpsmith.tuner.options import TuneReport
+    from warpsmith.tuner.report import TuneReport
 
 
 def tune(
@@ -62,8 +62,8 @@ def tune(
     from warpsmith.store.location import write_location
     from warpsmith.tuner.options import TuneOptions
     from warpsmith.tuner.progress import SilentProgress
-    from warpsmith.tuner.sampler_choice import SamplerChoice
-    from warpsmith.tuner.session import tune_into
+    from warpsmith.tuner.run.session import tune_into
+    from warpsmith.tuner.search.sampler_choice import SamplerChoice
 
     chosen = member(SamplerChoice, sampler, "sampler")
     options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed, sampler=chosen)

@@ -22,10 +22,10 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.timing_policy import TimingPolicy
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 CUDA = DeviceRef(DeviceKind.CUDA)
 ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
@@ -52,19 +52,19 @@ def check_configs() -> Callable[..., None]:
 
 
 def _check_configs(problem: Problem, configs_of: ConfigsOf, compiler: CompilerChoice) -> None:
-    opened = Workshop.open(problem, CUDA, FAMILIES, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN)
-    with opened as workshop:
+    opened = Evaluator.open(problem, CUDA, FAMILIES, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN)
+    with opened as evaluator:
         programs = [
-            workshop.program(name, config)
-            for name, family in workshop.families.items()
-            for config in configs_of(family, problem, workshop.device)
+            evaluator.program(name, config)
+            for name, family in evaluator.families.items()
+            for config in configs_of(family, problem, evaluator.device)
         ]
         # All are given to the compilers at once.
-        for program, compiling in [(program, workshop.compile(program)) for program in programs]:
+        for program, compiling in [(program, evaluator.compile(program)) for program in programs]:
             compiled = compiling.result()
             told = f"{problem.key()} {program.family} {program.config}"
             assert isinstance(compiled, Compiled), f"{told}: {compiled}"
-            outcome = workshop.bench.evaluate(program, compiled).outcome
+            outcome = evaluator.bench.evaluate(program, compiled).outcome
             assert isinstance(outcome, Measurement), f"{told}: {outcome}"
 
 

@@ -19,12 +19,12 @@ from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.buffers import POISON, GuardedBuffer
-from warpsmith.tuner.device_verify import DeviceVerifier, Findings
-from warpsmith.tuner.oracle import Reference
-from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing_policy import Launching, TimingPolicy
-from warpsmith.tuner.verify import verify
+from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer
+from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.oracle import Reference
 
 pytestmark = pytest.mark.gpu
 

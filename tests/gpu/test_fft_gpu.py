@@ -22,9 +22,9 @@ from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
-from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.peers import peers
-from warpsmith.tuner.verify import verify
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.peers import peers
 
 pytestmark = pytest.mark.gpu
 

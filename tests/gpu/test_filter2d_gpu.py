@@ -15,18 +15,18 @@ import pytest
 import warpsmith as ws
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config, Space
 from warpsmith.store.record import COPY, Failure, FailureKind, Measurement
 from warpsmith.store.store import Store
-from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.evaluate.timing_policy import Launching
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
-from warpsmith.tuner.session import tune
-from warpsmith.tuner.timing_policy import Launching
+from warpsmith.tuner.run.session import tune
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 pytestmark = pytest.mark.gpu
 

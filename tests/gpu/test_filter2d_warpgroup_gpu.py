@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime
-from warpsmith.generator.families.filter2d_matrix import Filter2dMatrix
-from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
-from warpsmith.generator.families.filter2d_warpgroup_frame import frame_parameters
-from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, Geometry
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.matrix import Filter2dMatrix
+from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup.frame import frame_parameters
+from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, Geometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.oracle import reference
+from warpsmith.tuner.operations.oracle import reference
 
 pytestmark = pytest.mark.gpu
 

@@ -17,12 +17,12 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.store.conditions import Launched
 from warpsmith.store.record import COPY
-from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.peers import peers
-from warpsmith.tuner.sustained import measure_sustained
-from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing_policy import Launching, Rotation, TimingPolicy
-from warpsmith.tuner.verify import ERROR_BOUND, verify
+from warpsmith.tuner.evaluate.sustained import measure_sustained
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
+from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.peers import peers
 
 pytestmark = pytest.mark.gpu
 

@@ -15,8 +15,8 @@ from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 

@@ -128,15 +128,15 @@ import dataclasses, json, sys, warnings
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
+from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.store import Store
-from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.workers.deadlines import Deadlines
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
-from warpsmith.tuner.session import tune
+from warpsmith.tuner.run.session import tune
 
 
 class Numbered(Family):

@@ -14,10 +14,10 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.evaluate import Bench
-from warpsmith.tuner.process import Worker, WorkerDied
-from warpsmith.tuner.timing_policy import TimingPolicy
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.worker import Worker, WorkerDied
 
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 PATIENCE_S = 60.0

@@ -19,14 +19,15 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.store import Store
-from warpsmith.tuner import companions, searching, session
-from warpsmith.tuner.companions import Companions
-from warpsmith.tuner.crew import new_tuner
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.options import TuneOptions, TuneReport
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
-from warpsmith.tuner.session import tune
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.report import TuneReport
+from warpsmith.tuner.run import companions, search_loop, session
+from warpsmith.tuner.run.companions import Companions
+from warpsmith.tuner.run.session import tune
+from warpsmith.tuner.run.sharing import new_tuner
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
@@ -57,8 +58,8 @@ def stored(tmp_path: Path) -> list[int]:
 
 def test_share_the_work(tuned: Callable[..., TuneReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = []
-    keep = searching.Journal.keep
-    monkeypatch.setattr(searching.Journal, "keep", lambda journal, trial: own.append(trial) or keep(journal, trial))
+    keep = search_loop.Journal.keep
+    monkeypatch.setattr(search_loop.Journal, "keep", lambda journal, trial: own.append(trial) or keep(journal, trial))
     report = tuned(24)
     assert stored(tmp_path) == list(range(24))
     assert (report.tried, report.reused, report.costs.devices) == (24, 0, 2)
@@ -78,10 +79,10 @@ def test_end_with_the_trials_that_were_wanted(tuned: Callable[..., TuneReport], 
 
 
 def with_work_left(
-    devices: tuple[DeviceRef, ...], store: Store, workshop: Workshop, options: TuneOptions
+    devices: tuple[DeviceRef, ...], store: Store, evaluator: Evaluator, options: TuneOptions
 ) -> Companions:
     """Companions that do not end by themselves as soon as the leader has its trials."""
-    return Companions(devices, store, workshop, dataclasses.replace(options, trials=40))
+    return Companions(devices, store, evaluator, dataclasses.replace(options, trials=40))
 
 
 def test_what_runs_at_the_end_is_not_suspected(
@@ -138,8 +139,8 @@ def test_need_a_store_that_processes_can_share(script: ModuleType) -> None:
 
 
 def test_nobody_is_no_trouble() -> None:
-    opened = Workshop.open(PROBLEM, HOST, FAMILIES, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False)
-    with Store.open(":memory:", write=True) as store, opened as workshop:
-        with Companions((), store, workshop, TuneOptions()) as nobody:
+    opened = Evaluator.open(PROBLEM, HOST, FAMILIES, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False)
+    with Store.open(":memory:", write=True) as store, opened as evaluator:
+        with Companions((), store, evaluator, TuneOptions()) as nobody:
             nobody.check()
         assert store.beats() == {}

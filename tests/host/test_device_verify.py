@@ -18,10 +18,16 @@ from warpsmith.devices.select import host_compiler
 from warpsmith.errors import CompileError, OutOfMemory
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
 from warpsmith.generator.program import Program
-from warpsmith.tuner.buffers import POISON, GuardedBuffer, poisons
-from warpsmith.tuner.device_verify import DeviceVerifier, Findings, device_verifier, merged_dimensions, verification
-from warpsmith.tuner.oracle import Reference
-from warpsmith.tuner.verify import ERROR_BOUND, verify
+from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
+from warpsmith.tuner.evaluate.device_verify import (
+    DeviceVerifier,
+    Findings,
+    device_verifier,
+    merged_dimensions,
+    verification,
+)
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
+from warpsmith.tuner.operations.oracle import Reference
 
 GUARD = 4096
 IMAGE = Operand("image", Role.INPUT, (50,), DType.FLOAT32)

@@ -15,10 +15,10 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
 from warpsmith.generator.fft import Fft, Kind, Layout
 from warpsmith.generator.problem import DType, Operand, Role
-from warpsmith.tuner.buffers import POISON, GuardedBuffer
-from warpsmith.tuner.device_verify import DeviceVerifier, Findings
-from warpsmith.tuner.oracle import Reference, random_operands, reference
-from warpsmith.tuner.verify import verify
+from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer
+from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.oracle import Reference, random_operands, reference
 
 GUARD = 4096
 Values = NDArray[Any]

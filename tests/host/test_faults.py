@@ -34,12 +34,13 @@ from warpsmith.store import sqlite
 from warpsmith.store.poison import MAX_STARTS
 from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner import compile_pool
-from warpsmith.tuner.compile_pool import CompilePool
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.options import TuneOptions, TuneReport
+from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress, Snapshot
-from warpsmith.tuner.session import tune
+from warpsmith.tuner.report import TuneReport
+from warpsmith.tuner.run.session import tune
+from warpsmith.tuner.workers import compile_pool
+from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
@@ -157,7 +158,7 @@ def workers_here(niceness: int) -> list[int]:
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (each / "cmdline").read_bytes().split(b"\0")
-            if b"warpsmith.tuner.worker" in words and words[-4:-1:2] == [b"%d" % os.getpid(), b"%d" % niceness]:
+            if b"warpsmith.tuner.workers.main" in words and words[-4:-1:2] == [b"%d" % os.getpid(), b"%d" % niceness]:
                 found.append(int(each.name))
     return found
 

@@ -24,12 +24,12 @@ from warpsmith.generator.fft import Fft, Layout, Norm, Order
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.outcomes import Contender
-from warpsmith.tuner.timing_policy import TimingPolicy
-from warpsmith.tuner.verify import verify
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.outcomes import Contender
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
@@ -348,14 +348,14 @@ class TestConfigs:
 
     @pytest.mark.parametrize("problem", [SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], ids=lambda p: p.key())
     def test_are_clean_under_the_sanitizers(self, problem: Fft) -> None:
-        opened = Workshop.open(
+        opened = Evaluator.open(
             problem, HOST, able(problem), CompilerChoice.AUTO, 0, PATIENT, sanitize=True, policy=ONE_RUN
         )
-        with opened as workshop:
-            assert HostCompiler(sanitize=True).identity == workshop.compiler_identity
+        with opened as evaluator:
+            assert HostCompiler(sanitize=True).identity == evaluator.compiler_identity
             for case in (*defaults([problem]), *drawn([problem], 1)):
-                program = workshop.program(case.family.name, case.config)
-                verified = workshop.verified(program, workshop.bench)
+                program = evaluator.program(case.family.name, case.config)
+                verified = evaluator.verified(program, evaluator.bench)
                 assert isinstance(verified, Contender), f"{case}: {verified}"
 
 

@@ -19,22 +19,22 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
-from warpsmith.generator.families.filter2d_warpgroup_geometry import batches
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
-from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup.geometry import batches
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.filter2d.window.geometry import Method
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.outcomes import Contender
-from warpsmith.tuner.timing_policy import TimingPolicy
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.outcomes import Contender
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
 ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
@@ -428,8 +428,8 @@ def test_products_of_warpgroups_are_clean_under_the_sanitizers() -> None:
 
 
 def check_sanitized(problem: Filter2d, family: Family, config: Config) -> None:
-    opened = Workshop.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, PATIENT, sanitize=True, policy=ONE_RUN)
-    with opened as workshop:
-        assert HostCompiler(sanitize=True).identity == workshop.compiler_identity
-        verified = workshop.verified(workshop.program(family.name, config), workshop.bench)
+    opened = Evaluator.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, PATIENT, sanitize=True, policy=ONE_RUN)
+    with opened as evaluator:
+        assert HostCompiler(sanitize=True).identity == evaluator.compiler_identity
+        verified = evaluator.verified(evaluator.program(family.name, config), evaluator.bench)
         assert isinstance(verified, Contender), f"{problem.key()} {config}: {verified}"

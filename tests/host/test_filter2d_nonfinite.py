@@ -17,16 +17,16 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostModule, HostRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.window.geometry import Method
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.oracle import reference
+from warpsmith.tuner.operations.oracle import reference
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

@@ -18,9 +18,9 @@ from scipy import ndimage
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 

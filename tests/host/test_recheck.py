@@ -19,9 +19,11 @@ from warpsmith.store import location
 from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner import recheck as module
-from warpsmith.tuner.evaluate import Bench
-from warpsmith.tuner.recheck import (
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
+from warpsmith.tuner.finals import recheck as module
+from warpsmith.tuner.finals.recheck import (
     CannotMeasure,
     Rechecked,
     measured_again,
@@ -29,8 +31,6 @@ from warpsmith.tuner.recheck import (
     ready_again,
     recheck,
 )
-from warpsmith.tuner.timing_policy import Launching, TimingPolicy
-from warpsmith.tuner.workshop import Workshop
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 64), filter=(3, 3))
@@ -240,7 +240,7 @@ class TestMeasuredAgain:
             measured_again(older, HOST, seed=1)
 
     def test_is_refused_where_it_is_not_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Workshop, "verified", lambda *_: Failure(FailureKind.WRONG, "7 of 9 differ"))
+        monkeypatch.setattr(Evaluator, "verified", lambda *_: Failure(FailureKind.WRONG, "7 of 9 differ"))
         with pytest.raises(CannotMeasure, match="wrong: 7 of 9 differ"):
             measured_again(self.unfair(), HOST, seed=1)
 

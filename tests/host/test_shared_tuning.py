@@ -32,14 +32,15 @@ TAKES_A_WHILE = (
 # Counts what a tuner runs, and may hurry with the dead.
 NOTES = """
 import os, pathlib, sys
-from warpsmith.tuner import crew, searching
-crew.DEAD_ROUNDS = int(os.environ.get("DEAD_ROUNDS", crew.DEAD_ROUNDS))
-kept = searching.Journal.keep
+from warpsmith.tuner.run import sharing
+from warpsmith.tuner.run import search_loop
+sharing.DEAD_ROUNDS = int(os.environ.get("DEAD_ROUNDS", sharing.DEAD_ROUNDS))
+kept = search_loop.Journal.keep
 def keep(journal, trial):
     with open(os.environ["NOTES"], "a") as notes:
         print("tried", trial.config.integer("n"), file=notes)
     kept(journal, trial)
-searching.Journal.keep = keep
+search_loop.Journal.keep = keep
 """
 
 
@@ -188,8 +189,8 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
         json.dumps([{"operation": "filter2d", "image": size, "filter": [3, 3]} for size in sizes])
     )
     text = (
-        "import sys\nfrom warpsmith.cli.app import run\nfrom warpsmith.tuner import campaign\n"
-        "campaign.LEAST_S = 4.0\nsys.exit(run(sys.argv[1:]))"
+        "import sys\nfrom warpsmith.cli.app import run\nfrom warpsmith.tuner.run import problem_list\n"
+        "problem_list.LEAST_S = 4.0\nsys.exit(run(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", text, "tune", "--from", "problems.json", "--time-limit", "20s", "--json"]
     options = ["--device", "host", "--store", database.replace("@", ":secret@")]

@@ -23,10 +23,10 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Space
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.cells import plan_sweep
-from warpsmith.tuner.outcomes import Evaluated
+from warpsmith.tuner.evaluate.outcomes import Evaluated
 from warpsmith.tuner.progress import SilentProgress
-from warpsmith.tuner.sweep import sweep
+from warpsmith.tuner.spaces.regions import plan_sweep
+from warpsmith.tuner.spaces.sweep import sweep
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(4, 40), filter=(3, 3))
@@ -81,19 +81,19 @@ def test_a_sweep_visits_every_cell_and_writes_everything(folder: Path, capsys: p
     assert answer["tried"] == len(plans) + 1
     assert answer["configs"] == sum(plan.size for plan in plans)
     assert answer["interrupted"] is False
-    cells = [(cell["family"], cell["path"], cell["rows"], cell["columns"]) for cell in answer["cells"]]
-    assert cells == [(each.cell.family, each.cell.path, each.cell.rows, each.cell.columns) for each in plans]
-    for cell in answer["cells"]:
-        assert cell["trials"]
-        assert cell["failures"] == {}
-        assert all(0 <= trial["measurement"]["max_error"] <= 1e-6 for trial in cell["trials"])
+    regions = [(region["family"], region["path"], region["rows"], region["columns"]) for region in answer["cells"]]
+    assert regions == [(each.region.family, each.region.path, each.region.rows, each.region.columns) for each in plans]
+    for region in answer["cells"]:
+        assert region["trials"]
+        assert region["failures"] == {}
+        assert all(0 <= trial["measurement"]["max_error"] <= 1e-6 for trial in region["trials"])
 
     text = (out / "sweep.md").read_text()
     printed = capsys.readouterr().out
     table = [line for line in printed.splitlines() if line.startswith("|")]
     assert "\n".join(table) in text
     assert len({line.count("|") for line in table}) == 1
-    paths = {(each.cell.family, each.cell.path) for each in plans}
+    paths = {(each.region.family, each.region.path) for each in plans}
     names = {line.split("|")[1].strip() for line in table[2:]}
     assert len(names) == len(paths)
     assert f"{len(plans) + 1} of {answer['configs']} configs tried" in printed
@@ -112,7 +112,7 @@ def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
     answer = json.loads(output)
     assert answer["interrupted"] is True
     assert 0 < answer["tried"] < answer["configs"]
-    assert answer["tried"] == sum(len(cell["trials"]) for cell in answer["cells"])
+    assert answer["tried"] == sum(len(region["trials"]) for region in answer["cells"])
     assert written(folder / "kept") == FILES
     assert "; interrupted" in (folder / "kept" / "sweep.md").read_text()
     assert json.loads((folder / "kept" / "sweep.json").read_text())["tried"] == answer["tried"]
@@ -125,7 +125,7 @@ def test_ctrl_c_before_anything_was_measured_writes_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", interrupted)
+    monkeypatch.setattr("warpsmith.tuner.evaluate.bench.Bench.evaluate", interrupted)
     assert run([*SWEEP, "--trials", "1"]) == 1
     assert "warpsmith: error: interrupted\n" in capsys.readouterr().err
     assert written(folder / "sweep-3x3") == set()
@@ -135,12 +135,12 @@ def test_failures_are_counted_and_cost_nothing_else(planted: Any) -> None:
     family = planted("none", "wrong", "does-not-compile", "crashes")
     plans = plan_sweep(PROBLEM, HOST.device(), 4, 0, (family,))
     swept = sweep(PROBLEM, HOST, plans, 0, SilentProgress(), (family,))
-    (cell,) = swept.cells
-    assert cell.failures == {FailureKind.WRONG: 1, FailureKind.COMPILE: 1, FailureKind.CRASH: 1}
+    (region,) = swept.regions
+    assert region.failures == {FailureKind.WRONG: 1, FailureKind.COMPILE: 1, FailureKind.CRASH: 1}
     assert (swept.tried, swept.right) == (4, 1)
-    assert cell.best is not None
-    assert cell.best.config.text("fault") == "none"
-    assert isinstance(cell.best.outcome, Measurement)
+    assert region.best is not None
+    assert region.best.config.text("fault") == "none"
+    assert isinstance(region.best.outcome, Measurement)
     assert swept.copy is not None
 
 
@@ -149,7 +149,7 @@ def test_where_nothing_is_right_the_reasons_are_kept(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = Evaluated(Failure(FailureKind.WRONG, "7 differ"), 0.0, 0.0, 0.0)
-    monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", lambda *_: wrong)
+    monkeypatch.setattr("warpsmith.tuner.evaluate.bench.Bench.evaluate", lambda *_: wrong)
     assert run([*SWEEP, "--trials", "1"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("warpsmith: error: none of ")
@@ -180,14 +180,14 @@ class TestBench:
         assert scipy.startswith("line-scipy")
         *_, rule, two, three = capsys.readouterr().out.splitlines()
         assert rule.count("|") == two.count("|") == three.count("|")
-        cells = [cell.strip() for cell in three.strip("|").split("|")]
-        assert (cells[0], cells[1], cells[2]) == ("3x3", "global to register", "filter2d_window")
-        outputs, shape = cells[3].split(" ", 1)
+        regions = [region.strip() for region in three.strip("|").split("|")]
+        assert (regions[0], regions[1], regions[2]) == ("3x3", "global to register", "filter2d_window")
+        outputs, shape = regions[3].split(" ", 1)
         rows, columns = map(int, shape.strip("()").split(" x "))
         assert int(outputs) == rows * columns > 1
-        assert "scipy" in cells[4]
-        assert cells[5].endswith("x")
-        assert cells[6].endswith("%")
+        assert "scipy" in regions[4]
+        assert regions[5].endswith("x")
+        assert regions[6].endswith("%")
 
     def test_times_the_simplest_kernel_in_the_same_run(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run([*self.SIZES, "--planes", "2", "--json"]) == 0
@@ -200,7 +200,7 @@ class TestBench:
     def test_leaves_out_a_simplest_kernel_that_is_wrong(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from warpsmith.tuner.evaluate import Bench
+        from warpsmith.tuner.evaluate.bench import Bench
 
         evaluate = Bench.evaluate
 
@@ -209,7 +209,7 @@ class TestBench:
                 return Evaluated(Failure(FailureKind.WRONG, "no"), 0.0, 0.0, 0.0)
             return evaluate(self, program, *rest)
 
-        monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", wrong_where_plain)
+        monkeypatch.setattr("warpsmith.tuner.evaluate.bench.Bench.evaluate", wrong_where_plain)
         assert run(list(self.SIZES)) == 0
         last = capsys.readouterr().out.splitlines()[-1]
-        assert [cell.strip() for cell in last.strip("|").split("|")][5] == "-"
+        assert [region.strip() for region in last.strip("|").split("|")][5] == "-"

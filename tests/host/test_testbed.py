@@ -20,13 +20,13 @@ from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Texture
 from warpsmith.generator.space import Config
 from warpsmith.store.record import COPY, Failure, FailureKind, LeftOut, Measurement
-from warpsmith.tuner.buffers import GuardedBuffer
-from warpsmith.tuner.outcomes import Contender
-from warpsmith.tuner.peers import Peer
-from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing_policy import TimingPolicy
-from warpsmith.tuner.turn import Turn
-from warpsmith.tuner.verify import Verdict, verify
+from warpsmith.tuner.evaluate.buffers import GuardedBuffer
+from warpsmith.tuner.evaluate.device_lock import DeviceLock
+from warpsmith.tuner.evaluate.outcomes import Contender
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.evaluate.verify import Verdict, verify
+from warpsmith.tuner.operations.peers import Peer
 
 ROWS, COLUMNS, PITCH, RESULT_PITCH = 6, 10, 64, 96
 QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
@@ -174,9 +174,9 @@ def test_another_process_has_the_device_while_a_peers_result_is_compared(
         note("compare")
         return verify(*arguments)
 
-    monkeypatch.setattr("warpsmith.tuner.testbed.candidates", lambda *_: (Peer("peer", run, result),))
-    monkeypatch.setattr("warpsmith.tuner.testbed.verify", comparing)
-    testbed = Testbed(host, of, 3, QUICK, guarded=True, turn=Turn(turn))
+    monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.candidates", lambda *_: (Peer("peer", run, result),))
+    monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.verify", comparing)
+    testbed = Testbed(host, of, 3, QUICK, guarded=True, turn=DeviceLock(turn))
     try:
         testbed.prepare_peers()
     finally:
@@ -284,7 +284,7 @@ def test_what_stands_beside_ours_is_timed_under_its_conditions_or_named(
             LeftOut("absent", "it is not installed"),
         )
 
-    monkeypatch.setattr("warpsmith.tuner.testbed.candidates", found)
+    monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.candidates", found)
     candidate = program(of)
     binary = host_compiler().compile(candidate)
     testbed = Testbed(host, of, 3, QUICK, guarded=True)

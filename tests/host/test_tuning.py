@@ -20,22 +20,25 @@ import pytest
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner import rivalry, searching, session, workshop
-from warpsmith.tuner.choose import TuningFailed
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.evaluate import Bench
-from warpsmith.tuner.options import TuneOptions, TuneReport
+from warpsmith.tuner.evaluate import evaluator
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.finals.choose import TuningFailed
+from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress, Snapshot
-from warpsmith.tuner.rivalry import Search
-from warpsmith.tuner.session import tune
+from warpsmith.tuner.report import TuneReport
+from warpsmith.tuner.run import search_loop, session
+from warpsmith.tuner.run.session import tune
+from warpsmith.tuner.search import competition
+from warpsmith.tuner.search.competition import Competition
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
@@ -215,12 +218,12 @@ def test_the_last_part_of_a_time_limit_goes_to_single_changes(
     store: Path, share: float, polished: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole of it, or none, so that it does not matter how fast this machine is; and of the trials none."""
-    monkeypatch.setattr(searching, "POLISH_SHARE", share)
-    monkeypatch.setattr(rivalry, "POLISH_SHARE", -1.0)
-    monkeypatch.setattr(rivalry, "POLISH_AFTER", 1)
-    asked: list[Search] = []
-    ask_beside = Search._ask_beside
-    monkeypatch.setattr(Search, "_ask_beside", lambda search: asked.append(search) or ask_beside(search))
+    monkeypatch.setattr(search_loop, "POLISH_SHARE", share)
+    monkeypatch.setattr(competition, "POLISH_SHARE", -1.0)
+    monkeypatch.setattr(competition, "POLISH_AFTER", 1)
+    asked: list[Competition] = []
+    ask_beside = Competition._ask_beside
+    monkeypatch.setattr(Competition, "_ask_beside", lambda search: asked.append(search) or ask_beside(search))
     run(store, TuneOptions(trials=6, time_limit_s=1000))
     assert bool(asked) == polished
 
@@ -231,7 +234,7 @@ def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
     """As on a GPU: opened beside the search, on other data, and one at a time on the device."""
     turn = tmp_path / "turn"
     turn.touch()
-    monkeypatch.setattr(workshop, "shared_device", lambda _: contextlib.nullcontext(turn))
+    monkeypatch.setattr(evaluator, "shared_device", lambda _: contextlib.nullcontext(turn))
     seen: list[Bench] = []
     choose = session.choose
     monkeypatch.setattr(session, "choose", lambda *given: seen.append(given[1]) or choose(*given))

@@ -12,18 +12,18 @@ import pytest
 from warpsmith.devices.base import Compiler, Graph
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
-from warpsmith.generator.families.filter2d_window_geometry import Method
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.filter2d.window.geometry import Method
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner import testbed as testbed_module
-from warpsmith.tuner.testbed import Testbed
-from warpsmith.tuner.timing_policy import Launching, Rotation, TimingPolicy
+from warpsmith.tuner.evaluate import testbed as testbed_module
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
 
 ROWS, COLUMNS, SETS = 6, 10, 5
 PROBLEM = Filter2d(image=(ROWS, COLUMNS), filter=(1, 2))

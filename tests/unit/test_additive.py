@@ -8,7 +8,7 @@ import random
 import pytest
 
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.tuner.additive import Additive, Item
+from warpsmith.tuner.search.additive import Additive, Item
 
 SPACE = Space(
     (Parameter("rows", (1, 2, 4, 8), ""), Parameter("path", ("global", "texture"), ""), Parameter("dull", (0, 1), "")),

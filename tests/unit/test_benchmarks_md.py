@@ -16,7 +16,7 @@ from warpsmith.store.conditions import Launched
 from warpsmith.store.location import shipped_store
 from warpsmith.store.record import COPY, Record
 from warpsmith.store.store import Store
-from warpsmith.tuner.progress import format_time
+from warpsmith.units import format_time
 
 ROOT = Path(__file__).parents[2]
 REPEATED = 0.025

@@ -15,7 +15,9 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Measurement, Record, Timing, Trial
-from warpsmith.tuner.choose import (
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns
+from warpsmith.tuner.finals.choose import (
     FINALISTS,
     KEPT,
     MOST_FINALISTS,
@@ -29,9 +31,7 @@ from warpsmith.tuner.choose import (
     fastest_first,
     tied,
 )
-from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.outcomes import Contender, Evaluated, InTurns
-from warpsmith.tuner.workshop import Workshop
+from warpsmith.tuner.workers.compile_job import Compiled
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 COPY = Baseline("copy", Timing(70.0, 70.0, 70.0, 9, "median"))
@@ -76,7 +76,7 @@ class Setting:
         self.compiler_identity = "nvrtc"
         self.answers: tuple[Program, ...] = ()
 
-    verified = Workshop.verified  # over what is below
+    verified = Evaluator.verified  # over what is below
 
     def program(self, family: str, config: Config) -> Program:
         return program_of(family, config)
@@ -236,7 +236,7 @@ class TestWinner:
             def default(self, *_: object) -> Config:
                 return trial("plainb", 1).config
 
-        monkeypatch.setattr("warpsmith.tuner.choose.simplest_family", {PROBLEM.operation: Plain()}.get)
+        monkeypatch.setattr("warpsmith.tuner.finals.choose.simplest_family", {PROBLEM.operation: Plain()}.get)
 
     @pytest.mark.usefixtures("simplest")
     def test_has_the_simplest_kernel_as_a_baseline_and_not_a_faster_one_of_its_family(self) -> None:

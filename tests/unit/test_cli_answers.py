@@ -33,7 +33,7 @@ from warpsmith.store.record import (
     Trial,
 )
 from warpsmith.store.store import Store
-from warpsmith.tuner.outcomes import Evaluated
+from warpsmith.tuner.evaluate.outcomes import Evaluated
 
 without_gpu = pytest.mark.skipif(cuda_device_count() > 0, reason="a GPU is here")
 SMALL = Filter2d(image=(64, 64), filter=(3, 3))
@@ -227,7 +227,7 @@ class TestVerify:
 
     def test_wrong_is_a_failure(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         wrong = Evaluated(Failure(FailureKind.WRONG, "7 of 3844 differ"), 0.0, 0.0, 0.0)
-        monkeypatch.setattr("warpsmith.tuner.evaluate.Bench.evaluate", lambda *_: wrong)
+        monkeypatch.setattr("warpsmith.tuner.evaluate.bench.Bench.evaluate", lambda *_: wrong)
         assert run(["verify", "filter2d", *ON_HOST, "--store", "one.db", "--json"]) == 1
         shown = capsys.readouterr()
         assert shown.err.startswith("warpsmith: error: wrong: 7 of 3844 differ (filter2d_plain ")

@@ -27,7 +27,7 @@ from warpsmith.store import location
 from warpsmith.store.location import own_store
 from warpsmith.store.record import COPY, Baseline, LeftOut, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner.compare import Comparison
+from warpsmith.tuner.finals.compare import Comparison
 
 HOST = DeviceRef.parse("host").device()
 PADDED = Fft((8, 8), 5, valid=(7, 6))

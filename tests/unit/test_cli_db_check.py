@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import warpsmith.tuner.recheck
+import warpsmith.tuner.finals.recheck
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
@@ -20,7 +20,7 @@ from warpsmith.store import location
 from warpsmith.store.checked import Checked, Verdict, checked_of, marked
 from warpsmith.store.record import Baseline, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner.recheck import Rechecked
+from warpsmith.tuner.finals.recheck import Rechecked
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEMS = [Filter2d(image=(16 * number, 64), filter=(3, 3)) for number in range(1, 5)]
@@ -79,7 +79,7 @@ class Rechecks:
 @pytest.fixture
 def rechecks(monkeypatch: pytest.MonkeyPatch) -> Rechecks:
     fake = Rechecks()
-    monkeypatch.setattr(warpsmith.tuner.recheck, "recheck", fake)
+    monkeypatch.setattr(warpsmith.tuner.finals.recheck, "recheck", fake)
     return fake
 
 
@@ -208,7 +208,7 @@ class TestTimes:
                 store.put_winner(winner(PROBLEMS[0], 17.0))
             return rechecks(record, device, seed)
 
-        monkeypatch.setattr(warpsmith.tuner.recheck, "recheck", look)
+        monkeypatch.setattr(warpsmith.tuner.finals.recheck, "recheck", look)
         looked = document(*CHECK)["times"]["looked_at"]
         assert {each["problem_key"]: each["noted"] for each in looked} == {
             problem.key(): problem != PROBLEMS[0] for problem in PROBLEMS

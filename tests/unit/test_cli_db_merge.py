@@ -43,7 +43,7 @@ def state(location: str) -> tuple[Any, ...]:
     with Store.open(location, write=False) as store:
         assert store.check() == ()
         poison = [store.poisoned(device) for device in (H200, HOST)]
-        return store.contents(), poison, [store.runs(each, H200) for each in (PROBLEM, OTHER)], store.census()
+        return store.contents(), poison, [store.runs(each, H200) for each in (PROBLEM, OTHER)], store.counts()
 
 
 @pytest.fixture

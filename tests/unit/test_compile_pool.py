@@ -14,10 +14,10 @@ import pytest
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.tuner import compile_pool
-from warpsmith.tuner.compile_pool import CompilePool
-from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.workers import compile_pool
+from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 PATIENCE_S = 60.0
 """Far above what anything here takes, on a loaded machine too."""

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 DEADLINES = Deadlines(
     compile_s=60, least_compile_s=10, compile_factor=20, first_run_s=120, least_run_s=5, run_factor=30, setup_s=900

@@ -21,9 +21,9 @@ from warpsmith.errors import CompileError
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.tuner.compile_pool import CompilePool
-from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.deadlines import Deadlines
+from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 SOURCE = """
 struct Weights { float w[9]; };

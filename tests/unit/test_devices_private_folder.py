@@ -18,7 +18,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
-from warpsmith.tuner.turn import Turn, shared_device
+from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
 STRANGER = os.geteuid() + 4242
 PROGRAM = Program(family="test", config=Config.of({}), source="a", launches=())
@@ -197,5 +197,5 @@ def test_the_file_by_which_processes_take_turns_is_ours_alone(tmp_path: Path, mo
         assert stat.S_ISREG(status.st_mode)
         assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o600, os.geteuid())
         (tmp_path / "link").symlink_to(turn)
-        with pytest.raises(OSError, match="symbolic link"), Turn(tmp_path / "link"):
+        with pytest.raises(OSError, match="symbolic link"), DeviceLock(tmp_path / "link"):
             pass

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200, HOST, Device
-from warpsmith.generator.families.filter2d_plain import MAX_UNROLLED, Filter2dPlain, Geometry
-from warpsmith.generator.families.filter2d_text import image_texture, require_filter2d, result_pitch
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter2d import MAX_WEIGHTS_BYTES, Border, Filter2d
+from warpsmith.generator.filter2d.plain import MAX_UNROLLED, Filter2dPlain, Geometry
+from warpsmith.generator.filter2d.problem import MAX_WEIGHTS_BYTES, Border, Filter2d
+from warpsmith.generator.filter2d.text import image_texture, require_filter2d, result_pitch
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture, Transformed
 from warpsmith.generator.registry import FAMILIES, families_for, family_named

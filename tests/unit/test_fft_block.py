@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.device import H200, HOST, Device
-from warpsmith.generator.families.fft_block import FftBlock
-from warpsmith.generator.families.fft_block_guesses import MOST
-from warpsmith.generator.families.fft_block_text import FftBlockText
-from warpsmith.generator.families.fft_block_tile import Address, Tile
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.block.guesses import MOST
+from warpsmith.generator.fft.block.text import FftBlockText
+from warpsmith.generator.fft.block.tile import Address, Tile
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.device import H200, HOST, Device
-from warpsmith.generator.families.fft_block import FftBlock
-from warpsmith.generator.families.fft_block_text import FftBlockText
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.space import Config
 
 FAMILY = FftBlock()

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from warpsmith.generator.families.fft_block_gaps import fitted_tile
-from warpsmith.generator.families.fft_block_tile import BANKS, Address, Gaps, Pool, Tile, TileShape, Touch, digits_of
+from warpsmith.generator.fft.block.gaps import fitted_tile
+from warpsmith.generator.fft.block.tile import BANKS, Address, Gaps, Pool, Tile, TileShape, Touch, digits_of
 
 Index = Callable[[str, dict[str, int]], int]
 """What an expression of CUDA comes to."""

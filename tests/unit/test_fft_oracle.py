@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.oracle import Reference, random_operands, reference
-from warpsmith.tuner.strips import STRIP_BYTES
-from warpsmith.tuner.verify import Verdict, verify
+from warpsmith.tuner.evaluate.verify import Verdict, verify
+from warpsmith.tuner.operations.oracle import Reference, random_operands, reference
+from warpsmith.tuner.operations.strips import STRIP_BYTES
 
 DIRECTIONS: list[dict[str, Any]] = [
     {"kind": Kind.R2C},

@@ -16,15 +16,15 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import H200, HOST
-from warpsmith.generator.families.fft_warp import MOST_KEPT, FftWarp
-from warpsmith.generator.families.fft_warp_lanes import First, Spread, lane_steps, twiddle_exponent
-from warpsmith.generator.families.fft_warp_text import FftWarpText
-from warpsmith.generator.families.fft_words import Packing, Twiddles
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.fft.factors import reversed_bits
+from warpsmith.generator.fft.warp.family import MOST_KEPT, FftWarp
+from warpsmith.generator.fft.warp.lanes import First, Spread, lane_steps, twiddle_exponent
+from warpsmith.generator.fft.warp.text import FftWarpText
+from warpsmith.generator.fft.words import Packing, Twiddles
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Pointer
 from warpsmith.generator.space import Config
-from warpsmith.generator.transforms.factors import reversed_bits
 
 FAMILY = FftWarp()
 SAMPLE = 8

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import H200
-from warpsmith.generator.families.filter2d_matrix import DEPTH, SEGMENT, TILE, Filter2dMatrix, Geometry
-from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.matrix import DEPTH, SEGMENT, TILE, Filter2dMatrix, Geometry
+from warpsmith.generator.filter2d.text import result_pitch, row_pitch
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.space import Config
 

@@ -13,19 +13,19 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import H200, HOST
-from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
-from warpsmith.generator.families.filter2d_warpgroup import (
+from warpsmith.generator.family import Subject
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.separable import separable_terms
+from warpsmith.generator.filter2d.text import result_pitch, row_pitch
+from warpsmith.generator.filter2d.warpgroup.family import (
     MAX_DEPTH,
     STRIPS,
     Filter2dWarpgroup,
     strips,
 )
-from warpsmith.generator.families.filter2d_warpgroup_geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
-from warpsmith.generator.families.filter2d_warpgroup_limits import STATIC_SHARED_BYTES, parts_choices
-from warpsmith.generator.family import Subject
-from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
+from warpsmith.generator.filter2d.warpgroup.limits import STATIC_SHARED_BYTES, parts_choices
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
-from warpsmith.generator.separable import separable_terms
 from warpsmith.generator.space import Config
 
 WARPGROUP = Filter2dWarpgroup()

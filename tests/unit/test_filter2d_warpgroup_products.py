@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import H200
-from warpsmith.generator.families.filter2d_warpgroup import Filter2dWarpgroup
-from warpsmith.generator.families.filter2d_warpgroup_geometry import Geometry
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup.geometry import Geometry
 from warpsmith.generator.problem import NonFinite
 
 WARPGROUP = Filter2dWarpgroup()

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import H200
-from warpsmith.generator.families.filter2d_text import result_pitch, row_pitch
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
-from warpsmith.generator.families.filter2d_window_geometry import Geometry
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.text import result_pitch, row_pitch
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.filter2d.window.geometry import Geometry
 from warpsmith.generator.problem import DType
 
 WINDOW = Filter2dWindow()

@@ -13,10 +13,10 @@ import pytest
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
-from warpsmith.tuner import finals
-from warpsmith.tuner.deadlines import Deadlines
-from warpsmith.tuner.finals import Finals
-from warpsmith.tuner.timing_policy import TimingPolicy
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.finals import final_bench as finals
+from warpsmith.tuner.finals.final_bench import FinalBench
+from warpsmith.tuner.workers.deadlines import Deadlines
 
 PATIENCE_S = 20.0
 GPU = DeviceRef(DeviceKind.CUDA, 1)
@@ -88,7 +88,7 @@ def made_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[FakeBench], Non
 
 def beside(shop: Shop, turn: Path | None) -> Any:
     shop.turn = turn
-    return Finals.beside(shop, GPU, 7, POLICY, Deadlines())  # type: ignore[arg-type]
+    return FinalBench.beside(shop, GPU, 7, POLICY, Deadlines())  # type: ignore[arg-type]
 
 
 def test_the_search_s_own_bench_draws_fresh_data_where_there_is_no_other(made: list[FakeBench]) -> None:

@@ -24,11 +24,11 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Launch, Program, Workspace
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
-from warpsmith.tuner.compiling import Compiled
-from warpsmith.tuner.flow import AHEAD, BACKLOG, MOST_AHEAD, Candidate, Flow
-from warpsmith.tuner.outcomes import Evaluated
-from warpsmith.tuner.screen import Screen
-from warpsmith.tuner.stages import Ledger, Stage
+from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.evaluate.outcomes import Evaluated
+from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, Candidate, Flow
+from warpsmith.tuner.run.screen import Screen
+from warpsmith.tuner.workers.compile_job import Compiled
 
 PATIENCE_S = 20.0
 """Far above what anything here waits for, on a loaded machine too."""

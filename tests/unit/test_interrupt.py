@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from warpsmith.tuner.interrupt import watching_for_interrupt
+from warpsmith.tuner.run.interrupt import watching_for_interrupt
 
 
 class PressesCtrlCWhenItDies:

@@ -19,7 +19,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store.poison import MAX_STARTS, Started
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner.journal import Journal
+from warpsmith.tuner.run.journal import Journal
 
 PATIENCE_S = 20.0
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
@@ -241,7 +241,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner.journal import Journal
+from warpsmith.tuner.run.journal import Journal
 
 store = Store.open(sys.argv[1], write=True)
 journal = Journal(store, Filter2d(image=(64, 64), filter=(3, 3)), H200)

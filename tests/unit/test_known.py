@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from warpsmith.generator.device import H200, Device
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
-from warpsmith.generator.families.filter2d_window import Filter2dWindow
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.location import open_beside
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
-from warpsmith.tuner.known import CARRIED, PROPOSED, Key, have_times, known_first, present_answer, samples_of
+from warpsmith.tuner.search.known import CARRIED, PROPOSED, Key, have_times, known_first, present_answer, samples_of
 
 GPU = dataclasses.replace(H200, name="Test GPU")
 PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
@@ -53,7 +53,7 @@ def first_of(
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a store beside which nothing ships."""
-    monkeypatch.setattr("warpsmith.tuner.known.shipped_samples", lambda: ())
+    monkeypatch.setattr("warpsmith.tuner.search.known.shipped_samples", lambda: ())
     monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
     return tmp_path / "store.db"
 
@@ -137,7 +137,7 @@ def test_samples_are_all_winners_the_trials_of_the_store_that_is_tuned_into_and_
 ) -> None:
     monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "shipped.db")
     trial = Sample.of(winner(sized(600)))
-    monkeypatch.setattr("warpsmith.tuner.known.shipped_samples", lambda: (trial,))
+    monkeypatch.setattr("warpsmith.tuner.search.known.shipped_samples", lambda: (trial,))
     shipped, own = winner(sized(500)), winner(PROBLEM)
     with Store.open(str(tmp_path / "shipped.db"), write=True) as store:
         store.put_winner(shipped)

@@ -40,18 +40,22 @@ MAY_IMPORT = {
 
 LIVES_IN = {
     "jinja2": {"warpsmith.generator.render"},
-    "optuna": {"warpsmith.tuner.studies"},
+    "optuna": {"warpsmith.tuner.search.studies"},
     "pycuda": {"warpsmith.devices.cuda.pycuda_context", "warpsmith.devices.cuda.pycuda_compiler"},
-    "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.studies.study_store"},
+    "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.search.studies.study_store"},
     "alembic": {"warpsmith.store"},
     "typer": {"warpsmith.cli"},
     "rich": {"warpsmith.cli", "warpsmith.tuner.progress"},
     "platformdirs": {"warpsmith.devices.binary_cache", "warpsmith.store.location"},
     "cuda": {"warpsmith.devices.cuda", "warpsmith.devices.arrays"},
-    "torch": {"warpsmith.tuner.peers", "warpsmith.tuner.torch_peers"},
-    "cupy": {"warpsmith.tuner.peers", "warpsmith.tuner.ndimage_peers", "warpsmith.tuner.fft_peers"},
-    "cupyx": {"warpsmith.tuner.ndimage_peers"},
-    "scipy": {"warpsmith.tuner.ndimage_peers", "warpsmith.tuner.fft_peers"},
+    "torch": {"warpsmith.tuner.operations.peers", "warpsmith.tuner.operations.filter2d.torch_peers"},
+    "cupy": {
+        "warpsmith.tuner.operations.peers",
+        "warpsmith.tuner.operations.filter2d.ndimage_peers",
+        "warpsmith.tuner.operations.fft.peers",
+    },
+    "cupyx": {"warpsmith.tuner.operations.filter2d.ndimage_peers"},
+    "scipy": {"warpsmith.tuner.operations.filter2d.ndimage_peers", "warpsmith.tuner.operations.fft.peers"},
     "matplotlib": {"warpsmith.tuner.plots"},
     "numpy": {
         "warpsmith.devices",
@@ -59,7 +63,7 @@ LIVES_IN = {
         "warpsmith.tuner",
         "warpsmith.cli",
         # Hundreds of layouts of a tile are compared for each config: plain Python takes 20 ms where arrays take 8.
-        "warpsmith.generator.families.fft_block_gaps",
+        "warpsmith.generator.fft.block.gaps",
     },
 }
 """For each third party, the modules, or packages with all that is in them, that may import it."""
@@ -133,7 +137,7 @@ def where(path: Path, line: int) -> str:
 
 def test_all_modules_are_seen_and_belong_to_a_part() -> None:
     assert {module.part for module in modules()} == set(MAY_IMPORT)
-    assert {"warpsmith", "warpsmith.generator.families.filter2d_window", "warpsmith.cli.app"} <= set(modules_by_name())
+    assert {"warpsmith", "warpsmith.generator.filter2d.window.family", "warpsmith.cli.app"} <= set(modules_by_name())
 
 
 def test_the_order_of_the_parts_has_no_cycle() -> None:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.tuner import npp
-from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.peers import Peer, peers
-from warpsmith.tuner.verify import verify
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.filter2d import npp
+from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.peers import Peer, peers
 
 FLOATS, BYTES = "nppiFilterBorder_32f_C1R", "nppiFilterBorder32f_8u_C1R"
 CONTEXT = npp.StreamContext(device=3, multiprocessors=132, shared_per_block=49152, major=9, minor=0, stream_flags=7)
@@ -101,7 +101,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     cupy = types.ModuleType("cupy")
     cupy.__dict__.update(asarray=lambda array: np.array(array).view(OnDevice), asnumpy=np.asarray)
     found = {"cupy": ModuleSpec("cupy", None)}
-    monkeypatch.setattr("warpsmith.tuner.peers.find_spec", found.get)
+    monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", found.get)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(npp, "_library", lambda: library)
     monkeypatch.setattr(npp, "_context", lambda: CONTEXT)

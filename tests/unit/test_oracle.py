@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType, Operand, Problem
-from warpsmith.tuner.oracle import noise, random_operands, reference
-from warpsmith.tuner.strips import for_each_strip
+from warpsmith.tuner.operations.oracle import noise, random_operands, reference
+from warpsmith.tuner.operations.strips import for_each_strip
 
 ndimage = pytest.importorskip("scipy.ndimage")
 
@@ -209,7 +209,7 @@ class TestRandomOperands:
         for above, below in itertools.combinations(rows, 2):
             # Of float16 numbers one in 900 pairs is equal, of bytes one in 256.
             assert np.count_nonzero(above == below) < above.size / 200
-        monkeypatch.setattr("warpsmith.tuner.strips.cores", lambda: 1)
+        monkeypatch.setattr("warpsmith.tuner.operations.strips.cores", lambda: 1)
         assert np.array_equal(random_operands(problem, 0)["image"], rows)
 
     def test_noise_has_every_byte_about_as_often(self) -> None:

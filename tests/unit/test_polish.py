@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.tuner import rivalry
-from warpsmith.tuner.endings import Ending, ending
-from warpsmith.tuner.recording import Recording
-from warpsmith.tuner.rivalry import Search
-from warpsmith.tuner.search import FamilySearch
+from warpsmith.tuner.search import competition
+from warpsmith.tuner.search.competition import Competition
+from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.spaces.recording import Recording
+from warpsmith.tuner.spaces.search_end import SearchEnd, ending
 
 REPLAY = Path(__file__).parents[2] / "benchmarks/replay"
 
@@ -43,7 +43,7 @@ def family(space: Space = SPACE, stored: Sequence[tuple[str, Config]] = (), seed
     return FamilySearch("family", space, [first], seed, [(config, time_ns(config)) for _, config in stored])
 
 
-def trials(search: Search, objectives: dict[str, Objective], budget: int, ahead: int) -> Trials:
+def trials(search: Competition, objectives: dict[str, Objective], budget: int, ahead: int) -> Trials:
     """What was tried, with so many asks out before the first is told; what is out at the end is given up."""
     out: deque[tuple[str, Config]] = deque()
     told: Trials = []
@@ -66,27 +66,27 @@ def untried_beside_best(tried: Trials, objective: Callable[[Config], float] = ti
 @pytest.mark.parametrize("ahead", [1, 30])
 @pytest.mark.parametrize("seed", range(3))
 def test_at_the_end_of_a_budget_every_single_change_of_the_best_was_tried(seed: int, ahead: int) -> None:
-    search = Search({"a": family(seed=seed)}, seed, 300)
+    search = Competition({"a": family(seed=seed)}, seed, 300)
     assert untried_beside_best(trials(search, {"a": time_ns}, 300, ahead)) == 0
 
 
 def test_a_young_search_is_not_polished(monkeypatch: pytest.MonkeyPatch) -> None:
-    young = trials(Search({"a": family()}, 0, 100), {"a": time_ns}, 100, 30)
-    monkeypatch.setattr(rivalry, "POLISH_SHARE", 0.0)
-    assert young == trials(Search({"a": family()}, 0, 100), {"a": time_ns}, 100, 30)
+    young = trials(Competition({"a": family()}, 0, 100), {"a": time_ns}, 100, 30)
+    monkeypatch.setattr(competition, "POLISH_SHARE", 0.0)
+    assert young == trials(Competition({"a": family()}, 0, 100), {"a": time_ns}, 100, 30)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_so_they_were_at_the_end_of_a_time_limit(seed: int) -> None:
     """Of 300 trials nobody knows beforehand that there is time for no more."""
     families = {"a": family(seed=seed)}
-    search = Search(families, seed, 10**6, lambda: families["a"].tried >= 210)
+    search = Competition(families, seed, 10**6, lambda: families["a"].tried >= 210)
     assert untried_beside_best(trials(search, {"a": time_ns}, 300, 30)) == 0
 
 
 def test_a_young_search_is_not_polished_however_late_it_is() -> None:
     asked = [
-        trials(Search({"a": family()}, 0, 10**6, is_late), {"a": time_ns}, 70, 30)
+        trials(Competition({"a": family()}, 0, 10**6, is_late), {"a": time_ns}, 70, 30)
         for is_late in (lambda: False, lambda: True)
     ]
     assert asked[0] == asked[1]
@@ -94,9 +94,9 @@ def test_a_young_search_is_not_polished_however_late_it_is() -> None:
 
 def test_without_the_polish_they_were_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the test above can fail."""
-    monkeypatch.setattr(rivalry, "POLISH_SHARE", 0.0)
+    monkeypatch.setattr(competition, "POLISH_SHARE", 0.0)
     untried = [
-        untried_beside_best(trials(Search({"a": family(seed=seed)}, seed, 300), {"a": time_ns}, 300, 30))
+        untried_beside_best(trials(Competition({"a": family(seed=seed)}, seed, 300), {"a": time_ns}, 300, 30))
         for seed in range(3)
     ]
     assert min(untried) > 0
@@ -104,16 +104,16 @@ def test_without_the_polish_they_were_not(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_budget_of_several_families_ends_with_the_changes_of_the_best() -> None:
     families = {name: family(seed=seed) for seed, name in enumerate("abc")}
-    search = Search(families, 0, 600)
+    search = Competition(families, 0, 600)
     asked = trials(search, {"a": slower, "b": time_ns, "c": slower}, 600, 30)
     assert untried_beside_best([each for each in asked if each[0] == "b"]) == 0
 
 
 def test_changes_of_the_fastest_come_first_whichever_family_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two families near each other, with one trial each: the changes of both are due, those of the faster before."""
-    monkeypatch.setattr(rivalry, "POLISH_AFTER", 0)
+    monkeypatch.setattr(competition, "POLISH_AFTER", 0)
     stored = [("", DEFAULT)]
-    search = Search({"slow": family(stored=stored), "fast": family()}, 0, 20)
+    search = Competition({"slow": family(stored=stored), "fast": family()}, 0, 20)
     first = search.ask()
     assert first == ("fast", DEFAULT)
     search.tell(*first, 0.98 * time_ns(DEFAULT))
@@ -124,9 +124,9 @@ def test_changes_of_the_fastest_come_first_whichever_family_it_is_of(monkeypatch
 
 
 def test_a_change_that_is_faster_has_its_own_changes_tried_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivalry, "POLISH_AFTER", 0)
+    monkeypatch.setattr(competition, "POLISH_AFTER", 0)
     stored = [("", config) for config in [DEFAULT, *SPACE.neighbours(DEFAULT)][:50]]
-    search = Search({"a": family(stored=stored)}, 0, 10)
+    search = Competition({"a": family(stored=stored)}, 0, 10)
     best = min((config for _, config in stored), key=time_ns)
     time = time_ns(best)
     for _ in range(8):
@@ -140,20 +140,20 @@ def test_a_change_that_is_faster_has_its_own_changes_tried_next(monkeypatch: pyt
 
 def test_a_resumed_search_ends_so_too() -> None:
     """Killed after 220 of 300 trials, and begun again with the 80 that are left."""
-    begun = trials(Search({"a": family()}, 0, 300), {"a": time_ns}, 220, 30)
-    resumed = Search({"a": family(stored=begun)}, 0, 80)
+    begun = trials(Competition({"a": family()}, 0, 300), {"a": time_ns}, 220, 30)
+    resumed = Competition({"a": family(stored=begun)}, 0, 80)
     tried = begun + trials(resumed, {"a": time_ns}, 80, 30)
     assert len(set(tried)) == 300
     assert untried_beside_best(tried) == 0
 
 
 def test_the_same_seed_gives_the_same_asks_to_the_end() -> None:
-    runs = [trials(Search({"a": family(seed=seed)}, seed, 150), {"a": time_ns}, 150, 30) for seed in (1, 1, 2)]
+    runs = [trials(Competition({"a": family(seed=seed)}, seed, 150), {"a": time_ns}, 150, 30) for seed in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
 
 
 def test_a_space_smaller_than_the_budget_is_exhausted() -> None:
-    search = Search({"a": family(SMALL)}, 0, 300)
+    search = Competition({"a": family(SMALL)}, 0, 300)
     tried = trials(search, {"a": lambda config: 1e5 + config.integer("a")}, 300, 30)
     assert {config for _, config in tried} == set(SMALL.configs())
     assert len(tried) == 72
@@ -161,7 +161,7 @@ def test_a_space_smaller_than_the_budget_is_exhausted() -> None:
 
 
 def test_where_everything_fails_the_last_part_is_a_search_like_the_rest() -> None:
-    tried = trials(Search({"a": family()}, 0, 60), {"a": lambda _: None}, 60, 30)
+    tried = trials(Competition({"a": family()}, 0, 60), {"a": lambda _: None}, 60, 30)
     assert len(set(tried)) == 60
 
 
@@ -181,7 +181,7 @@ class TestEnding:
 
     def test_counts_what_is_untried(self, window: Recording) -> None:
         changes = sum(1 for _ in window.space.neighbours(window.default))
-        assert ending(window, 0, 1) == Ending(
+        assert ending(window, 0, 1) == SearchEnd(
             window.default, window.times_ns[window.default] / window.best_ns - 1, changes
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.filter2d import MAX_WEIGHTS_BYTES, Border, Filter2d
+from warpsmith.generator.filter2d.problem import MAX_WEIGHTS_BYTES, Border, Filter2d
 
 
 class TestRefusals:

@@ -16,13 +16,10 @@ from warpsmith.tuner.progress import (
     SilentProgress,
     Snapshot,
     estimate_time_left,
-    format_duration,
     format_failures,
-    format_rate,
-    format_share,
-    format_time,
     progress_for,
 )
+from warpsmith.units import format_duration, format_rate, format_share, format_time
 
 BYTES = 680_000_000
 COPY_NS = 150_000.0

@@ -14,13 +14,13 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200
-from warpsmith.generator.families.filter2d_plain import Filter2dPlain
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.space import Config
 from warpsmith.store.record import FailureKind
-from warpsmith.tuner import replay as replay_module
-from warpsmith.tuner.recording import Outcome, Recording, record
-from warpsmith.tuner.replay import Replayed, by_luck, replay, replay_report
+from warpsmith.tuner.spaces import replay as replay_module
+from warpsmith.tuner.spaces.recording import Outcome, Recording, record
+from warpsmith.tuner.spaces.replay import Replayed, by_luck, replay, replay_report
 
 PROBLEM = Filter2d(image=(512, 512), filter=(3, 3))
 FAMILY = Filter2dPlain()
@@ -209,7 +209,7 @@ class TestReplay:
         assert out == [7] * 50
 
     def test_of_a_space_too_large_to_list_goes_on(self, recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("warpsmith.tuner.random_order.LISTED", 10)
+        monkeypatch.setattr("warpsmith.tuner.search.random_order.LISTED", 10)
         assert len(replay(recording, seed=0, trials=1000).best_ns) == SIZE
 
 

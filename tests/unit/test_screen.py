@@ -14,7 +14,7 @@ from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.work import Work
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.tuner.screen import MAX_SPILL_BYTES, MIN_WARPS, Screen, resident_warps
+from warpsmith.tuner.run.screen import MAX_SPILL_BYTES, MIN_WARPS, Screen, resident_warps
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 CRASH = Failure(FailureKind.CRASH, "illegal address")

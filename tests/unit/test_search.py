@@ -20,12 +20,12 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.tuner import random_order
-from warpsmith.tuner.neighbours import Neighbours
-from warpsmith.tuner.sampler_choice import SamplerChoice
-from warpsmith.tuner.search import FamilySearch
-from warpsmith.tuner.studies.additive_sampler import AdditiveSampler
-from warpsmith.tuner.studies.feasible_sampler import FeasibleSampler, SpaceExhausted
+from warpsmith.tuner.search import random_order
+from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.neighbours import Neighbours
+from warpsmith.tuner.search.sampler_choice import SamplerChoice
+from warpsmith.tuner.search.studies.additive_sampler import AdditiveSampler
+from warpsmith.tuner.search.studies.feasible_sampler import FeasibleSampler, SpaceExhausted
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore:.*experimental.*")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.tuner.recording import Recording
-from warpsmith.tuner.replay import GOAL_SHARE, replay_report
+from warpsmith.tuner.spaces.recording import Recording
+from warpsmith.tuner.spaces.replay import GOAL_SHARE, replay_report
 
 FOLDER = Path(__file__).parents[2] / "benchmarks/replay"
 RECORDINGS = sorted(FOLDER.glob("*.jsonl.gz"))

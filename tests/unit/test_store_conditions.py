@@ -49,7 +49,7 @@ class TestStore:
         for each in kept:
             store.put_winner(each)
         assert store.winners(*KEYS) == store.records() == (kept[1], kept[2], kept[0])
-        assert store.census().winners == 3
+        assert store.counts().winners == 3
         assert store.check() == ()
 
     def test_the_same_conditions_are_the_same_winner_however_they_are_told(self, store: Store) -> None:

@@ -21,7 +21,7 @@ from warpsmith.store import prune, sqlite
 from warpsmith.store.poison import Started
 from warpsmith.store.prune import Pruned, Unwanted, stale_programs
 from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
-from warpsmith.store.scope import Census, Scope
+from warpsmith.store.scope import Counts, Scope
 from warpsmith.store.store import Store
 
 SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
@@ -182,7 +182,7 @@ class TestEverything:
         filled.prune(Unwanted(Scope(operation="filter2d"), everything=True))
         contents = filled.contents()
         assert (contents.problems, contents.devices, contents.trials, contents.winners) == ((), (), (), ())
-        assert filled.census() == Census(0, 0, {}, 0, 0)
+        assert filled.counts() == Counts(0, 0, {}, 0, 0)
 
 
 WAYS = {
@@ -195,16 +195,16 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_dry_run_tells_what_goes_and_removes_nothing(filled: Store, way: str) -> None:
-    before, unwanted = (filled.contents(), filled.census()), WAYS[way](filled)
+    before, unwanted = (filled.contents(), filled.counts()), WAYS[way](filled)
     told = filled.prune(unwanted, dry_run=True)
-    assert (filled.contents(), filled.census()) == before
+    assert (filled.contents(), filled.counts()) == before
     assert sum(told.trials.values()) > 0
     assert filled.prune(unwanted) == told
-    assert filled.census().trials == before[1].trials - sum(told.trials.values())
+    assert filled.counts().trials == before[1].trials - sum(told.trials.values())
 
 
 def test_a_failure_on_the_way_removes_nothing(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = filled.contents(), filled.census()
+    before = filled.contents(), filled.counts()
 
     def fail(*_: object) -> None:
         raise StoreError("late")
@@ -212,7 +212,7 @@ def test_a_failure_on_the_way_removes_nothing(filled: Store, monkeypatch: pytest
     monkeypatch.setattr(prune, "_remove_unused", fail)
     with pytest.raises(StoreError, match="late"):
         filled.prune(Unwanted(Scope(device_key=H200.key()), everything=True))
-    assert (filled.contents(), filled.census()) == before
+    assert (filled.contents(), filled.counts()) == before
 
 
 def test_a_kill_on_the_way_removes_nothing(location: str) -> None:
@@ -302,10 +302,10 @@ class TestRenew:
 
 class TestScope:
     def test_census(self, filled: Store) -> None:
-        assert filled.census() == Census(1, 16, {"compile": 3, "crash": 2}, 2, 1)
-        assert filled.census(Scope(device_key=HOST.key())) == Census(0, 7, {"compile": 1, "crash": 1}, 1, 0)
-        assert filled.census(Scope(operation="fft")) == Census(0, 0, {}, 0, 0)
-        assert filled.census(Scope("filter2d", H200.key())) == Census(1, 9, {"compile": 2, "crash": 1}, 1, 1)
+        assert filled.counts() == Counts(1, 16, {"compile": 3, "crash": 2}, 2, 1)
+        assert filled.counts(Scope(device_key=HOST.key())) == Counts(0, 7, {"compile": 1, "crash": 1}, 1, 0)
+        assert filled.counts(Scope(operation="fft")) == Counts(0, 0, {}, 0, 0)
+        assert filled.counts(Scope("filter2d", H200.key())) == Counts(1, 9, {"compile": 2, "crash": 1}, 1, 1)
 
     def test_subjects(self, filled: Store) -> None:
         third = Filter2d(image=(9, 9), filter=(2, 2))

@@ -9,10 +9,10 @@ import pytest
 
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.problem import PIXELS, DType, Problem
-from warpsmith.generator.separable import separable_terms
-from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.stress import stress_operands, stress_slack, terms
+from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.stress import stress_operands, stress_slack, terms
 
 TRANSFORMS = [
     Fft(256, 64),

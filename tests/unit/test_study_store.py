@@ -22,9 +22,9 @@ from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance
 from warpsmith.store.rows import config_text
 from warpsmith.store.scope import Scope
 from warpsmith.store.store import Store
-from warpsmith.tuner.finished import Finished
-from warpsmith.tuner.studies import study_store
-from warpsmith.tuner.studies.study_store import StudyStore
+from warpsmith.tuner.search.finished import Finished
+from warpsmith.tuner.search.studies import study_store
+from warpsmith.tuner.search.studies.study_store import StudyStore
 
 SPACE = Space((Parameter("rows", (1, 2, 4, 8), "outputs"), Parameter("path", ("global", "shared"), "memory")), ())
 NOON = datetime.datetime(2026, 5, 4, 12, 0, tzinfo=datetime.UTC)

@@ -9,8 +9,8 @@ import pytest
 
 from warpsmith.cli.app import run
 from warpsmith.devices.base import Runtime
-from warpsmith.tuner.sustained import MOST_RUNS, Sustained, measure_sustained
-from warpsmith.tuner.timing_policy import Rotation
+from warpsmith.tuner.evaluate.sustained import MOST_RUNS, Sustained, measure_sustained
+from warpsmith.tuner.evaluate.timing_policy import Rotation
 
 
 class HotDevice:

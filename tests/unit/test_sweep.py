@@ -1,4 +1,4 @@
-"""The design space in cells: every cell is visited, evenly, the same way each time; and what a sweep makes of it."""
+"""The design space in regions: each is visited, evenly, the same way every time; and what a sweep makes of it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import SIMPLEST_FILTER, families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
-from warpsmith.tuner.cells import Cell, CellPlan, path_words, plan_sweep
-from warpsmith.tuner.census import Census
-from warpsmith.tuner.sweep import CellResult, Sweep, points
+from warpsmith.tuner.spaces.config_counts import ConfigCounts
+from warpsmith.tuner.spaces.regions import Region, RegionPlan, path_words, plan_sweep
+from warpsmith.tuner.spaces.sweep import RegionResult, Sweep, points
 
 PROBLEM = Filter2d(image=(4, 40), filter=(3, 3))
 
@@ -54,7 +54,7 @@ class Toy(Family):
         raise NotImplementedError
 
 
-def plan(trials: int | None = None, seed: int = 0) -> tuple[CellPlan, ...]:
+def plan(trials: int | None = None, seed: int = 0) -> tuple[RegionPlan, ...]:
     return plan_sweep(PROBLEM, H200, trials, seed, (Toy(),))
 
 
@@ -70,8 +70,8 @@ def tried(family: str, ns: float | None, **values: int | str) -> Trial:
 class TestPlan:
     def test_visits_every_cell_that_has_a_legal_config_once(self) -> None:
         space = Toy().space(PROBLEM, H200)
-        expected = Counter(Cell.of("toy", config) for config in space.configs())
-        assert {each.cell: each.size for each in plan()} == expected
+        expected = Counter(Region.of("toy", config) for config in space.configs())
+        assert {each.region: each.size for each in plan()} == expected
         assert len(plan()) == len(expected)
 
     def test_visits_every_path_of_every_family(self) -> None:
@@ -81,22 +81,22 @@ class TestPlan:
             paths = next((each.values for each in space.parameters if each.name == "path"), ("global",))
             offered |= {(family.name, path) for path in paths}
         plans = plan_sweep(PROBLEM, H200, 1, 0)
-        assert {(each.cell.family, each.cell.path) for each in plans} == offered
-        assert len({each.cell for each in plans}) == len(plans)
+        assert {(each.region.family, each.region.path) for each in plans} == offered
+        assert len({each.region for each in plans}) == len(plans)
         assert all(len(each.configs) == 1 for each in plans)
 
     def test_takes_the_paths_from_the_space(self) -> None:
-        cells = [each.cell for each in plan()]
-        assert cells == [Cell("toy", "a", rows, 1) for rows in (1, 2, 4)] + [Cell("toy", "b", 1, 1)]
+        regions = [each.region for each in plan()]
+        assert regions == [Region("toy", "a", rows, 1) for rows in (1, 2, 4)] + [Region("toy", "b", 1, 1)]
 
     def test_tries_legal_configs_of_the_cell_and_none_twice(self) -> None:
         space = Toy().space(PROBLEM, H200)
         for each in plan(trials=1000):
             assert len(set(each.configs)) == len(each.configs) == each.size
-            assert all(space.contains(config) and Cell.of("toy", config) == each.cell for config in each.configs)
+            assert all(space.contains(config) and Region.of("toy", config) == each.region for config in each.configs)
 
     def test_begins_with_what_is_most_like_the_default(self) -> None:
-        first = {each.cell.rows: each.configs[0].values() for each in plan() if each.cell.path == "a"}
+        first = {each.region.rows: each.configs[0].values() for each in plan() if each.region.path == "a"}
         assert first[4] == Toy().default(PROBLEM, H200).values()
         assert first[2] == {"block": 128, "path": "a", "rows": 2, "unroll": 2}  # 2 is nearer to 4 than 1 is
 
@@ -110,7 +110,7 @@ class TestPlan:
             (None, [3, 4, 4, 3]),  # four of each, where there are so many
             (1, [1, 1, 1, 1]),
             (6, [1, 1, 2, 2]),
-            (18, [3, 6, 6, 3]),  # what the small cells leave goes to the large ones
+            (18, [3, 6, 6, 3]),  # what the small regions leave goes to the large ones
             (1000, [3, 6, 9, 3]),
         ],
     )
@@ -127,23 +127,23 @@ class TestPlan:
 class TestCensus:
     def test_numbers_the_configs_as_the_space_lists_them(self) -> None:
         space = Toy().space(PROBLEM, H200)
-        census = Census(space, Toy().default(PROBLEM, H200))
-        assert [census.at(number) for number in range(census.size)] == list(space.configs())
-        for number in (-1, census.size):
+        counts = ConfigCounts(space, Toy().default(PROBLEM, H200))
+        assert [counts.at(number) for number in range(counts.size)] == list(space.configs())
+        for number in (-1, counts.size):
             with pytest.raises(IndexError):
-                census.at(number)
+                counts.at(number)
 
     def test_counts_a_space_of_a_real_family(self) -> None:
         plainest = SIMPLEST_FILTER
         space = plainest.space(PROBLEM, H200)
-        assert Census(space, plainest.default(PROBLEM, H200)).size == sum(1 for _ in space.configs())
+        assert ConfigCounts(space, plainest.default(PROBLEM, H200)).size == sum(1 for _ in space.configs())
 
     @pytest.mark.parametrize("path", ["a", "b"])
     @pytest.mark.parametrize("unroll", [1, 2, 4])
     def test_finds_the_nearest(self, path: str, unroll: int) -> None:
         space = Toy().space(PROBLEM, H200)
         wanted = Config.of({"block": 64, "path": path, "rows": 2, "unroll": unroll})
-        found = Census(space, wanted).nearest
+        found = ConfigCounts(space, wanted).nearest
 
         def differing(config: Config) -> int:
             return sum(one != other for one, other in zip(config.items, wanted.items, strict=True))
@@ -154,21 +154,21 @@ class TestCensus:
 
     def test_of_an_empty_space(self) -> None:
         space = Toy().space(PROBLEM, H200)
-        census = Census(
+        counts = ConfigCounts(
             Space(space.parameters, (Constraint("no", lambda block: block < 0),)),
             Config.of({"block": 32, "path": "a", "rows": 1, "unroll": 1}),
         )
-        assert census.size == 0
+        assert counts.size == 0
         with pytest.raises(ValueError, match="empty"):
-            _ = census.nearest
+            _ = counts.nearest
 
 
 class TestCell:
     def test_of_a_family_that_offers_no_choice(self) -> None:
-        assert Cell.of("toy", Config.of({"block": 32})) == Cell("toy", "global", 1, 1)
+        assert Region.of("toy", Config.of({"block": 32})) == Region("toy", "global", 1, 1)
 
     def test_counts_the_outputs_of_a_thread(self) -> None:
-        assert Cell.of("toy", Config.of({"rows": 4, "columns": 2})).outputs == 8
+        assert Region.of("toy", Config.of({"rows": 4, "columns": 2})).outputs == 8
 
     @pytest.mark.parametrize(
         ("family", "path", "words"),
@@ -183,39 +183,39 @@ class TestCell:
         ],
     )
     def test_has_the_paper_s_words(self, family: str, path: str, words: str) -> None:
-        assert path_words(Cell(family, path, 1, 1)) == words
+        assert path_words(Region(family, path, 1, 1)) == words
 
 
 class TestPoints:
     def test_are_the_best_over_all_tiles_of_as_many_outputs(self) -> None:
-        cells = (
-            CellResult(Cell("toy", "a", 4, 1), 9, (tried("toy", 30.0, block=32), tried("toy", None, block=64))),
-            CellResult(Cell("toy", "a", 1, 4), 5, (tried("toy", 20.0, block=128),)),
-            CellResult(Cell("toy", "a", 1, 1), 5, (tried("toy", None, block=1),)),
-            CellResult(Cell("toy", "b", 1, 1), 5, ()),
+        regions = (
+            RegionResult(Region("toy", "a", 4, 1), 9, (tried("toy", 30.0, block=32), tried("toy", None, block=64))),
+            RegionResult(Region("toy", "a", 1, 4), 5, (tried("toy", 20.0, block=128),)),
+            RegionResult(Region("toy", "a", 1, 1), 5, (tried("toy", None, block=1),)),
+            RegionResult(Region("toy", "b", 1, 1), 5, ()),
         )
-        found = [(point.line, point.outputs, point.best and point.best.median_ns) for point in points(cells)]
+        found = [(point.line, point.outputs, point.best and point.best.median_ns) for point in points(regions)]
         assert found == [("a to register", 1, None), ("a to register", 4, 20.0), ("b to register", 1, None)]
 
     def test_of_two_families_with_one_path_have_names_of_their_own(self) -> None:
-        cells = (CellResult(Cell("toy", "a", 1, 1), 1, ()), CellResult(Cell("joy", "a", 1, 1), 1, ()))
-        assert [point.line for point in points(cells)] == ["a to register (toy)", "a to register (joy)"]
+        regions = (RegionResult(Region("toy", "a", 1, 1), 1, ()), RegionResult(Region("joy", "a", 1, 1), 1, ()))
+        assert [point.line for point in points(regions)] == ["a to register (toy)", "a to register (joy)"]
 
 
 def test_a_sweep_as_json_has_every_measurement_and_counts_failures_by_cell() -> None:
     good = tried("toy", 20.0, block=32)
-    cells = (
-        CellResult(Cell("toy", "a", 2, 2), 9, (good, tried("toy", None, block=64), tried("toy", None, block=128))),
-        CellResult(Cell("toy", "b", 1, 1), 3, (tried("toy", None, block=32),)),
+    regions = (
+        RegionResult(Region("toy", "a", 2, 2), 9, (good, tried("toy", None, block=64), tried("toy", None, block=128))),
+        RegionResult(Region("toy", "b", 1, 1), 3, (tried("toy", None, block=32),)),
     )
-    swept = Sweep(PROBLEM, H200, None, cells, {"os": "x"}, 1.5, interrupted=False)
+    swept = Sweep(PROBLEM, H200, None, regions, {"os": "x"}, 1.5, interrupted=False)
     assert (swept.size, swept.tried, swept.right) == (12, 4, 1)
     spec = json.loads(json.dumps(swept.spec()))
-    assert [cell["failures"] for cell in spec["cells"]] == [{"wrong": 2}, {"wrong": 1}]
+    assert [region["failures"] for region in spec["cells"]] == [{"wrong": 2}, {"wrong": 1}]
     assert spec["cells"][0]["outputs"] == 4
     assert spec["cells"][0]["trials"][0]["measurement"]["timing"]["median_ns"] == 20.0
-    assert cells[0].best == good
-    assert cells[1].best is None
+    assert regions[0].best == good
+    assert regions[1].best is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.tuner.time_limit import TimeLimit
+from warpsmith.tuner.run.time_limit import TimeLimit
 
 
 class Clock:

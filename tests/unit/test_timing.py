@@ -15,8 +15,8 @@ import pytest
 from warpsmith.devices.base import Graph, Runtime
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.tuner.timing import LEAST_SAMPLES, MAX_DROPPED, Entrant, measure, measure_in_turns, measured
-from warpsmith.tuner.timing_policy import MAX_SETS, Launching, Rotation, TimingPolicy
+from warpsmith.tuner.evaluate.timing import LEAST_SAMPLES, MAX_DROPPED, Entrant, measure, measure_in_turns, measured
+from warpsmith.tuner.evaluate.timing_policy import MAX_SETS, Launching, Rotation, TimingPolicy
 
 BARE = TimingPolicy(
     min_samples=3,
@@ -177,7 +177,7 @@ class TestEnd:
 
 class TestThrottling:
     def test_drops_the_samples_under_it(self, device: ScriptedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("warpsmith.tuner.timing.COOLING_S", 0)
+        monkeypatch.setattr("warpsmith.tuner.evaluate.timing.COOLING_S", 0)
         device.runtime.throttled.side_effect = [True, False, True, True, False, False]
         script = [*WARM_UP, 900.0, 100.0, 900.0, 900.0, 110.0, 120.0]
         timing = measure(device.runtime, device.work(script), WARM, exactly(3))
@@ -185,7 +185,7 @@ class TestThrottling:
         assert timing.conditions == "eager, warm caches"
 
     def test_that_does_not_end_is_told(self, device: ScriptedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("warpsmith.tuner.timing.COOLING_S", 0)
+        monkeypatch.setattr("warpsmith.tuner.evaluate.timing.COOLING_S", 0)
         device.runtime.throttled.return_value = True
         timing = measure(device.runtime, device.work(itertools.repeat(100.0)), WARM, exactly(3))
         assert (timing.samples, len(device.runs)) == (3, 2 + 3 + MAX_DROPPED * 3)

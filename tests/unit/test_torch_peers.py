@@ -15,10 +15,10 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
-from warpsmith.tuner.oracle import random_operands, reference
-from warpsmith.tuner.peer import Peer
-from warpsmith.tuner.peers import candidates
-from warpsmith.tuner.verify import ERROR_BOUND, verify
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
+from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.peer import Peer
+from warpsmith.tuner.operations.peers import candidates
 
 torch = pytest.importorskip("torch")
 
@@ -36,7 +36,7 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         STREAMS.append(handle)
         yield
 
-    monkeypatch.setattr("warpsmith.tuner.peers.find_spec", {"torch": ModuleSpec("torch", None)}.get)
+    monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", {"torch": ModuleSpec("torch", None)}.get)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle: handle)
     monkeypatch.setattr(torch.cuda, "stream", stream)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.transforms.axes import Axis, Digit, Place, modulo, quotient
-from warpsmith.generator.transforms.codelets import Codelet, call, codelets, twiddled
-from warpsmith.generator.transforms.factors import (
+from warpsmith.generator.fft.axes import Axis, Digit, Place, modulo, quotient
+from warpsmith.generator.fft.codelets import Codelet, call, codelets, twiddled
+from warpsmith.generator.fft.factors import (
     LARGEST_PRIME,
     LARGEST_RADIX,
     factorizations,

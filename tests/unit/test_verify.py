@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.oracle import Reference, random_operands, reference
-from warpsmith.tuner.verify import ERROR_BOUND, Verdict, verify
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND, Verdict, verify
+from warpsmith.tuner.operations.oracle import Reference, random_operands, reference
 
 BOUND = ERROR_BOUND[DType.FLOAT32]
 LARGEST_RIGHT = np.float32(1e-6)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType
-from warpsmith.tuner.oracle import Reference, random_operands, reference
-from warpsmith.tuner.verify import ERROR_BOUND, Verdict, verify
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND, Verdict, verify
+from warpsmith.tuner.operations.oracle import Reference, random_operands, reference
 
 TINY = 2.0**-24
 """The smallest float16 above 0."""

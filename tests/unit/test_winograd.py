@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from warpsmith.generator.winograd import factors, factors_matrix, groups, products
+from warpsmith.generator.filter2d.winograd import factors, factors_matrix, groups, products
 
 SUMS = {
     3: [(0, lambda x: x[0] - x[2]), (1, lambda x: x[1] + x[2]), (2, lambda x: x[2] - x[1]), (3, lambda x: x[3] - x[1])],

@@ -38,7 +38,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 from warpsmith.generator.registry import SIMPLEST_FILTER
-from warpsmith.tuner.cells import Cell, path_words
+from warpsmith.tuner.spaces.regions import Region, path_words
 
 PAPER_FILTERS = ("2x2", "3x3", "4x4", "5x5", "6x6", "7x7")
 """The sizes of Iandola et al. 2013, tables 3 and 4."""
@@ -79,7 +79,7 @@ TrialsOption = Annotated[
     typer.Option(
         "--trials",
         min=1,
-        help="Total number of configurations to try, at least one per cell; default 4 per cell.",
+        help="Total number of configurations to try, at least one per region; default 4 per region.",
         rich_help_panel="Sweep",
     ),
 ]
@@ -183,12 +183,12 @@ def _show(results: Results) -> None:
 
 def _layout_cells(row: Row) -> list[str]:
     program = row.match.program
-    cell = Cell.of(program.family, program.config)
+    region = Region.of(program.family, program.config)
     return [
         row.subject.size,
-        path_words(cell),
+        path_words(region),
         program.family,
-        f"{cell.outputs} ({cell.rows} x {cell.columns})",
+        f"{region.outputs} ({region.rows} x {region.columns})",
         peer_cell(row.verdicts),
         f"{row.times[GLOBAL_ONLY] / row.ours:.2f}x" if GLOBAL_ONLY in row.times else "-",
         COPY_SHARE.cell(row),

@@ -29,7 +29,7 @@ from warpsmith.cli.operations import InverseOption, KindOption, LayoutOption, Va
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.fft import Fft, Kind, Layout, Norm, dimensions
+from warpsmith.generator.fft.problem import Fft, Kind, Layout, Norm, dimensions
 from warpsmith.generator.problem import DType
 
 FBFFT_SIZES = ("8x8", "16x16", "32x32", "64x64", "128x128")

@@ -23,10 +23,10 @@ from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.record import COPY, BaselineVerdict, fastest_library, verdict_of
-from warpsmith.tuner.compare import Comparison, compare
+from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.finals.compare import Comparison, compare
 from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
-from warpsmith.tuner.progress import format_rate, format_time
-from warpsmith.tuner.sustained import Sustained
+from warpsmith.units import format_rate, format_time
 
 SaveOption = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Also write the JSON document to this file.")

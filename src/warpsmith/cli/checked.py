@@ -15,7 +15,7 @@ _WORDS = {
 
 def checked_facts(record: Record) -> list[tuple[str, str]]:
     """The note of a record as a line, as `record_facts` gives them; empty where it was never looked at again."""
-    from warpsmith.tuner.progress import format_time
+    from warpsmith.units import format_time
 
     checked = checked_of(record)
     if checked is None or checked.verdict not in _WORDS:

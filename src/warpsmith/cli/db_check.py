@@ -20,7 +20,7 @@ from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 
 if TYPE_CHECKING:
-    from warpsmith.tuner.recheck import Rechecked
+    from warpsmith.tuner.finals.recheck import Rechecked
 
 SAMPLE = 10
 """Winners that --times looks at, where --sample says nothing: with the other libraries beside each, minutes."""
@@ -113,7 +113,7 @@ class _Times:
         return seen
 
     def _look(self, store: Store, record: Record) -> _Seen:
-        from warpsmith.tuner.recheck import recheck
+        from warpsmith.tuner.finals.recheck import recheck
 
         rechecked = recheck(record, self._ref, self._seed)
         seen = _Seen(store.location, rechecked, self._note(store, rechecked))
@@ -142,7 +142,7 @@ def _last_look(winner: tuple[Store, Record]) -> str:
 
 def _format(seen: _Seen) -> str:
     from warpsmith.cli.output import format_timing
-    from warpsmith.tuner.progress import format_time
+    from warpsmith.units import format_time
 
     rechecked, was = seen.rechecked, seen.rechecked.record.trial.median_ns or 0.0
     if rechecked.timing is None:

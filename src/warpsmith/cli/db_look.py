@@ -28,7 +28,7 @@ from warpsmith.store.checked import checked_of
 from warpsmith.store.location import open_with_trials
 from warpsmith.store.record import Failure, Record
 from warpsmith.store.runs import Run
-from warpsmith.store.scope import Census, Scope
+from warpsmith.store.scope import Counts, Scope
 from warpsmith.store.store import Store
 
 LISTED = 10
@@ -72,14 +72,14 @@ def _ls(
     scope = scope_of(operation, device_key)
     with open_with_trials(store) as stores:
         check_scope(scope, stores.stores)
-        held = [(each.location, each.census(scope), _records(each, scope)) for each in stores.stores]
+        held = [(each.location, each.counts(scope), _records(each, scope)) for each in stores.stores]
     if json:
         winners = [_winner_document(location, record) for location, _, records in held for record in records]
-        counts = [{"store": location, **dataclasses.asdict(census)} for location, census, _ in held]
+        counts = [{"store": location, **dataclasses.asdict(held_there)} for location, held_there, _ in held]
         print_json({"winners": winners, "stores": counts})
         return 0
-    for location, census, records in held:
-        print(f"{location}: {_format_census(census)}")
+    for location, held_there, records in held:
+        print(f"{location}: {_format_counts(held_there)}")
         for record in records:
             print(f"  {_format_winner(record)}")
     return 0
@@ -108,7 +108,7 @@ def _winner_document(location: str, record: Record) -> dict[str, Any]:
 
 def _format_winner(record: Record) -> str:
     """Time, the fastest other library's over ours, the day, conditions, problem and device: what is long comes last."""
-    from warpsmith.tuner.progress import format_time
+    from warpsmith.units import format_time
 
     ours, checked = record.timing.median_ns, checked_of(record)
     ratio, timed = short(record.verdicts), conditions_words(record)
@@ -117,10 +117,10 @@ def _format_winner(record: Record) -> str:
     return f"{format_time(ours):>9}  {ratio:>6}  {when}  {timed:<25}  {keys}{note}"
 
 
-def _format_census(census: Census) -> str:
-    failed = _format_failures(census.failures)
-    told = f"{census.trials} trials{f' (failed: {failed})' if failed else ''}"
-    return f"{census.winners} winners, {told}, {census.poisoned} poisoned programs, {census.runs} runs"
+def _format_counts(counts: Counts) -> str:
+    failed = _format_failures(counts.failures)
+    told = f"{counts.trials} trials{f' (failed: {failed})' if failed else ''}"
+    return f"{counts.winners} winners, {told}, {counts.poisoned} poisoned programs, {counts.runs} runs"
 
 
 def _format_failures(failures: Mapping[str, int]) -> str:
@@ -251,8 +251,8 @@ def _run_facts(runs: tuple[Run, ...]) -> list[tuple[str, str]]:
 
 def _format_run(run: Run) -> str:
     """What other versions leave out of a run is left out here."""
-    from warpsmith.tuner.progress import format_duration
-    from warpsmith.tuner.stages import Stage
+    from warpsmith.tuner.costs import Stage
+    from warpsmith.units import format_duration
 
     told, spec = [run.created_at[:19]], run.spec
     if isinstance(count := spec.get("trials"), int):

@@ -18,7 +18,7 @@ from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.store.location import write_location
 from warpsmith.store.prune import Pruned, Unwanted, stale_programs
-from warpsmith.store.scope import Census, Scope
+from warpsmith.store.scope import Counts, Scope
 from warpsmith.store.store import Store
 
 LINE_EVERY_S = 5.0
@@ -79,7 +79,7 @@ def _prune(
         check_scope(scope, (own,))
         programs = own.programs(scope) if stale else ()
         gone = stale_programs(programs, _still_generated, _Progress(len(programs)))
-        before, unwanted = own.census(), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
+        before, unwanted = own.counts(), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
         if not yes:
             _tell(own.prune(unwanted, dry_run=True), before, own.location, removed=False, json=json)
             return 0
@@ -109,7 +109,7 @@ class _Progress:
             print(f"generated {done} of {self._total} kernels again", file=sys.stderr, flush=True)
 
 
-def _tell(pruned: Pruned, before: Census, location: str, *, removed: bool, json: bool) -> None:
+def _tell(pruned: Pruned, before: Counts, location: str, *, removed: bool, json: bool) -> None:
     trials = sum(pruned.trials.values())
     if json:
         print_json({"store": location, "removed": removed, **_document(pruned)})

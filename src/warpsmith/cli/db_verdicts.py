@@ -10,7 +10,7 @@ from warpsmith.cli.output import print_facts
 from warpsmith.cli.verdicts import summary
 from warpsmith.store.location import StoreChain
 from warpsmith.store.store import Store
-from warpsmith.tuner.recheck import must_be_measured
+from warpsmith.tuner.finals.recheck import must_be_measured
 
 VerdictsOption = Annotated[
     bool,

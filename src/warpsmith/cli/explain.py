@@ -19,8 +19,8 @@ from warpsmith.plans.lookup import find
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import open_with_trials
 from warpsmith.store.record import Failure, Measurement, Trial, trial_spec
-from warpsmith.tuner.choose import fastest_first
-from warpsmith.tuner.progress import format_time
+from warpsmith.tuner.finals.choose import fastest_first
+from warpsmith.units import format_time
 
 COUNTED = 20_000
 """Configs up to which a space is counted, in about half a second."""

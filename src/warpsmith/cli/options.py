@@ -12,7 +12,7 @@ import typer
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem
-from warpsmith.tuner.sampler_choice import SamplerChoice
+from warpsmith.tuner.search.sampler_choice import SamplerChoice
 
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cuda:I or host.", rich_help_panel="Run")]
 DevicesOption = Annotated[

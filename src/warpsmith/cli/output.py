@@ -44,7 +44,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def format_timing(timing: Timing) -> str:
     """`12.3 us (12.1 to 12.6 us, n=30)`: the median, the 20th and 80th percentile, the number of samples."""
-    from warpsmith.tuner.progress import format_time
+    from warpsmith.units import format_time
 
     spread = f"{format_time(timing.p20_ns)} to {format_time(timing.p80_ns)}"
     return f"{format_time(timing.median_ns)} ({spread}, n={timing.samples})"
@@ -52,7 +52,7 @@ def format_timing(timing: Timing) -> str:
 
 def record_facts(record: Record) -> list[tuple[str, str]]:
     """A stored winner as lines: what it is, how fast, beside what, how sure."""
-    from warpsmith.tuner.progress import format_rate
+    from warpsmith.units import format_rate
 
     measurement = record.trial.outcome
     if not isinstance(measurement, Measurement):

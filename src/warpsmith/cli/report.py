@@ -12,7 +12,7 @@ from warpsmith.cli.verdicts import conditions_words, copy_share, peer_cell, summ
 from warpsmith.errors import NothingStored
 from warpsmith.store.location import open_for_reading
 from warpsmith.store.record import Record
-from warpsmith.tuner.progress import format_time
+from warpsmith.units import format_time
 
 
 def register(app: typer.Typer) -> None:

@@ -40,7 +40,7 @@ def check_scope(scope: Scope, stores: Iterable[Store]) -> None:
     if scope == Scope():
         return
     for store in asked:
-        found = store.census(scope)
+        found = store.counts(scope)
         if found.winners or found.trials or found.poisoned or found.runs:
             return
     keys = sorted({device.key() for store in asked for _, device in store.subjects()})

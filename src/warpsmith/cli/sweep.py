@@ -16,10 +16,11 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
-from warpsmith.tuner.cells import plan_sweep
 from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_sweep
-from warpsmith.tuner.progress import format_duration, format_failures, format_share, format_time, progress_for
-from warpsmith.tuner.sweep import Point, Sweep, points, sweep
+from warpsmith.tuner.progress import format_failures, progress_for
+from warpsmith.tuner.spaces.regions import plan_sweep
+from warpsmith.tuner.spaces.sweep import Point, Sweep, points, sweep
+from warpsmith.units import format_duration, format_share, format_time
 
 HEADER = ("memory path", "outputs per thread", "time", "% of copy", "rows x columns", "config", "tried", "failed")
 
@@ -39,7 +40,7 @@ def run_sweep(problem: Filter2d, ref: DeviceRef, trials: int | None, seed: int, 
         print(f"warpsmith: the plot is left out; {REMEDY}", file=sys.stderr)
     plans = plan_sweep(problem, ref.device(), trials, seed)
     swept = sweep(problem, ref, plans, seed, progress_for(sys.stderr, quiet=False))
-    found = points(swept.cells)
+    found = points(swept.regions)
     text = _report(swept, found)
     figure = "\n![time over outputs per thread](sweep.svg)\n" if plotted and swept.right else ""
     files.save(folder / "sweep.json", json_module.dumps(swept.spec(), indent=1) + "\n")
@@ -83,7 +84,7 @@ def _report(swept: Sweep, found: tuple[Point, ...]) -> str:
         f"Design space of {swept.problem.key()}",
         "",
         f"{facts}; the copy takes {copy}; medians, each config timed alone",
-        f"{swept.tried} of {swept.size} configs tried, in {len(swept.cells)} cells, "
+        f"{swept.tried} of {swept.size} configs tried, in {len(swept.regions)} regions, "
         f"{format_duration(swept.elapsed_s)}{'; interrupted' if swept.interrupted else ''}",
         "",
         table(HEADER, (_cells(swept, point) for point in found)),
@@ -93,15 +94,15 @@ def _report(swept: Sweep, found: tuple[Point, ...]) -> str:
 
 
 def _cells(swept: Sweep, point: Point) -> tuple[str, ...]:
-    failures = {kind: sum(result.failures.get(kind, 0) for result in point.cells) for kind in FailureKind}
-    tried = sum(len(result.trials) for result in point.cells)
-    tail = (f"{tried} of {sum(result.size for result in point.cells)}", format_failures(failures) or "-")
+    failures = {kind: sum(result.failures.get(kind, 0) for result in point.regions) for kind in FailureKind}
+    tried = sum(len(result.trials) for result in point.regions)
+    tail = (f"{tried} of {sum(result.size for result in point.regions)}", format_failures(failures) or "-")
     best = point.best
     if best is None or best.median_ns is None:
         return (point.line, str(point.outputs), "-", "-", "-", "-", *tail)
-    cell = next(result.cell for result in point.cells if best in result.trials)
+    region = next(result.region for result in point.regions if best in result.trials)
     share = "-" if swept.copy is None else format_share(swept.copy.median_ns, best.median_ns)
-    shape = f"{cell.rows} x {cell.columns}"
+    shape = f"{region.rows} x {region.columns}"
     return (point.line, str(point.outputs), format_time(best.median_ns), share, shape, best.config.key(), *tail)
 
 

@@ -26,12 +26,14 @@ from warpsmith.generator.problem import Problem, member
 from warpsmith.store.location import write_location
 from warpsmith.store.record import Trial
 from warpsmith.store.shown import shown
-from warpsmith.tuner.options import Effort, TuneOptions, TuneReport
-from warpsmith.tuner.progress import format_duration, format_failures, format_time, progress_for
-from warpsmith.tuner.rivalry import Standing
-from warpsmith.tuner.sampler_choice import SamplerChoice
-from warpsmith.tuner.session import tune_into
-from warpsmith.tuner.timing_policy import CacheState, Launching
+from warpsmith.tuner.evaluate.timing_policy import CacheState, Launching
+from warpsmith.tuner.options import Effort, TuneOptions
+from warpsmith.tuner.progress import format_failures, progress_for
+from warpsmith.tuner.report import TuneReport
+from warpsmith.tuner.run.session import tune_into
+from warpsmith.tuner.search.competition import Standing
+from warpsmith.tuner.search.sampler_choice import SamplerChoice
+from warpsmith.units import format_duration, format_time
 
 _EFFORTS = ", ".join(f"{effort} ({effort.trials})" for effort in Effort)
 EffortOption = Annotated[

@@ -25,13 +25,14 @@ from warpsmith.generator.problem import member
 from warpsmith.store.location import write_location
 from warpsmith.store.shown import shown
 from warpsmith.store.store import Store
-from warpsmith.tuner.campaign import CampaignFailed, ProblemStanding, read_problems, tune_all
 from warpsmith.tuner.options import TuneOptions
-from warpsmith.tuner.progress import format_time, progress_for
-from warpsmith.tuner.sampler_choice import SamplerChoice
+from warpsmith.tuner.progress import progress_for
+from warpsmith.tuner.run.problem_list import ProblemListFailed, ProblemStanding, read_problems, tune_all
+from warpsmith.tuner.search.sampler_choice import SamplerChoice
+from warpsmith.units import format_time
 
 if TYPE_CHECKING:
-    from warpsmith.tuner.replay import ReplayReport
+    from warpsmith.tuner.spaces.replay import ReplayReport
 
 FromOption = Annotated[
     Path | None,
@@ -97,7 +98,7 @@ def _tune_all(path: Path, devices: tuple[DeviceRef, ...], location: str, options
         print_table(("problem", "turns", "trials", "time"), map(_cells, standings))
         print_facts([("stored", shown(location))])
     if all(standing.best_ns is None for standing in standings):
-        raise CampaignFailed(f"none of {len(standings)} problems has a winner; the first: {standings[0].failure}")
+        raise ProblemListFailed(f"none of {len(standings)} problems has a winner; the first: {standings[0].failure}")
     return 0
 
 
@@ -107,8 +108,8 @@ def _cells(standing: ProblemStanding) -> tuple[str, ...]:
 
 
 def _replay(path: Path, sampler: SamplerChoice, json: bool) -> int:
-    from warpsmith.tuner.recording import Recording
-    from warpsmith.tuner.replay import replay_report
+    from warpsmith.tuner.spaces.recording import Recording
+    from warpsmith.tuner.spaces.replay import replay_report
 
     report = replay_report(Recording.read(path), sampler=sampler)
     if json:

@@ -44,7 +44,7 @@ def short(verdicts: Sequence[BaselineVerdict]) -> str:
 
 def peer_cell(verdicts: Sequence[BaselineVerdict]) -> str:
     """The fastest of the other libraries in the cell of a table: `3.06x faster than NPP`, its time, or `-`."""
-    from warpsmith.tuner.progress import format_time
+    from warpsmith.units import format_time
 
     fastest = fastest_library(verdicts)
     if fastest is not None:

@@ -12,8 +12,8 @@ from warpsmith.cli.output import print_facts, print_json
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.lookup import look_up
-from warpsmith.tuner.compare import check
-from warpsmith.tuner.verify import ERROR_BOUND
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND
+from warpsmith.tuner.finals.compare import check
 
 
 def register(app: typer.Typer) -> None:

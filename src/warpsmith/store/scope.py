@@ -43,7 +43,7 @@ EVERYTHING = Scope()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Census:
+class Counts:
     """How much a store holds."""
 
     winners: int
@@ -55,11 +55,11 @@ class Census:
     runs: int
 
 
-def census(connection: Connection, scope: Scope, schema: int) -> Census:
+def counts(connection: Connection, scope: Scope, schema: int) -> Counts:
     """Counts what is there; a store of schema 1 has neither runs nor poisoned programs."""
     by_kind = select(trials.c.failure_kind, func.count()).where(scope.of(trials)).group_by(trials.c.failure_kind)
     kinds: dict[str | None, int] = {row[0]: row[1] for row in connection.execute(by_kind)}
-    return Census(
+    return Counts(
         winners=_count(connection, winners, scope),
         trials=sum(kinds.values()),
         failures={kind: count for kind, count in sorted(kinds.items(), key=str) if kind is not None},

@@ -23,7 +23,7 @@ from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
 from warpsmith.store.samples import Sample
 from warpsmith.store.schema import WINNER_IDENTITY, trials, winners
-from warpsmith.store.scope import EVERYTHING, Census, Scope, census, subjects
+from warpsmith.store.scope import EVERYTHING, Counts, Scope, counts, subjects
 from warpsmith.store.statements import add_subject, found, found_winners, matches, replace
 from warpsmith.store.trial_rows import found_trials, keep
 
@@ -255,10 +255,10 @@ class Store:
         schema = self._database.schema
         return self._database.read(lambda connection: subjects(connection, scope, schema))
 
-    def census(self, scope: Scope = EVERYTHING) -> Census:
+    def counts(self, scope: Scope = EVERYTHING) -> Counts:
         """How much lies here, rows that cannot be read too."""
         schema = self._database.schema
-        return self._database.read(lambda connection: census(connection, scope, schema))
+        return self._database.read(lambda connection: counts(connection, scope, schema))
 
     def programs(self, scope: Scope = EVERYTHING) -> tuple[Row, ...]:
         """Every program of which there is a trial or a winner, as `prune.stale_programs` takes them."""

@@ -1,0 +1,1 @@
+"""`fft_block`: transforms in a tile of shared memory."""

@@ -1,0 +1,109 @@
+"""Transforms in a tile of shared memory, a few points of them in the registers of a thread at a time.
+
+Where fbfft exchanges data between the lanes of a warp at each radix 2, a thread here transforms up to 32 points by
+itself, and shared memory carries them to the next digit: one exchange where fbfft has five. A 2-D transform is one
+kernel, and passes over memory once.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 5 (one kernel, zero padding by clipped
+loads and stores, transposed results); Cooley and Tukey 1965 for the passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft.block.guesses import Guess, guesses
+from warpsmith.generator.fft.block.space import fits, packings, shares_of, space_of
+from warpsmith.generator.fft.block.text import FftBlockText
+from warpsmith.generator.fft.factors import LARGEST_PRIME, factorizations
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.words import Packing, complex_columns, require_fft
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Pointer, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space, Value
+
+PAIRED = 1024
+"""Points of a real transform of two dimensions, up to which the shipped winners have two of them as a complex one."""
+USUAL_RADIX = 16
+"""Largest one of a config that nobody has searched for: 32 points take 80 registers."""
+
+
+class FftBlock(Family):
+    """`fft` of any size whose primes are small and whose transform fits into shared memory."""
+
+    name = "fft_block"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Fft):
+            return "solves fft only"
+        if not all(factorizations(points) for points in problem.size):
+            return f"has no radix for a prime above {LARGEST_PRIME}"
+        rows = prod(problem.size[:-1]) // max(shares_of(problem))
+        elements = min(rows * complex_columns(problem, packing) for packing in packings(problem))
+        if not fits(elements, device):
+            nbytes, memory = 8 * elements, device.shared_per_block_bytes
+            part = "one transform" if max(shares_of(problem)) == 1 else "half of one transform"
+            return f"{part} takes {nbytes} bytes of shared memory; a block has {memory}"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        fft = require_fft(problem)
+        return space_of(fft, device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        fft = require_fft(problem)
+        guess = _first_guess(fft, device) if len(fft.size) == 1 else _square_guess(fft, device)
+        config = _nearest(self.space(fft, device), guess.values(fft.batch, device))
+        if config is None:
+            raise ValueError(f"the space of {fft.key()} is empty")
+        return config
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        fft = require_fft(problem)
+        space = self.space(fft, device)
+        configs = (_nearest(space, guess.values(fft.batch, device)) for guess in guesses(fft, device))
+        return tuple(dict.fromkeys(config for config in configs if config is not None))
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        fft = require_fft(problem)
+        text = FftBlockText.of(fft, config)
+        source = render("fft/block.cu.jinja", g=text, config=config.key())
+        operands = fft.operands
+        launch = Launch(
+            entry=self.name,
+            grid=(text.walk.blocks, 1, 1),
+            block=(text.choice.threads * text.choice.tiles, 1, 1),
+            arguments=tuple(Pointer(operand.name) for operand in operands),
+            shared_bytes=text.shared_bytes,
+        )
+        return Program(self.name, config, source, (launch,))
+
+
+def _nearest(space: Space, wanted: Mapping[str, Value]) -> Config | None:
+    """The config of the space that is nearest to these values, of which some are of no parameter of it."""
+    return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
+
+
+def _first_guess(problem: Fft, device: Device) -> Guess:
+    """The first of those that searches start from, of usual radices where there is one."""
+    found = guesses(problem, device)
+    return next((guess for guess in found if max(guess.x_radices) <= USUAL_RADIX), found[0])
+
+
+def _square_guess(problem: Fft, device: Device) -> Guess:
+    """One transform or a few a tile; two small real ones as a complex one."""
+    is_small = problem.is_real and prod(problem.size) <= PAIRED and Packing.PAIR in packings(problem)
+    packing = Packing.PAIR if is_small and problem.batch > 1 else packings(problem)[0]
+    x, y = complex_columns(problem, packing), prod(problem.size[:-1])
+    shares = 1 if fits(x * y, device) else max(shares_of(problem))
+    return Guess(packing, _usual(x), _usual(y // shares), shares, first="x" if problem.inverse else "y")
+
+
+def _usual(points: int) -> tuple[int, ...]:
+    """Radices that leave registers for enough threads, where there are such."""
+    found = factorizations(points)
+    return next((radices for radices in found if max(radices, default=1) <= USUAL_RADIX), found[0])

@@ -1,0 +1,192 @@
+"""The gaps of a tile and the order of its threads, by counting bank conflicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.fft.block.tile import (
+    BANKS,
+    Address,
+    Gaps,
+    Lead,
+    PassWork,
+    Pool,
+    Tile,
+    TileShape,
+    Touch,
+    digits_of,
+    strides_of,
+)
+
+_MOST = 16
+"""Elements of a gap: one more shifts the banks all the way round."""
+_WARPS = 4
+"""Of a stage, that are looked at."""
+_GUESSES = 192
+_GUESSED = (*range(_MOST), 0, 0, 0, 0, 1, 1, 2, 2, 3, 4)
+"""What a guessed gap is, small ones more often."""
+_ROUNDS = 2
+_MEMORY = 0.05
+"""What a tile of twice the size may save of its accesses: it may leave room for fewer others."""
+_APART = 4096
+"""More than any digit has values."""
+
+Numbers = NDArray[Any]
+
+
+@functools.lru_cache(maxsize=4096)
+def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> Tile:
+    """The tile of that shape whose gaps, and whose order of threads in each pass, avoid bank conflicts best.
+
+    A few guesses, then one gap at a time from the best of them.
+
+    Args:
+        shape: what it holds.
+        touches: the stages that are not passes.
+    """
+    conflicts = _Conflicts.of(shape, touches)
+    digits = digits_of(shape)
+    slots = [(digit, part) for digit, (_, outer) in enumerate(digits) for part in (0, 1) if part or outer > 1]
+    dense: Gaps = ((0, 0),) * len(digits)
+    rng = random.Random(0)
+    guesses = [dense]
+    for _ in range(_GUESSES):
+        # Of all of its methods random() alone gives the same with every version of Python.
+        drawn = {slot: _GUESSED[int(rng.random() * len(_GUESSED))] for slot in slots}
+        guesses.append(tuple((drawn.get((digit, 0), 0), drawn[digit, 1]) for digit in range(len(digits))))
+    best = conflicts.best_of(guesses)
+    for digit, part in slots * _ROUNDS:
+        best = conflicts.best_of([best, *(_replaced(best, digit, part, gap) for gap in range(_MOST))])
+    return Tile.with_gaps(shape, best, conflicts.leads(best))
+
+
+def _replaced(gaps: Gaps, digit: int, part: int, gap: int) -> Gaps:
+    within, after = gaps[digit]
+    return (*gaps[:digit], (gap, after) if part == 0 else (within, gap), *gaps[digit + 1 :])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Access:
+    """One stage's, of the warps that are looked at, in one order of its threads."""
+
+    group: int
+    """The stage."""
+    lead: Lead | None
+    """None outside the passes."""
+    weight: float
+    """How often such a half of a warp reads or writes."""
+    parts: Numbers
+    """What each lane's place has of every stride: lanes x strides."""
+    halves: Numbers
+    """The half of a warp of each lane."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Conflicts:
+    """Counts how often shared memory is read or written, for many tiles of one shape at once."""
+
+    shape: TileShape
+    accesses: tuple[_Access, ...]
+    parts: Numbers
+    halves: Numbers
+    """Of all accesses."""
+    starts: tuple[int, ...]
+    """The first half of a warp of each access."""
+    groups: tuple[int, ...]
+    """The first access of each stage."""
+    weights: Numbers
+    """Of each access."""
+
+    @classmethod
+    def of(cls, shape: TileShape, touches: tuple[Touch, ...]) -> _Conflicts:
+        accesses = tuple(_accesses(shape, touches))
+        counts = [int(access.halves[-1]) + 1 for access in accesses]
+        starts = [sum(counts[:i]) for i in range(len(counts))]
+        parts = np.concatenate([access.parts for access in accesses]).astype(np.float32)
+        halves = np.concatenate([access.halves + start for access, start in zip(accesses, starts, strict=True)])
+        stages = [access.group for access in accesses]
+        groups = tuple(stages.index(stage) for stage in dict.fromkeys(stages))
+        weights = np.array([access.weight for access in accesses])
+        return cls(shape, accesses, parts, halves, tuple(starts), groups, weights)
+
+    def best_of(self, candidates: list[Gaps]) -> Gaps:
+        """The gaps with the lowest cost; of equals the first."""
+        strides = [strides_of(self.shape, gaps) for gaps in candidates]
+        fitting = [i for i, each in enumerate(strides) if each[-1] * self.shape.transforms <= self.shape.room]
+        chosen = np.array([strides[i] for i in fitting], np.float32).T
+        counts = self._counts(chosen)
+        total = np.minimum.reduceat(counts, self.groups).sum(0)
+        sizes = chosen[-1] / (self.shape.x * self.shape.y)
+        return candidates[fitting[int(np.argmin(total * (1 - _MEMORY + _MEMORY * sizes)))]]
+
+    def leads(self, gaps: Gaps) -> tuple[Lead, ...]:
+        """For each pass the best order of its threads."""
+        counts = self._counts(np.array([strides_of(self.shape, gaps)], np.float32).T)[:, 0]
+        found: dict[int, tuple[float, Lead]] = {}
+        for access, count in zip(self.accesses, counts, strict=True):
+            if access.lead and (access.group not in found or count < found[access.group][0]):
+                found[access.group] = (count, access.lead)
+        return tuple(lead for _, lead in found.values())
+
+    def _counts(self, strides: Numbers) -> Numbers:
+        """Reads and writes of each access, with each column of strides: accesses x columns."""
+        columns, halves = strides.shape[1], int(self.halves[-1]) + 1
+        banks = (self.parts @ strides).astype(np.int32) % BANKS
+        keys = (np.arange(columns) * halves + self.halves[:, None]) * BANKS + banks
+        taken = np.bincount(keys.ravel(), minlength=columns * halves * BANKS)
+        worst = taken.reshape(columns, halves, BANKS).max(2)
+        return self.weights[:, None] * np.add.reduceat(worst, self.starts, axis=1).T
+
+
+def _accesses(shape: TileShape, touches: tuple[Touch, ...]) -> Iterator[_Access]:
+    """All that any stage does with the tile, whatever its strides are."""
+    count = sum(1 if outer == 1 else 2 for _, outer in digits_of(shape)) + 1
+    # In a tile whose strides are powers of a large number, a place shows its digits.
+    tile = Tile.with_strides(shape, tuple(_APART**i for i in range(count)))
+    for group, work in enumerate(tile.passes):
+        for lead in _leads(work, is_global=shape.is_global_pass(group, len(tile.passes))):
+            led = work.led_by(lead)
+            yield _access(group, lead, 2 * work.step.radix, led.pool, led.address, count)
+    for group, touch in enumerate(touches, len(tile.passes)):
+        address = Address(tile.after if touch.is_after else tile.before)
+        yield _access(group, None, 1, touch.pool, address, count, functools.partial(touch.indices, shape))
+
+
+def _leads(work: PassWork, *, is_global: bool) -> tuple[Lead, ...]:
+    """The usual order first; in global memory neighbours stay neighbours."""
+    names = [name for name, _ in work.pool.variables] or ["t"]
+    if is_global:
+        return (Lead(names[0]),)
+    # Neighbours that differ in `later` read different twiddles.
+    ordered = sorted(names, key=lambda name: name == "later")
+    return tuple(Lead(name, is_stored) for is_stored in (True, False) for name in ordered)
+
+
+def _access(
+    group: int,
+    lead: Lead | None,
+    times: int,
+    pool: Pool,
+    address: Address,
+    count: int,
+    indices: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> _Access:
+    warps = math.ceil(pool.items / 32)
+    looked_at = sorted({round(i * (warps - 1) / max(1, _WARPS - 1)) for i in range(_WARPS)})
+    items = np.concatenate([np.arange(32 * warp, min(32 * warp + 32, pool.items)) for warp in looked_at])
+    lanes = np.concatenate([np.arange(min(32, pool.items - 32 * warp)) + 32 * i for i, warp in enumerate(looked_at)])
+    numbers = indices(pool.values(items))
+    parts = np.zeros((len(items), count), np.int32)
+    for name, place in address.terms:
+        for digit in place.digits:
+            stride = round(math.log(digit.stride, _APART))
+            parts[:, stride] += numbers.get(name, 0) // digit.weight % digit.extent
+    return _Access(group, lead, times * warps / len(looked_at), parts, lanes // (32 // 2))

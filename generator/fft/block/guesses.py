@@ -1,0 +1,158 @@
+"""Configs of `fft_block` that a search tries first.
+
+Of 70 real transforms of 8 to 256 points the winners of long searches were alike: the fewest passes, of radices near
+each other, over tiles of 1000 to 4000 numbers, with a thread for each transform of the largest radix. Rows of an odd
+number of points, whose neighbours in memory are not in one sector, are copied in bulk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from math import ceil, prod
+from typing import NamedTuple
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.block.choice import Access
+from warpsmith.generator.fft.block.space import (
+    GAPS,
+    THREADS,
+    TRANSFORMS,
+    fits,
+    packings,
+    shares_of,
+    word,
+)
+from warpsmith.generator.fft.factors import factorizations
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles, complex_columns
+from warpsmith.generator.space import Value
+
+FEW, USUAL, MANY = 1280, 2048, 4096
+"""Complex numbers of a tile, about."""
+LARGE = 8192
+"""Complex numbers of a transform that has a multiprocessor for itself: more threads, then."""
+LARGEST_RADIX = 28
+"""Of a guess: beyond, registers run out."""
+SMALL = 1024
+"""Complex numbers of a transform of two dimensions that shares a tile with others."""
+MOST_COPIED = 4096
+"""Complex numbers of one that leaves room for other tiles beside bulk copies of its own."""
+FLAT_PLANS, WARP_PLANS, SQUARE_PLANS = 3, 2, 3
+"""Factorizations that are tried: of a row, of a warp's own transform or of small sides, and of large sides."""
+WARPS = 4
+"""Of a block whose warps have a tile each."""
+MOST = 28
+"""Guesses: less than half of a short search."""
+
+
+class Way(NamedTuple):
+    """How a tile reaches memory."""
+
+    spectrum: Access = Access.STAGED
+    loads: Loads = Loads.PLAIN
+    stores: Stores = Stores.PLAIN
+
+
+ONE_BY_ONE, AT_ONCE = Way(), Way(loads=Loads.BULK, stores=Stores.BULK)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guess:
+    """What sets good configs apart; the rest of a config follows."""
+
+    packing: Packing
+    x_radices: tuple[int, ...]
+    y_radices: tuple[int, ...] = ()
+    shares: int = 1
+    elements: int = USUAL
+    """Of a tile, about; 0 for one that keeps a single warp busy, without barriers."""
+    first: str = "x"
+    way: Way = ONE_BY_ONE
+
+    def values(self, batch: int, device: Device) -> dict[str, Value]:
+        """Of all parameters, for so many transforms."""
+        points, largest = prod((*self.x_radices, *self.y_radices)), max((*self.x_radices, *self.y_radices))
+        number = ceil(batch / self.packing.transforms)
+        # A small batch is spread over all multiprocessors, and each tile over many threads.
+        is_small = number * self.shares <= device.multiprocessors
+        most = min((self.elements or 32 * largest) // points, ceil(number / device.multiprocessors))
+        transforms = max(each for each in TRANSFORMS if each <= max(1, most))
+        items = transforms * points // largest if self.elements else 32
+        threads = min(items, 512 if points > LARGE or is_small else 256)
+        passes = len(self.x_radices) + len(self.y_radices)
+        return {
+            "packing": self.packing.value,
+            "x_radices": word(self.x_radices),
+            "y_radices": word(self.y_radices),
+            "shares": self.shares,
+            "first": self.first,
+            "transforms": transforms,
+            "threads": next(each for each in THREADS if threads <= each),
+            "tiles": 1 if self.elements else WARPS,
+            # A thread with all of a transform would read far from its neighbours.
+            "signal": (Access.DIRECT if passes > 1 else Access.STAGED).value,
+            "spectrum": self.way.spectrum.value,
+            "twiddles": Twiddles.POWERS.value,
+            "loads": self.way.loads.value,
+            "stores": self.way.stores.value,
+            "min_blocks": 0,
+            "gaps": GAPS[-1],
+            "blocks": 0,
+            "ahead": 0,
+        }
+
+
+def guesses(problem: Fft, device: Device) -> tuple[Guess, ...]:
+    """A few good ones, the best first."""
+    return tuple(itertools.islice(_guesses(problem, device), MOST))
+
+
+def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
+    if len(problem.size) == 2:
+        yield from _square_guesses(problem, device)
+        return
+    for elements in (FEW, 0, USUAL, MANY):
+        for packing in packings(problem):
+            plans = _plans(complex_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS)
+            for x_radices, way in itertools.product(plans, _ways(problem, packing)):
+                yield Guess(packing, x_radices, elements=elements, way=way)
+
+
+def _ways(problem: Fft, packing: Packing) -> tuple[Way, ...]:
+    """The likeliest ones of one dimension, the best first."""
+    match packing, problem.inverse:
+        case Packing.PAIR, True:
+            return (AT_ONCE._replace(spectrum=Access.DIRECT), AT_ONCE, ONE_BY_ONE)
+        case Packing.PAIR, False:
+            return (AT_ONCE, ONE_BY_ONE)
+        case Packing.HALF, False:
+            return (ONE_BY_ONE._replace(spectrum=Access.SEQUENTIAL), AT_ONCE)
+    return (ONE_BY_ONE, AT_ONCE)
+
+
+def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
+    rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
+    first_elements = rows * complex_columns(problem, packings(problem)[0])
+    is_small = first_elements <= SMALL
+    # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
+    tiles = (USUAL, 0, FEW) if is_small else (USUAL,)
+    most = WARP_PLANS if is_small else SQUARE_PLANS
+    ways = (ONE_BY_ONE, AT_ONCE) if first_elements <= MOST_COPIED else (ONE_BY_ONE,)
+    for elements, packing, first in itertools.product(tiles, packings(problem), sides[:1] if is_small else sides):
+        columns = complex_columns(problem, packing)
+        if packing is Packing.PAIR and rows * columns > (elements or SMALL):
+            continue  # half the tile does, in twice as many blocks
+        is_shared = problem.batch <= device.multiprocessors or not fits(rows * columns, device)
+        shares = max(shares_of(problem)) if is_shared else 1
+        plans = itertools.product(_plans(columns, most), _plans(rows // shares, most), ways)
+        for x_radices, y_radices, way in plans:
+            yield Guess(packing, x_radices, y_radices, shares, elements, first, way)
+
+
+def _plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """A few factorizations with the fewest passes, the most even ones first."""
+    found = factorizations(points)
+    found = tuple(radices for radices in found if max(radices, default=1) <= LARGEST_RADIX) or found
+    return tuple(radices for radices in found if len(radices) == len(found[0]))[:most]

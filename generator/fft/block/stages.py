@@ -1,0 +1,256 @@
+"""What the threads of an `fft_block` do between its barriers, and the factors that they read, as text for CUDA."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from warpsmith.generator.fft.axes import Place
+from warpsmith.generator.fft.block.choice import (
+    Access,
+    Choice,
+    columns_pool,
+    mirrored_columns,
+    seconds_of,
+    sequential_pool,
+    signal_pool,
+    spectrum_pool,
+)
+from warpsmith.generator.fft.block.factors import table_name
+from warpsmith.generator.fft.block.tile import Address, PassWork, Pool, Tile
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.text import Power, powers_of
+from warpsmith.generator.fft.words import Packing
+
+
+class Mirror(enum.StrEnum):
+    """Which columns of a stage are their own mirror image."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
+Terms = tuple[tuple[str, Place], ...]
+"""Of an address."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """What the threads of a tile do between two barriers."""
+
+    kind: str
+    summary: str
+    items: int
+    steps: int
+    is_ragged: bool
+    """Whether some threads have fewer items than others."""
+    variables: tuple[str, ...]
+    address: str
+    """In the tile."""
+    reads: str = "tile"
+    writes: str = "tile"
+    index: str = ""
+    """Transform, y and x of the element that is read or written; of a pass, of element j."""
+    frequency: str = ""
+    """The same of the element that a pass writes."""
+    mirrored_address: str = ""
+    mirror: str = ""
+    """Of a stage that works on mirrored frequencies."""
+    within: tuple[Stage, ...] = ()
+    """What is done between its reads and its writes."""
+    is_followed: bool = False
+    """By a stage that does not depend on it: no barrier between them."""
+    radix: int = 0
+    element: str = ""
+    """Where element j of a pass lies, from the first one."""
+    later: int = 0
+    table: str = ""
+    powers: tuple[Power, ...] = ()
+    """Of the twiddle that turns frequency 1; none after the last pass over an axis."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stages:
+    """Makes the stages of a config, in order."""
+
+    problem: Fft
+    choice: Choice
+    tile: Tile
+
+    def all(self) -> tuple[Stage, ...]:
+        first, last = ("spectrum", "signal") if self.problem.inverse else ("signal", "spectrum")
+        stages = list(self._before(first)) if self._is_staged(first) else []
+        works = self.tile.passes
+        for place, work in enumerate(works):
+            reads = first if place == 0 and not self._is_staged(first) else "tile"
+            writes = last if place == len(works) - 1 and not self._is_staged(last) else "tile"
+            stages.append(self._pass(place, work, reads, writes))
+        if self._is_staged(last):
+            stages.append(self._after(last))
+        return tuple(stages)
+
+    def _before(self, side: str) -> Iterator[Stage]:
+        """From memory into the tile."""
+        if side == "signal" or not self.problem.is_real:
+            yield self._copy(side, is_first=True)
+        elif not self._has_y:
+            pool = spectrum_pool(self.problem, self.tile.shape)
+            yield self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.SOME)
+        else:
+            yield from self._merges()
+
+    def _merges(self) -> Iterator[Stage]:
+        """The columns of a half spectrum that another one mirrors, then those that mirror themselves: no thread has
+        to ask which, and all its loads can be on their way together.
+        """
+        shape, packing = self.tile.shape, self.choice.packing
+        others = mirrored_columns(packing, shape.x)
+        own = 2 if packing is Packing.PAIR and shape.x % 2 == 0 else 1
+        summary = "Columns that are their own mirror image: asked for before the others, written behind them."
+        alone = self._mirrored("merge", summary, columns_pool(self.problem, shape, own), Mirror.ALL)
+        if not others:
+            yield alone
+            return
+        pool = columns_pool(self.problem, shape, others)
+        rest = self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.NONE)
+        if alone.steps == 1:
+            yield dataclasses.replace(alone, within=(rest,))
+        else:
+            yield dataclasses.replace(rest, is_followed=True)
+            yield alone
+
+    def _after(self, side: str) -> Stage:
+        """From the tile to memory."""
+        if side == "signal" or not self.problem.is_real:
+            return self._copy(side, is_first=False)
+        if self.choice.spectrum is Access.SEQUENTIAL:
+            return self._sequence()
+        pool = spectrum_pool(self.problem, self.tile.shape)
+        summary = "The spectrum of the complex signal as those of the real ones."
+        return self._mirrored("split", summary, pool, Mirror.SOME)
+
+    @property
+    def _has_y(self) -> bool:
+        return len(self.problem.size) == 2
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("t", "y", "x") if self._has_y else ("t", "x")
+
+    def _is_staged(self, side: str) -> bool:
+        return (self.choice.signal if side == "signal" else self.choice.spectrum) is not Access.DIRECT
+
+    def _stage(self, kind: str, summary: str, pool: Pool) -> dict[str, Any]:
+        """What all stages have."""
+        steps = ceil(pool.items / self.choice.threads)
+        return {
+            "kind": kind,
+            "summary": summary,
+            "items": pool.items,
+            "steps": steps,
+            "is_ragged": steps * self.choice.threads != pool.items,
+            "variables": pool.lines("i"),
+        }
+
+    def _copy(self, side: str, *, is_first: bool) -> Stage:
+        shape, terms = self.tile.shape, self.tile.before if is_first else self.tile.after
+        pool = signal_pool(shape) if side == "signal" else spectrum_pool(self.problem, shape)
+        summary = f"The {side} {'into' if is_first else 'from'} the tile."
+        return Stage(
+            **self._stage("copy", summary, pool),
+            address=Address(terms).text(pool),
+            reads=side if is_first else "tile",
+            writes="tile" if is_first else side,
+            index=", ".join(_known(name, pool) for name in self._names),
+        )
+
+    def _mirrored(self, kind: str, summary: str, pool: Pool, mirror: Mirror) -> Stage:
+        """Works on a frequency and the one that mirrors it."""
+        terms = self.tile.before if kind == "merge" else self.tile.after
+        shape = self.tile.shape
+        known = Pool.of(t=shape.transforms, y=shape.y, x=shape.x, mirrored_y=shape.y, mirrored_x=shape.x)
+        mirrored = tuple((f"mirrored_{name}" if name in "xy" else name, place) for name, place in terms)
+        lines: tuple[str, ...] = ()
+        if mirror is not Mirror.SOME:
+            lines = (_column(dict(pool.variables).get("column", 1), mirror, shape.x),)
+        missing = [name for name in self._names if name not in dict(pool.variables) and (name != "x" or not lines)]
+        stage = Stage(
+            **self._stage(kind, summary, pool),
+            address=Address(terms).text(known),
+            reads="spectrum" if kind == "merge" else "tile",
+            writes="tile" if kind == "merge" else "spectrum",
+            mirrored_address=Address(mirrored).text(known),
+            mirror=mirror,
+        )
+        constants = tuple(f"constexpr int {name} = 0;" for name in missing)
+        if kind == "split":
+            lines = tuple(self._mirror_lines("x"))
+        return dataclasses.replace(stage, variables=(*constants, *stage.variables, *lines))
+
+    def _mirror_lines(self, column: str) -> Iterator[str]:
+        """Which frequency mirrors (y, x), or (y, 0) where `column` is 0."""
+        if self.choice.shares == 2:
+            yield f"const int mirrored_y = y + share == 0 ? 0 : {self.tile.shape.y} - share - y;"
+        elif self._has_y:
+            yield f"const int mirrored_y = y == 0 ? 0 : {self.tile.shape.y} - y;"
+        yield f"const int mirrored_x = {column} == 0 ? 0 : {self.tile.shape.x} - x;"
+
+    def _sequence(self) -> Stage:
+        """The half spectra of real signals, each element from a frequency of the complex one and its mirror image."""
+        shape, packing = self.tile.shape, self.choice.packing
+        pool = sequential_pool(self.problem, shape, seconds_of(self.problem, packing))
+        # Where two columns are one, the last frequency comes from the first one again.
+        wraps = packing is Packing.HALF
+        column = "wrapped_x" if wraps else "x"
+        lines = (f"const int wrapped_x = x == {shape.x} ? 0 : x;",) if wraps else ()
+        names = (*self._names, "second") if packing is Packing.PAIR else self._names
+        constants = [f"constexpr int {name} = 0;" for name in names if name not in dict(pool.variables)]
+        known = Pool.of(t=shape.transforms, y=shape.y, mirrored_y=shape.y, mirrored_x=shape.x, **{column: shape.x})
+        here = tuple((column if name == "x" else name, place) for name, place in self.tile.after)
+        there = tuple((f"mirrored_{name}" if name in "xy" else name, place) for name, place in self.tile.after)
+        stage = self._stage("sequence", "The spectra of the real signals, one element after the other.", pool)
+        return Stage(
+            **stage | {"variables": (*constants, *stage["variables"], *lines, *self._mirror_lines(column))},
+            address=Address(here).text(known),
+            mirrored_address=Address(there).text(known),
+            writes="spectrum",
+        )
+
+    def _pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
+        step, pool = work.step, work.pool
+        names = self._names
+
+        def coordinates(own: str, weight: int) -> str:
+            j = "j" if weight == 1 else f"j * {weight}"
+            mine = j if own not in dict(pool.variables) else f"{own} + {j}"
+            return ", ".join(mine if name == work.axis else _known(name, pool) for name in names)
+
+        sign = 2 if self.problem.inverse else -2
+        return Stage(
+            **self._stage("pass", f"Pass {place + 1}: {step.radix} points along {work.axis}.", pool),
+            address=work.address.text(pool),
+            reads=reads,
+            writes=writes,
+            index=coordinates("later", step.later),
+            frequency=coordinates("earlier", step.earlier),
+            radix=step.radix,
+            element=step.element_place.text("j", is_constant=True),
+            later=step.later,
+            table=table_name(step.radix, step.later),
+            powers=() if step.is_last else powers_of(step.radix, step.radix * step.later, self.choice.twiddles, sign),
+        )
+
+
+def _column(columns: int, mirror: Mirror, points: int) -> str:
+    """Which x a numbered column is: the first and the middle one are their own mirror image, from 1 on are others."""
+    if columns == 1:
+        return f"constexpr int x = {0 if mirror is Mirror.ALL else 1};"
+    return f"const int x = column * {points // 2};" if mirror is Mirror.ALL else "const int x = column + 1;"
+
+
+def _known(name: str, pool: Pool) -> str:
+    return name if name in dict(pool.variables) else "0"

@@ -1,0 +1,290 @@
+"""A config of `fft_block` on a problem as text for CUDA: what its template is given as `g`."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from math import ceil, prod
+
+from warpsmith.generator.fft.block.choice import Choice, tile_of
+from warpsmith.generator.fft.block.factors import tables_of
+from warpsmith.generator.fft.block.memory import Memory
+from warpsmith.generator.fft.block.stages import Stage, Stages
+from warpsmith.generator.fft.block.tile import Tile
+from warpsmith.generator.fft.block.walk import Walk
+from warpsmith.generator.fft.codelets import Codelet, codelets
+from warpsmith.generator.fft.problem import Fft, Layout, Order, dimensions
+from warpsmith.generator.fft.text import PACKED, frequency_place, half_root, half_scale, scale
+from warpsmith.generator.fft.words import Packing, Table
+from warpsmith.generator.literals import float_literal
+from warpsmith.generator.space import Config
+
+
+@dataclasses.dataclass(frozen=True)
+class FftBlockText:
+    """Sizes, places and stages; `x` and `y` are those of the tile, of which `x` is halved where packing says so."""
+
+    problem: Fft
+    choice: Choice
+
+    @classmethod
+    def of(cls, problem: Fft, config: Config) -> FftBlockText:
+        return cls(problem, Choice.of(problem, config))
+
+    @cached_property
+    def tile(self) -> Tile:
+        return tile_of(self.problem, self.choice)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        return Stages(self.problem, self.choice, self.tile).all()
+
+    @property
+    def divides(self) -> bool:
+        """Whether some index is divided by what is no power of two."""
+        every = [each for stage in self.stages for each in (stage, *stage.within)]
+        texts = [text for each in every for text in (each.address, each.mirrored_address, *each.variables)]
+        return any("quotient<" in text or "modulo<" in text for text in texts)
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        return _summary(self.problem, self.choice)
+
+    @property
+    def has_y(self) -> bool:
+        return len(self.problem.size) == 2
+
+    @property
+    def x(self) -> int:
+        return self.tile.shape.x
+
+    @property
+    def y(self) -> int:
+        return self.tile.shape.y
+
+    @property
+    def tile_elements(self) -> int:
+        """Complex numbers of a tile in shared memory; 0 where a thread has all of a transform."""
+        uses = any("tile" in (stage.reads, stage.writes) for stage in self.stages)
+        return self.tile.elements if uses else 0
+
+    @property
+    def memory(self) -> Memory:
+        return Memory(self.problem, self.choice, self.tile_elements)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block."""
+        return 8 * self.choice.tiles * self.memory.pitch
+
+    @property
+    def walk(self) -> Walk:
+        return Walk(self.problem, self.choice)
+
+    @property
+    def scale(self) -> str:
+        return scale(self.problem)
+
+    @property
+    def half_scale(self) -> str:
+        return half_scale(self.problem)
+
+    @property
+    def codelets(self) -> tuple[Codelet, ...]:
+        radices = frozenset((*self.choice.x_radices, *self.choice.y_radices))
+        return codelets(radices, inverse=self.problem.inverse is True)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tables_of(self.problem, self.choice, self.tile)
+
+    @property
+    def half_root(self) -> str:
+        """What `half_root(x)` is."""
+        return half_root(self.problem)
+
+    @property
+    def half_angle(self) -> str:
+        """Of its exponential, in units of pi."""
+        return float_literal((2 if self.problem.inverse else -2) / self.problem.size[-1])
+
+    @property
+    def half_turn(self) -> str:
+        return "turned_left" if self.problem.inverse else "turned_right"
+
+    @property
+    def share_root(self) -> str:
+        """What `share_root(y)` is."""
+        return f"exp({'' if self.problem.inverse else '-'}2 pi i y / {self.problem.size[0]})"
+
+    @property
+    def share_angle(self) -> str:
+        """Of it, in units of pi."""
+        return float_literal((2 if self.problem.inverse else -2) / self.problem.size[0])
+
+    @property
+    def share_pitch(self) -> int:
+        """Elements of the spectrum from an even row to the next."""
+        points = self.problem.size[0]
+        rows = points // 2 if self.problem.order is Order.REVERSED else 1
+        columns = self.problem.spectrum_size[-1]
+        many = rows * columns * self.problem.batch
+        pitches = {Layout.BATCH: rows * columns, Layout.TRANSPOSED: rows, Layout.FREQUENCY: many}
+        return pitches[self.problem.layout]
+
+    @property
+    def mirrors(self) -> tuple[str, ...]:
+        """The kinds of stages that merge spectra."""
+        merges = [each for stage in self.stages for each in (stage, *stage.within) if each.kind == "merge"]
+        return tuple(dict.fromkeys(each.mirror for each in merges))
+
+    @property
+    def is_own_mirror(self) -> str:
+        """Whether column x is."""
+        return f"x == 0 || 2 * x == {self.x}" if self._pairs and self.x % 2 == 0 else "x == 0"
+
+    @property
+    def is_not_own_mirror(self) -> str:
+        return f"x != 0 && 2 * x != {self.x}" if self._pairs and self.x % 2 == 0 else "x != 0"
+
+    @property
+    def element_meaning(self) -> str:
+        return {
+            Packing.COMPLEX: "one of the signal's",
+            Packing.HALF: "columns 2 x and 2 x + 1 of a real signal",
+            Packing.PAIR: "one of two real signals that follow each other",
+        }[self.choice.packing]
+
+    @property
+    def signal_type(self) -> str:
+        return "float" if self.problem.is_real else "float2"
+
+    @property
+    def signal_place(self) -> str:
+        """Where element (t, y, x) of the tile lies in the signal."""
+        transforms = "2 * t" if self._pairs else "t"
+        rows = f" + {self._row} * {self.problem.signal_size[-1]}" if self.has_y else ""
+        columns = "2 * x" if self.choice.packing is Packing.HALF else "x"
+        return f"{transforms} * {self._signal_pitch}{rows} + {columns}"
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether two columns of a real signal can be read or written at once."""
+        return self.choice.packing is Packing.HALF and self.problem.signal_size[-1] % 2 == 0
+
+    @property
+    def second(self) -> int:
+        """How far the imaginary part lies from the real one; alone, a transform is its own partner."""
+        return (self._signal_pitch if self.problem.batch > 1 else 0) if self._pairs else 1
+
+    @property
+    def second_of_pair(self) -> str:
+        return "2 * t + 1" if self.problem.batch > 1 else "0"
+
+    @property
+    def either_of_pair(self) -> str:
+        return "2 * t + second" if self.problem.batch > 1 else "0"
+
+    @property
+    def inside(self) -> str:
+        """Whether an element is to be read or written; empty where it always is."""
+        return self._conditions("2 * t >= done", _inside(self.problem, self.choice, self._row)[0])
+
+    @property
+    def inside_second(self) -> str:
+        """The same of the second real number of a packed one."""
+        return self._conditions("2 * t + 1 >= done", _inside(self.problem, self.choice, self._row)[1])
+
+    @property
+    def place_type(self) -> str:
+        return "long long" if self.problem.layout is Layout.FREQUENCY else "int"
+
+    @property
+    def spectrum_place(self) -> str:
+        """Where frequency (y, x) of a transform lies in the spectrum."""
+        is_doubled = self.choice.shares == 2 and not self.problem.inverse
+        return _spectrum_place(self.problem, "(2 * y)" if is_doubled else "y")
+
+    @property
+    def source_type(self) -> str:
+        return "float2" if self.problem.inverse else self.signal_type
+
+    @property
+    def target_type(self) -> str:
+        return self.signal_type if self.problem.inverse else "float2"
+
+    @property
+    def source_bytes(self) -> int:
+        """Of an element."""
+        return 8 if self.source_type == "float2" else 4
+
+    @property
+    def source_pitch(self) -> int:
+        """Elements from one transform to the next."""
+        return self._spectrum_pitch if self.problem.inverse else self._signal_pitch
+
+    @property
+    def target_pitch(self) -> int:
+        return self._signal_pitch if self.problem.inverse else self._spectrum_pitch
+
+    @property
+    def _row(self) -> str:
+        return "row" if self.choice.shares == 2 and self.problem.inverse else "y"
+
+    @property
+    def _pairs(self) -> bool:
+        return self.choice.packing is Packing.PAIR
+
+    @property
+    def _signal_pitch(self) -> int:
+        return prod(self.problem.signal_size)
+
+    @property
+    def _spectrum_pitch(self) -> int:
+        return 1 if self.problem.layout is Layout.FREQUENCY else prod(self.problem.spectrum_size)
+
+    def _conditions(self, not_done: str, inside: str) -> str:
+        """Results that another tile has are left out too."""
+        leaves_out = self.walk.is_guarded and self.problem.inverse
+        return " && ".join(each for each in (not_done if leaves_out else "", inside) if each)
+
+
+def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
+    radices = " by ".join("x".join(map(str, each)) for each in (choice.y_radices, choice.x_radices) if each)
+    tile = f"{choice.transforms} in a tile" if choice.shares == 1 else "every other row of one in a tile"
+    return (
+        f"{'Inverse' if problem.inverse else 'Forward'} transforms of {dimensions(problem.size)} points, {tile} of",
+        f"shared memory: radices {radices}, each within a thread.{PACKED[choice.packing]}",
+    )
+
+
+def _inside(problem: Fft, choice: Choice, row: str) -> tuple[str, str]:
+    """Whether an element of the signal, and the second real one beside it, are there; empty where they always are."""
+    conditions = []
+    if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
+        conditions.append(f"{row} < {problem.signal_size[0]}")
+    second = list(conditions)
+    columns, points = problem.signal_size[-1], problem.size[-1]
+    if choice.packing is Packing.HALF:
+        if columns < points - 1:
+            conditions.append(f"x < {ceil(columns / 2)}")
+        if columns < points:
+            second.append(f"x < {columns // 2}")
+    elif columns < points:
+        conditions.append(f"x < {columns}")
+        second.append(f"x < {columns}")
+    return " && ".join(conditions), " && ".join(second)
+
+
+def _spectrum_place(problem: Fft, y: str) -> str:
+    columns = problem.spectrum_size[-1]
+    y, x = frequency_place(problem, y)
+    has_y = len(problem.size) == 2
+    match problem.layout:
+        case Layout.BATCH:
+            return f"transform * {prod(problem.spectrum_size)}{f' + {y} * {columns}' if has_y else ''} + {x}"
+        case Layout.TRANSPOSED:
+            return f"transform * {prod(problem.spectrum_size)} + {x} * {problem.size[0]} + {y}"
+        case Layout.FREQUENCY:
+            inner = f"{y} * {columns} + {x}" if has_y else x
+            return f"static_cast<long long>({inner}) * {problem.batch} + transform"

@@ -1,0 +1,41 @@
+"""How far the winner of one transform is from fitting another, in octaves of size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, octaves
+
+if TYPE_CHECKING:
+    from warpsmith.generator.fft.problem import Fft
+
+POINTS_OCTAVE = 4.0
+"""Twice the points of a transform: it has other radices."""
+POINTS_CHANGED = 1.0
+"""Any other number of points, as close as it may be."""
+
+
+def between_transforms(one: Fft, other: Fft) -> float | None:
+    """`Problem.distance` of two transforms; None past FARTHEST."""
+    if len(one.size) != len(other.size):
+        return None
+    points = sum(octaves(here, there) for here, there in zip(one.size, other.size, strict=True))
+    there = sum(octaves(*each) for each in zip(_valid_parts(one), _valid_parts(other), strict=True))
+    is_real = one.kind != "c2c", other.kind != "c2c"
+    rest = (
+        POINTS_CHANGED * (one.size != other.size)
+        + POINTS_OCTAVE * points
+        + there
+        + SIDE_CHANGED * ((one.valid is None) != (other.valid is None))
+        + RULE_CHANGED * (one.kind is not other.kind) * (2 if is_real[0] != is_real[1] else 1)
+        + SIDE_CHANGED * (one.kind is other.kind and one.inverse != other.inverse)
+        + SIDE_CHANGED * (one.norm is not other.norm)
+        + RULE_CHANGED * (one.layout is not other.layout)
+        + RULE_CHANGED * (one.order is not other.order)
+    )
+    return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None
+
+
+def _valid_parts(problem: Fft) -> tuple[float, ...]:
+    """How much of each axis is there."""
+    return tuple(there / points for there, points in zip(problem.signal_size, problem.size, strict=True))

@@ -1,0 +1,289 @@
+"""The batched Fourier transform as a problem: sizes, kinds, padding, the layout of the spectrum, operation counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import count, sizes
+from warpsmith.generator.fft.distance import between_transforms
+from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+
+
+class Kind(enum.StrEnum):
+    """Which side of a transform is real."""
+
+    R2C = "r2c"
+    """Real signal to half spectrum: `numpy.fft.rfft`, `rfft2`."""
+    C2R = "c2r"
+    """Half spectrum to real signal: `numpy.fft.irfft`, `irfft2`."""
+    C2C = "c2c"
+    """Complex on both sides: `numpy.fft.fft`, `fft2`, and `ifft`, `ifft2`."""
+
+
+class Norm(enum.StrEnum):
+    """Which direction is scaled, by NumPy's names: N is the number of points of one transform."""
+
+    BACKWARD = "backward"
+    """The inverse is scaled by 1/N."""
+    ORTHO = "ortho"
+    """Both directions are scaled by 1/sqrt(N)."""
+    FORWARD = "forward"
+    """The forward transform is scaled by 1/N."""
+
+
+class Layout(enum.StrEnum):
+    """Memory layout of the spectrum, the slowest dimension first."""
+
+    BATCH = "batch"
+    """(batch, rows, columns): NumPy's."""
+    TRANSPOSED = "transposed"
+    """(batch, columns, rows): the two inner dimensions of a 2-D spectrum exchanged (fbfft, section 5.1)."""
+    FREQUENCY = "frequency"
+    """(rows, columns, batch): the operands of one matrix product per frequency are contiguous."""
+
+
+class Order(enum.StrEnum):
+    """The order of the frequencies in the spectrum."""
+
+    NATURAL = "natural"
+    """Ascending, as `numpy.fft` has it."""
+    REVERSED = "reversed"
+    """Bit-reversed along each axis, as decimation in frequency leaves it and decimation in time takes it: position i
+    holds the frequency whose index has the bits of i in reverse. Of a half spectrum the first n/2 columns are reversed
+    as n/2 numbers; the last column stays the last."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fft(Problem):
+    """Batched discrete Fourier transforms of one or two dimensions, with the conventions of `numpy.fft`.
+
+    Forward: spectrum[k] = scale * sum over j of signal[j] * exp(-2 pi i j k / n), along each axis; the inverse has a
+    plus sign. All arrays have the batch as a dimension, also where it is 1:
+
+    - signal: (batch, rows, columns) or (batch, valid rows, valid columns); float32 for `r2c` and `c2r`, else complex64
+    - spectrum: (batch, rows, columns), columns // 2 + 1 of them for `r2c` and `c2r`, or as `layout` says; complex64
+
+    One-dimensional transforms have no rows.
+
+    Args:
+        size: points of one transform: n, or rows and columns.
+        batch: number of transforms.
+        kind: which side of the transform is real.
+        inverse: direction of `c2c`. None for the direction of the kind: `c2r` is inverse, the others are forward.
+        valid: size of the part of the signal that exists, from its start; None for all of it. A forward transform
+            takes the rest as zeros (`numpy.fft` with an `s` larger than the array); an inverse one leaves it out of the
+            result.
+        norm: which direction is scaled.
+        layout: memory layout of the spectrum.
+        order: order of the frequencies; `reversed` needs sizes that are powers of two.
+
+    Raises:
+        BadArgument: a size below 2, a `valid` part larger than the size, or an unknown value of an option.
+
+    Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
+    are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
+    `numpy.fft.irfft2`: what is not is ignored.
+
+    Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 5.
+    """
+
+    operation: ClassVar[str] = "fft"
+    error_unit: ClassVar[str] = "of twice the result's root mean square"
+
+    size: tuple[int, ...]
+    batch: int = 1
+    kind: Kind = Kind.R2C
+    inverse: bool | None = None
+    valid: tuple[int, ...] | None = None
+    norm: Norm = Norm.BACKWARD
+    layout: Layout = Layout.BATCH
+    order: Order = Order.NATURAL
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "size", sizes(self.size, "size"))
+        if min(self.size) < 2:
+            raise BadArgument("each dimension of a transform needs at least 2 points")
+        set_field(self, "batch", count(self.batch, "batch"))
+        set_field(self, "kind", member(Kind, self.kind, "kind"))
+        set_field(self, "inverse", self._canonical_direction())
+        set_field(self, "valid", self._canonical_valid())
+        set_field(self, "norm", member(Norm, self.norm, "norm"))
+        set_field(self, "layout", member(Layout, self.layout, "layout"))
+        if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
+            raise BadArgument("layout transposed needs two dimensions; this transform has one")
+        set_field(self, "order", member(Order, self.order, "order"))
+        if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
+            raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
+
+    @classmethod
+    def of_shape(
+        cls,
+        shape: Sequence[int],
+        kind: Kind | str = Kind.R2C,
+        *,
+        s: Sequence[int] | int | None = None,
+        axes: Sequence[int] | int | None = None,
+        norm: Norm | str = Norm.BACKWARD,
+        inverse: bool | None = None,
+    ) -> Fft:
+        """The problem that `numpy.fft` or `torch.fft` solves for an array of this shape.
+
+        All dimensions before `axes` are the batch: the plan takes the array reshaped to one batch dimension.
+
+        Args:
+            shape: shape of the array that is transformed: the spectrum's for `c2r` and for an inverse `c2c`.
+            kind: as in the class.
+            s: points of the transform along each axis; more than the signal has pad it with zeros. None for the array's
+                own size, where `c2r` takes the number of columns to be even.
+            axes: the last one or two axes of the array, in order; PyTorch's `dim`. None for as many of the last axes as
+                `s` has numbers, or the last axis if there is no `s`.
+            norm: as in the class.
+            inverse: as in the class.
+
+        Returns:
+            The problem, with `valid` where `s` pads the signal.
+
+        Raises:
+            BadArgument: `axes` that are not the last ones, or an `s` that would crop the array.
+        """
+        points = None if s is None else sizes(s, "s")
+        chosen, kind = _last_axes(shape, points, axes), member(Kind, kind, "kind")
+        batch, given = math.prod(shape[:-chosen]), tuple(shape[-chosen:])
+        size = (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given
+        made = cls(points or size, batch, kind, inverse, norm=member(Norm, norm, "norm"))
+        if made.inverse:
+            if made.spectrum_size != given:
+                told = f"{dimensions(made.spectrum_size)} frequencies; the array has {dimensions(given)}"
+                raise BadArgument(f"the inverse transform to {dimensions(made.size)} points takes {told}")
+            return made
+        if any(part > whole for part, whole in zip(given, made.size, strict=True)):
+            raise BadArgument(f"s={dimensions(made.size)} would crop the array's {dimensions(given)}: slice it first")
+        return dataclasses.replace(made, valid=given)
+
+    def _canonical_direction(self) -> bool:
+        own = {Kind.R2C: False, Kind.C2R: True}.get(self.kind)
+        if own is None:
+            return bool(self.inverse)
+        if self.inverse is not None and bool(self.inverse) is not own:
+            raise BadArgument(f"{self.kind} is always {'inverse' if own else 'forward'}")
+        return own
+
+    def _canonical_valid(self) -> tuple[int, ...] | None:
+        if self.valid is None:
+            return None
+        valid = sizes(self.valid, "valid")
+        if len(valid) != len(self.size) or any(part > whole for part, whole in zip(valid, self.size, strict=True)):
+            raise BadArgument(f"valid must be a part of {dimensions(self.size)}; got {dimensions(valid)}")
+        return None if valid == self.size else valid
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the signal is real."""
+        return self.kind is not Kind.C2C
+
+    @property
+    def points(self) -> int:
+        """Points of one transform."""
+        return math.prod(self.size)
+
+    @property
+    def signal_size(self) -> tuple[int, ...]:
+        """Rows and columns, or length, of the signal of one transform, in elements."""
+        return self.valid or self.size
+
+    @property
+    def spectrum_size(self) -> tuple[int, ...]:
+        """Rows and columns, or length, of the spectrum of one transform, in elements; n // 2 + 1 columns if half."""
+        *rows, columns = self.size
+        return (*rows, columns // 2 + 1 if self.is_real else columns)
+
+    @property
+    def scale(self) -> float:
+        """Factor of every element of the result."""
+        scaled = Norm.BACKWARD if self.inverse else Norm.FORWARD
+        if self.norm is Norm.ORTHO:
+            return 1 / math.sqrt(self.points)
+        return 1 / self.points if self.norm is scaled else 1.0
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        source, target = (Role.OUTPUT, Role.INPUT) if self.inverse else (Role.INPUT, Role.OUTPUT)
+        spectrum = self.spectrum_size
+        shape = {
+            Layout.BATCH: (self.batch, *spectrum),
+            Layout.TRANSPOSED: (self.batch, *spectrum[::-1]),
+            Layout.FREQUENCY: (*spectrum, self.batch),
+        }[self.layout]
+        dtype = DType.FLOAT32 if self.is_real else DType.COMPLEX64
+        both = (
+            Operand("signal", source, (self.batch, *self.signal_size), dtype),
+            Operand("spectrum", target, shape, DType.COMPLEX64),
+        )
+        return both[::-1] if self.inverse else both
+
+    @property
+    def flops(self) -> int:
+        """The field's convention: 5 N log2 N a transform, half as many for a real one."""
+        return round((2.5 if self.is_real else 5) * self.batch * self.points * math.log2(self.points))
+
+    def distance(self, other: Problem) -> float | None:
+        """In octaves of the batch; other differences count as so many, up to a limit."""
+        return between_transforms(self, other) if isinstance(other, Fft) else None
+
+    def is_resized(self, other: Problem) -> bool:
+        """In the batch."""
+        return isinstance(other, Fft) and dataclasses.replace(other, batch=self.batch) == self
+
+    def spec(self) -> dict[str, Any]:
+        words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            **words,
+            "size": list(self.size),
+            "valid": list(self.valid) if self.valid is not None else None,
+        }
+
+    @classmethod
+    def of(cls, spec: dict[str, Any]) -> Fft:
+        return cls(**spec)
+
+    def key(self) -> str:
+        parts = {
+            "size": dimensions(self.size),
+            "batch": self.batch,
+            "kind": self.kind,
+            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            "inverse": "yes" if self.inverse and self.kind is Kind.C2C else None,
+            "valid": dimensions(self.valid) if self.valid else None,
+            "norm": None if self.norm is Norm.BACKWARD else self.norm,
+            "layout": None if self.layout is Layout.BATCH else self.layout,
+            "order": None if self.order is Order.NATURAL else self.order,
+        }
+        return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
+
+
+def _last_axes(shape: Sequence[int], points: tuple[int, ...] | None, axes: Sequence[int] | int | None) -> int:
+    """How many of the last axes are transformed. Raises BadArgument where others are."""
+    if axes is None:
+        axes = range(-len(points or (1,)), 0)
+    wanted = (axes,) if isinstance(axes, int) else tuple(axes)
+    from_end = [axis - len(shape) if axis >= 0 else axis for axis in wanted]
+    if not 1 <= len(wanted) <= min(2, len(shape)) or from_end != list(range(-len(wanted), 0)):
+        raise BadArgument(
+            f"axes must be the last one or two of the array's {len(shape)} dimensions, in order; got "
+            f"{', '.join(map(str, wanted))}: move them there first, as numpy.moveaxis does"
+        )
+    if points is not None and len(points) != len(wanted):
+        raise BadArgument(f"s has {len(points)} numbers for {len(wanted)} axes")
+    return len(wanted)
+
+
+def dimensions(size: tuple[int, ...]) -> str:
+    """Sizes as they are written: `32x32`."""
+    return "x".join(map(str, size))

@@ -1,0 +1,77 @@
+"""What both families of transforms write alike, as text for CUDA."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.fft.problem import Fft, Kind, Order
+from warpsmith.generator.fft.words import Packing, Twiddles
+from warpsmith.generator.literals import float_literal
+
+PACKED = {
+    Packing.COMPLEX: "",
+    Packing.HALF: " Two columns of a real signal are one complex number.",
+    Packing.PAIR: " Two real signals are one complex one.",
+}
+"""A sentence on each packing, to follow others."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Power:
+    """Power `exponent` of a twiddle: row `row` of a table, or the root of an angle in units of pi, or a product of the
+    powers `factors`.
+    """
+
+    exponent: int
+    row: int = -1
+    angle: str = ""
+    factors: tuple[int, int] = (0, 0)
+
+
+def powers_of(count: int, order: int, twiddles: Twiddles, turn: int) -> tuple[Power, ...]:
+    """Where powers 1 to count - 1 of a root of that order come from, factors first; `turn` is a whole one, 2 or -2."""
+    powers: list[Power] = []
+    rows = 0
+    for j in range(1, count):
+        highest = 1 << (j.bit_length() - 1)
+        is_square_of_square = j == highest and j.bit_length() % 2 == 1
+        if twiddles is Twiddles.TABLE or (twiddles is Twiddles.POWERS and j == highest):
+            powers.append(Power(j, row=rows))
+            rows += 1
+        elif twiddles is Twiddles.COMPUTED and is_square_of_square:
+            powers.append(Power(j, angle=float_literal(turn * j / order)))
+        else:
+            powers.append(Power(j, factors=(j // 2, j // 2) if j == highest else (highest, j - highest)))
+    return tuple(powers)
+
+
+def scale(problem: Fft) -> str:
+    """Of results; empty where that is 1, or `half_scale` has it."""
+    return float_literal(problem.scale) if problem.scale != 1 and not half_scale(problem) else ""
+
+
+def half_scale(problem: Fft) -> str:
+    """Half of it, where a spectrum is split."""
+    return float_literal(problem.scale / 2) if problem.kind is Kind.R2C else ""
+
+
+def half_root(problem: Fft) -> str:
+    """The factor with which two columns are taken apart, or put together, for frequency x."""
+    sign = "" if problem.inverse else "-"
+    return f"{sign}i exp({sign}2 pi i x / {problem.size[-1]})"
+
+
+def frequency_place(problem: Fft, y: str = "y") -> tuple[str, str]:
+    """Where row and column of frequency (y, x) lie in the spectrum, along each axis."""
+    if problem.order is not Order.REVERSED:
+        return y, "x"
+    if not problem.is_real:
+        return _reversed(y, problem.size[0]), _reversed("x", problem.size[-1])
+    half = problem.size[-1] // 2
+    return _reversed(y, problem.size[0]), f"(x == {half} ? x : {_reversed('x', half)})"
+
+
+def _reversed(name: str, points: int) -> str:
+    """A number below `points`, a power of two, with its bits turned round."""
+    bits = points.bit_length() - 1
+    return f"static_cast<int>(__brev({name}) >> {32 - bits})" if bits else "0"

@@ -1,0 +1,1 @@
+"""`fft_warp`: transforms within a warp."""

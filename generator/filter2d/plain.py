@@ -1,0 +1,211 @@
+"""A few outputs a thread and no prefetch: the simplest kernel, and the one that solves every `filter2d`.
+
+Source: "without prefetch" of Iandola et al. 2013, section 4, from global memory and through textures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from math import ceil, prod
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter2d.problem import Border, Filter2d
+from warpsmith.generator.filter2d.text import (
+    Filter2dText,
+    MemoryPath,
+    Weights,
+    default_weights,
+    filter2d_arguments,
+    filter2d_constants,
+    image_texture,
+    require_filter2d,
+    weights_parameter,
+)
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.work import Work
+
+MAX_READS, MAX_UNROLLED = 512, 2048
+"""Pixels read, and multiply-adds, that are written out: nvcc takes up to 6 s for so many, 20 s for twice the
+multiply-adds from constant memory, and no longer unrolls the loops for twice the reads."""
+LONG_READS = 256
+"""Pixels whose reads take the compiler up to 2 s where each has a border to mind: 441 of them take 2.4 to 3.1 s."""
+MAX_SUMS = 64
+"""Outputs in progress of a thread, a register each: more leave a multiprocessor too few threads to hide its loads."""
+FILTERS_AT_ONCE = (1, 2, 4, 8, 16)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """One config on one problem, in outputs, threads and blocks; columns count elements, `channels` of them a pixel."""
+
+    rows: int
+    columns: int
+    filters: int
+    """Filters for which a thread uses a pixel that it has read."""
+    filter_groups: int
+    block_columns: int
+    block_rows: int
+    column_blocks: int
+    row_blocks: int
+    min_blocks: int
+    ragged: bool
+    """Whether some threads have fewer outputs than the others."""
+    unroll_rows: bool
+    """Whether the loop over the rows of the filter is unrolled."""
+    unroll_columns: bool
+    skips_zeros: bool
+    """Whether there are zero taps that the compiler can leave out."""
+
+    @classmethod
+    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+        output_rows, output_columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
+        rows, columns, filters = (config.integer(name) for name in ("rows", "columns", "filters"))
+        block_columns, block_rows = config.integer("block_columns"), config.integer("block_rows")
+        unroll_columns = _is_unrolled(problem.filter[1] * rows * columns, filters)
+        unroll_rows = _is_unrolled(problem.filter[0] * problem.filter[1] * rows * columns, filters)
+        literal, grouped = Weights.of(config) is Weights.LITERAL, filters < problem.filters
+        return cls(
+            rows=rows,
+            columns=columns,
+            filters=filters,
+            filter_groups=ceil(problem.filters / filters),
+            block_columns=block_columns,
+            block_rows=block_rows,
+            column_blocks=ceil(output_columns / (columns * block_columns)),
+            row_blocks=ceil(output_rows / (rows * block_rows)),
+            min_blocks=config.integer("min_blocks"),
+            ragged=output_rows % rows != 0 or output_columns % columns != 0,
+            unroll_rows=unroll_rows,
+            unroll_columns=unroll_columns,
+            skips_zeros=literal and unroll_rows and not grouped and 0.0 in (problem.weights or ()),
+        )
+
+    @property
+    def blocks(self) -> int:
+        """Blocks for one plane."""
+        return self.column_blocks * self.row_blocks * self.filter_groups
+
+
+class Filter2dPlain(Family):
+    """`filter2d` with every tap's pixel read where it is used."""
+
+    name = "filter2d_plain"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
+        return None if isinstance(problem, Filter2d) else "solves filter2d only"
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        filter2d = require_filter2d(problem)
+        paths = (MemoryPath.GLOBAL, *((MemoryPath.TEXTURE,) if image_texture(filter2d) else ()))
+        fewer = tuple(count for count in FILTERS_AT_ONCE if count < filter2d.filters)
+        filters = fewer if filter2d.filters > max(FILTERS_AT_ONCE) else (*fewer, filter2d.filters)
+        return Space(
+            parameters=(
+                Parameter("path", tuple(path.value for path in paths), "where pixels are read from"),
+                Parameter("rows", (1, 2, 4), "outputs a thread, down"),
+                Parameter("columns", (1, 2, 4), "and across, in elements of a row"),
+                Parameter("filters", filters, "filters of a bank that use a pixel once it is read"),
+                Parameter("block_columns", (16, 32, 64, 128, 256), "threads across a block"),
+                Parameter("block_rows", (1, 2, 4, 8, 16), "threads down a block"),
+                Parameter("min_blocks", (0, 2, 4, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+                weights_parameter(filter2d),
+            ),
+            constraints=_constraints(filter2d, device),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
+        filter2d = require_filter2d(problem)
+        # With two outputs across, a loop over the rows of the filter remains of so many reads with a border.
+        is_long = filter2d.border is not Border.VALID and LONG_READS < prod(filter2d.filter) <= MAX_READS
+        return Config.of(
+            {
+                "path": MemoryPath.GLOBAL.value,
+                "rows": 1,
+                "columns": 2 if is_long and filter2d.output_shape[1] * filter2d.channels > 1 else 1,
+                "filters": min(filter2d.filters, max(FILTERS_AT_ONCE)),
+                "block_columns": 32,
+                "block_rows": 8,
+                "min_blocks": 0,
+                "weights": default_weights(filter2d),
+            }
+        )
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        filter2d = require_filter2d(problem)
+        geometry, (rows, columns) = Geometry.of(filter2d, config), filter2d.filter
+        taps = rows * columns if geometry.unroll_rows else columns if geometry.unroll_columns else 1
+        return taps * geometry.rows * geometry.columns * geometry.filters
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        filter2d, weights = require_filter2d(problem), Weights.of(config)
+        geometry = Geometry.of(filter2d, config)
+        texture = image_texture(filter2d) if config.text("path") == MemoryPath.TEXTURE else None
+        source = render(
+            "filter2d/plain.cu.jinja",
+            p=Filter2dText.of(filter2d),
+            g=geometry,
+            config=config.key(),
+            weights=weights.value,
+            texture=texture,
+        )
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks * filter2d.planes, 1, 1),
+            block=(geometry.block_columns, geometry.block_rows, 1),
+            arguments=filter2d_arguments(weights, texture),
+            constants=filter2d_constants(weights),
+        )
+        return Program(self.name, config, source, (launch,))
+
+    def work(self, problem: Problem, config: Config) -> Work | None:
+        filter2d = require_filter2d(problem)
+        geometry = Geometry.of(filter2d, config)
+        is_whole = Weights.of(config) is not Weights.LITERAL or 0.0 not in (filter2d.weights or ())
+        if not is_whole or filter2d.border is Border.CONSTANT or config.text("path") == MemoryPath.TEXTURE:
+            return None  # some taps or pixels are never read, or not as global memory is
+        # A thread reads a pixel once for all of its outputs, at best.
+        rows, columns = geometry.rows + filter2d.filter[0] - 1, geometry.columns + filter2d.filter[1] - 1
+        if not geometry.unroll_rows:
+            rows = geometry.rows * filter2d.filter[0]
+        threads = filter2d.output.size // (filter2d.filters * geometry.rows * geometry.columns)
+        reads = threads * geometry.filter_groups * rows * columns
+        return Work(filter2d.flops // 2, reads * filter2d.dtype.itemsize)
+
+
+def _is_unrolled(reads: int, filters: int) -> bool:
+    return reads <= MAX_READS and reads * filters <= MAX_UNROLLED
+
+
+def _constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+    output_rows, output_columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
+    return (
+        Constraint(
+            f"a thread larger than the result ({output_rows} by {output_columns} elements) has outputs to spare",
+            lambda rows, columns: rows < 2 * output_rows and columns < 2 * output_columns,
+        ),
+        Constraint(
+            f"a thread has at most {MAX_SUMS} outputs in progress: more leave too few threads to hide the loads",
+            lambda rows, columns, filters: rows * columns * filters <= MAX_SUMS,
+        ),
+        Constraint(
+            f"several outputs a thread pay where the loop over {problem.filter[1]} taps of a row is unrolled: at most "
+            f"{MAX_READS} pixels and {MAX_UNROLLED} multiply-adds",
+            lambda rows, columns, filters: (
+                rows * columns == 1 or _is_unrolled(rows * columns * problem.filter[1], filters)
+            ),
+        ),
+        Constraint(
+            "a block has 64 to 512 threads: fewer leave the multiprocessor empty, more leave it no choice",
+            lambda block_columns, block_rows: 64 <= block_columns * block_rows <= 512,
+        ),
+        Constraint(
+            f"a multiprocessor holds {device.threads_per_multiprocessor} threads",
+            lambda block_columns, block_rows, min_blocks: (
+                min_blocks * block_columns * block_rows <= device.threads_per_multiprocessor
+            ),
+        ),
+    )

@@ -1,0 +1,265 @@
+"""The image filter as a problem: shapes, borders, weights, operation counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
+from warpsmith.generator.filter2d.border import Border as Border
+from warpsmith.generator.filter2d.distance import between_filters
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
+
+MAX_WEIGHTS_BYTES = 32764 - 2 * 8
+"""Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
+less the pointers to image and result."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Filter2d(Problem):
+    """Correlation of an image with small filters, as `scipy.ndimage.correlate` computes it.
+
+    result[y, x] = sum over r, s of weights[r, s] * image[y + r - anchor row, x + s - anchor column], for each plane,
+    filter and channel alike, summed in float32; with border `valid` the sum is over image[y + r, x + s].
+
+    Shapes, without the dimensions that are 1: image (planes, rows, columns, channels), weights (filters, R, S),
+    float32, result (planes, filters, rows, columns, channels).
+
+    Args:
+        image: rows and columns of one plane, in pixels.
+        filter: rows R and columns S of the filter.
+        planes: number of independent images, filtered by the same weights.
+        dtype: element type of the image: a name, a NumPy dtype or scalar type, or a dtype of PyTorch.
+        border: how pixels outside the image are made; the names of `Border`, or NumPy's, PyTorch's or OpenCV's where
+            they are not `reflect`, which is SciPy's and OpenCV's.
+        cval: the value outside the image, for border `constant`.
+        weights: the filters' values in row order, or as rows, where they are known at tune time; None to pass them
+            at each call.
+        channels: interleaved channels of a pixel, 1 to 4, each filtered by the same weights.
+        filters: number of filters that are applied to the image in one pass.
+        result_dtype: element type of the result; None for the image's. uint8 is rounded to nearest, half to even,
+            and saturated.
+        convolve: turn the filter by 180 degrees about its anchor, as `scipy.ndimage.convolve` does.
+        anchor: row and column of the tap that lies on the output pixel; None for (R//2, S//2). SciPy's `origin` is
+            the distance of the anchor from there.
+        pitch: row pitch of the image in bytes; None where rows are contiguous. Planes follow each other without a gap.
+        result_pitch: row pitch of the result in bytes.
+        accuracy: what the error bound is relative to; `normwise` admits algorithms that need fewer multiplications.
+        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` saves matrix products the check
+            of their sums.
+
+    Raises:
+        BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.
+
+    Source: the workload of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
+    """
+
+    operation: ClassVar[str] = "filter2d"
+
+    image: tuple[int, int]
+    filter: tuple[int, int]
+    planes: int = 1
+    dtype: DType = DType.FLOAT32
+    border: Border = Border.VALID
+    cval: float = 0.0
+    weights: tuple[float, ...] | None = None
+    channels: int = 1
+    filters: int = 1
+    result_dtype: DType | None = None
+    convolve: bool = False
+    anchor: tuple[int, int] | None = None
+    pitch: int | None = None
+    result_pitch: int | None = None
+    accuracy: Accuracy = Accuracy.ELEMENTWISE
+    nonfinite: NonFinite = NonFinite.WINDOW
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "image", extent(self.image, "image"))
+        set_field(self, "filter", extent(self.filter, "filter"))
+        set_field(self, "dtype", dtype_of(self.dtype, "dtype"))
+        wanted = self.dtype if self.result_dtype is None else self.result_dtype
+        result_dtype = dtype_of(wanted, "result dtype")
+        # One problem has one key: whatever says what is the case anyway is None.
+        set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
+        set_field(self, "border", Border.of(self.border))
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy"))
+        nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
+        set_field(self, "nonfinite", NonFinite.WINDOW if self.dtype is DType.UINT8 else nonfinite)
+        for name, most in (("planes", None), ("filters", None), ("channels", 4)):
+            set_field(self, name, count(getattr(self, name), name, most))
+        self._check_sizes()
+        set_field(self, "convolve", bool(self.convolve))
+        set_field(self, "anchor", self._canonical_anchor())
+        set_field(self, "pitch", row_pitch(self.pitch, self.image[1] * self.channels, self.dtype, "pitch"))
+        columns = self.output_shape[1] * self.channels
+        set_field(self, "result_pitch", row_pitch(self.result_pitch, columns, result_dtype, "result pitch"))
+        self._check_offsets()
+        # Only border `constant` reads cval: with any other, two values of it are one problem.
+        set_field(self, "cval", as_float32(self.cval, "cval") if self.border is Border.CONSTANT else 0.0)
+        if self.weights is not None:
+            set_field(self, "weights", self._canonical_weights(self.weights))
+
+    def _check_sizes(self) -> None:
+        (rows, columns), (r, s) = self.image, self.filter
+        if self.border is Border.VALID and (r > rows or s > columns):
+            raise BadArgument(
+                f"the filter ({r}x{s}) is larger than the image ({rows}x{columns}); choose a border other than valid"
+            )
+        if self.filters * r * s * DType.FLOAT32.itemsize > MAX_WEIGHTS_BYTES:
+            what = f"{self.filters} filters of {r}x{s} are" if self.filters > 1 else f"a filter of {r}x{s} is"
+            raise BadArgument(f"{what} too large for a kernel parameter ({MAX_WEIGHTS_BYTES} bytes)")
+
+    def _check_offsets(self) -> None:
+        """Kernels count elements in int."""
+        for operand in (self.operands[0], self.output):
+            if operand.shape[0] * operand.strides[0] // operand.dtype.itemsize >= 2**31:
+                raise BadArgument(f"the {operand.name} spans 2^31 elements or more; split the batch")
+
+    def _canonical_anchor(self) -> tuple[int, int] | None:
+        if self.anchor is None:
+            return None
+        if self.border is Border.VALID:
+            raise BadArgument("an anchor has no meaning with border valid: every window lies inside the image")
+        try:
+            row, column = (int(operator.index(n)) for n in self.anchor)
+            if not (0 <= row < self.filter[0] and 0 <= column < self.filter[1]):
+                raise ValueError
+        except (TypeError, ValueError):
+            r, s = self.filter
+            raise BadArgument(
+                f"the anchor must be a row and a column of the {r}x{s} filter; got {self.anchor}"
+            ) from None
+        return None if (row, column) == (self.filter[0] // 2, self.filter[1] // 2) else (row, column)
+
+    def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
+        flat, shape = flattened(weights)
+        r, s = self.filter
+        values = self.filters * r * s
+        if len(flat) != values:
+            needed = f"{self.filters} filters of {r}x{s} need" if self.filters > 1 else f"a filter of {r}x{s} needs"
+            raise BadArgument(f"weights hold {len(flat)} values; {needed} {values}")
+        if shape not in ((values,), (self.filters * r, s), (self.filters, r, s)):
+            raise BadArgument(f"weights must be flat, or {r} rows of {s} values for each filter")
+        return tuple(as_float32(value, "weights") for value in flat)
+
+    @property
+    def taps(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """The weights, where they are known, as filters of rows, turned as they are applied to the image: element
+        [f][r][s] meets the pixel r rows below and s columns right of the window's first. Empty where they come at
+        each call.
+        """
+        flat, (r, s) = self.weights or (), self.filter
+        filters = [flat[start : start + r * s] for start in range(0, len(flat), r * s)]
+        turned = [each[::-1] if self.convolve else each for each in filters]
+        return tuple(tuple(each[start : start + s] for start in range(0, r * s, s)) for each in turned)
+
+    @property
+    def known(self) -> Mapping[str, tuple[float, ...]]:
+        return {} if self.weights is None else {"weights": self.weights}
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """Rows and columns of one plane of the result."""
+        (rows, columns), (r, s) = self.image, self.filter
+        return (rows - r + 1, columns - s + 1) if self.border is Border.VALID else self.image
+
+    @property
+    def output_dtype(self) -> DType:
+        """Element type of the result."""
+        return self.result_dtype or self.dtype
+
+    @property
+    def before(self) -> tuple[int, int]:
+        """Rows above and columns left of an output pixel that its window covers."""
+        if self.border is Border.VALID:
+            return (0, 0)
+        (r, s), (row, column) = self.filter, self.anchor or (self.filter[0] // 2, self.filter[1] // 2)
+        return (r - 1 - row, s - 1 - column) if self.convolve else (row, column)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        planes, filters, channels = ((n,) if n > 1 else () for n in (self.planes, self.filters, self.channels))
+        (rows, columns), (output_rows, output_columns) = self.image, self.output_shape
+        pitches = (self.pitch, self.dtype, columns), (self.result_pitch, self.output_dtype, output_columns)
+        pitch, result_pitch = (given or kind.itemsize * self.channels * width for given, kind, width in pitches)
+        image = Operand(
+            "image",
+            Role.INPUT,
+            (*planes, rows, columns, *channels),
+            self.dtype,
+            (*((rows * pitch,) if planes else ()), pitch, *_inside_a_row(self.dtype, self.channels)),
+        )
+        step = output_rows * result_pitch
+        outer = (*((self.filters * step,) if planes else ()), *((step,) if filters else ()))
+        result = Operand(
+            "result",
+            Role.OUTPUT,
+            (*planes, *filters, output_rows, output_columns, *channels),
+            self.output_dtype,
+            (*outer, result_pitch, *_inside_a_row(self.output_dtype, self.channels)),
+        )
+        return (image, Operand("weights", Role.INPUT, (*filters, *self.filter), DType.FLOAT32), result)
+
+    @property
+    def flops(self) -> int:
+        r, s = self.filter
+        return 2 * r * s * self.operands[-1].size
+
+    def distance(self, other: Problem) -> float | None:
+        """In octaves of image size, planes and gaps between rows; other differences count as so many, up to a limit."""
+        return between_filters(self, other) if isinstance(other, Filter2d) else None
+
+    def is_resized(self, other: Problem) -> bool:
+        """In image size, planes and gaps between rows. A winner under another `nonfinite` is right wherever its config
+        is legal.
+        """
+        sizes = {"image", "planes", "pitch", "result_pitch", "nonfinite"}
+        names = [field.name for field in dataclasses.fields(self) if field.name not in sizes]
+        return isinstance(other, Filter2d) and all(getattr(self, name) == getattr(other, name) for name in names)
+
+    def spec(self) -> dict[str, Any]:
+        names = ("dtype", "border", "result_dtype", "accuracy", "nonfinite")
+        words = {name: str(value) for name in names if (value := getattr(self, name))}
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            **words,
+            "image": list(self.image),
+            "filter": list(self.filter),
+            "weights": list(self.weights) if self.weights is not None else None,
+            "anchor": list(self.anchor) if self.anchor is not None else None,
+        }
+
+    @classmethod
+    def of(cls, spec: dict[str, Any]) -> Filter2d:
+        return cls(**spec)
+
+    def key(self) -> str:
+        parts = {
+            "image": f"{self.image[0]}x{self.image[1]}",
+            "filter": f"{self.filter[0]}x{self.filter[1]}",
+            "planes": self.planes,
+            "dtype": self.dtype,
+            "border": self.border,
+            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            "cval": repr(self.cval) if self.border is Border.CONSTANT else None,
+            "channels": self.channels if self.channels > 1 else None,
+            "filters": self.filters if self.filters > 1 else None,
+            "result_dtype": self.result_dtype,
+            "convolve": "yes" if self.convolve else None,
+            "anchor": f"{self.anchor[0]},{self.anchor[1]}" if self.anchor else None,
+            "pitch": self.pitch,
+            "result_pitch": self.result_pitch,
+            "accuracy": None if self.accuracy is Accuracy.ELEMENTWISE else self.accuracy,
+            "nonfinite": None if self.nonfinite is NonFinite.WINDOW else self.nonfinite,
+            "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
+        }
+        return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
+
+
+def _inside_a_row(dtype: DType, channels: int) -> tuple[int, ...]:
+    """The strides of the columns, and of the channels where there are several."""
+    return (channels * dtype.itemsize, dtype.itemsize) if channels > 1 else (dtype.itemsize,)

@@ -1,0 +1,199 @@
+"""A filter2d problem as text for CUDA: what every filter2d template is given as `p`."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+from warpsmith.generator.filter2d.problem import Border, Filter2d
+from warpsmith.generator.filter2d.separable import Term
+from warpsmith.generator.literals import float_literal
+from warpsmith.generator.problem import DType, NonFinite, Problem
+from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Texture
+from warpsmith.generator.space import Config, Parameter
+
+TEXTURE_PITCH_ALIGNMENT = 32
+"""Bytes: row pitches of a 2-D texture over linear memory (CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)."""
+MAX_TEXTURE_WIDTH, MAX_TEXTURE_HEIGHT = 131072, 65000
+"""Texels of a 2-D texture over linear memory (CUDA programming guide, technical specifications)."""
+MAX_TEXTURE_LINE = 2**27
+"""Texels of a 1-D texture over linear memory, the least that any supported architecture has."""
+
+DEFAULT_REACH = 2.0
+"""`Family.default_reach` of families whose defaults were compared with winners carried over: of 23 problems that 400
+trials searched on an H200, defaults took 1.26 times the best at the most, winners from 2 to 8 octaves away 1.59."""
+
+
+class MemoryPath(enum.StrEnum):
+    """How pixels come from the image to a thread (Iandola et al. 2013, section 4)."""
+
+    GLOBAL = "global"
+    """Straight from global memory."""
+    SHUFFLE = "shuffle"
+    """From global memory once a warp, whose threads pass pixels on to their neighbours."""
+    TEXTURE = "texture"
+    """Through a texture object."""
+    SHARED = "shared"
+    """Through a tile in shared memory, which the block fills by way of its registers."""
+    ASYNC = "async"
+    """Through a tile in shared memory, filled by asynchronous copies."""
+
+
+class Weights(enum.StrEnum):
+    """Where a kernel finds the filter's values."""
+
+    ARGUMENT = "argument"
+    """In the kernel's parameters: one kernel for all filters of a size."""
+    CONSTANT = "constant"
+    """In a `__constant__` variable."""
+    LITERAL = "literal"
+    """In the code."""
+
+    @classmethod
+    def of(cls, config: Config) -> Weights:
+        return cls(config.text("weights"))
+
+
+def weights_parameter(problem: Filter2d) -> Parameter:
+    """The choice of where the filter's values lie; literals where they are known."""
+    known = (Weights.LITERAL,) if problem.weights is not None else ()
+    meaning = "filter values as a kernel argument, in constant memory, or as literals in the code"
+    return Parameter(
+        "weights", (Weights.ARGUMENT.value, Weights.CONSTANT.value, *(each.value for each in known)), meaning
+    )
+
+
+def default_weights(problem: Filter2d) -> str:
+    """The choice that needs no search: literals where they are known."""
+    return Weights.ARGUMENT.value if problem.weights is None else Weights.LITERAL.value
+
+
+def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
+    """Members of an enum as the values of a parameter, which stores keep as plain text."""
+    return tuple(each.value for each in choices)
+
+
+def literals(term: Term) -> dict[str, object]:
+    """A separable term as CUDA literals."""
+    return {
+        "filter": term.filter,
+        "column": [float_literal(value) for value in term.column],
+        "row": [float_literal(value) for value in term.row],
+    }
+
+
+PIXEL = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "unsigned char"}
+"""The C++ type that an element is stored as; halves as their bits, so that no header is needed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter2dText:
+    """Sizes in pixels, offsets in elements (a pixel has `channels` of them); literals as CUDA text."""
+
+    key: str
+    dtype: DType
+    result_dtype: DType
+    pixel: str
+    result: str
+    rows: int
+    columns: int
+    channels: int
+    planes: int
+    pitch: int
+    """Elements from one row of the image to the next."""
+    result_pitch: int
+    filters: int
+    filter_rows: int
+    filter_columns: int
+    before_rows: int
+    before_columns: int
+    border: Border
+    cval: str
+    turned: bool
+    """Whether weights that come at a call are to be turned by 180 degrees; those in `taps` are already."""
+    taps: tuple[tuple[tuple[str, ...], ...], ...]
+    """The filters' values where they are known; empty where they come at each call."""
+    deep: bool
+    """Whether a window can reach past a whole further image beyond the border."""
+    strict: bool
+    """`is_strict` of the problem."""
+
+    @classmethod
+    def of(cls, problem: Filter2d) -> Filter2dText:
+        image, _, result = problem.operands
+        reach = zip(problem.before, problem.filter, problem.image, strict=True)
+        return cls(
+            # Most texts do not depend on `nonfinite`, and a time of theirs holds under either rule.
+            key=dataclasses.replace(problem, nonfinite=NonFinite.WINDOW).key(),
+            dtype=image.dtype,
+            result_dtype=result.dtype,
+            pixel=PIXEL[image.dtype],
+            result=PIXEL[result.dtype],
+            rows=problem.image[0],
+            columns=problem.image[1],
+            channels=problem.channels,
+            planes=problem.planes,
+            pitch=row_pitch(problem),
+            result_pitch=result_pitch(problem),
+            filters=problem.filters,
+            filter_rows=problem.filter[0],
+            filter_columns=problem.filter[1],
+            before_rows=problem.before[0],
+            before_columns=problem.before[1],
+            border=problem.border,
+            cval=float_literal(problem.cval),
+            turned=problem.convolve,
+            taps=tuple(tuple(tuple(map(float_literal, row)) for row in taps) for taps in problem.taps),
+            deep=any(max(before, taps - 1 - before) >= size for before, taps, size in reach),
+            strict=is_strict(problem),
+        )
+
+
+def row_pitch(problem: Filter2d) -> int:
+    """Elements from one row of the image to the next."""
+    image = problem.operands[0]
+    return (problem.pitch or image.dtype.itemsize * problem.image[1] * problem.channels) // image.dtype.itemsize
+
+
+def result_pitch(problem: Filter2d) -> int:
+    """Elements from one row of the result to the next."""
+    size = problem.output.dtype.itemsize
+    return (problem.result_pitch or size * problem.output_shape[1] * problem.channels) // size
+
+
+def require_filter2d(problem: Problem) -> Filter2d:
+    """`problem`, known to be a Filter2d. Raises TypeError where it is not."""
+    if not isinstance(problem, Filter2d):
+        raise TypeError(f"not a filter2d problem: {problem.key()}")
+    return problem
+
+
+def is_strict(problem: Filter2d) -> bool:
+    """Whether a NaN or an infinity, which the image can hold, may show in no output but those of its windows."""
+    return problem.dtype is not DType.UINT8 and problem.nonfinite is NonFinite.WINDOW
+
+
+def image_texture(problem: Filter2d) -> Texture | None:
+    """The image as a texture: 2-D where pitch and sizes allow it, else one line; None where it is too large for both.
+
+    Planes follow each other down the texture.
+    """
+    image, pitch = problem.operands[0], row_pitch(problem)
+    pitch_bytes, height = pitch * image.dtype.itemsize, problem.image[0] * problem.planes
+    width = problem.image[1] * problem.channels
+    if pitch_bytes % TEXTURE_PITCH_ALIGNMENT == 0 and width <= MAX_TEXTURE_WIDTH and height <= MAX_TEXTURE_HEIGHT:
+        return Texture("image", image.dtype, width, height, pitch_bytes)
+    texels = image.span_bytes // image.dtype.itemsize
+    return Texture("image", image.dtype, texels) if texels <= MAX_TEXTURE_LINE else None
+
+
+def filter2d_arguments(weights: Weights, texture: Texture | None = None) -> tuple[Argument, ...]:
+    """The kernel arguments that every filter2d template declares; weights that lie elsewhere need none."""
+    pointers: tuple[Argument, ...] = (texture or Pointer("image"), Pointer("result"))
+    return (*pointers, ByValue("weights")) if weights is Weights.ARGUMENT else pointers
+
+
+def filter2d_constants(weights: Weights) -> tuple[Constant, ...]:
+    """The `__constant__` variables that every filter2d template declares."""
+    return (Constant("weights", "weights"),) if weights is Weights.CONSTANT else ()

@@ -1,0 +1,242 @@
+"""A row of the image times all rows of the filter at once, by products of a warpgroup on Hopper's tensor cores.
+
+Source: convolution as products with banded Toeplitz matrices; float32 from three products of tf32 numbers, which hold
+11 bits each, and sums that leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota
+2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
+already and take two products. A product sums over pixels that are not in every window, with weights of zero: where a
+pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 63 elements
+beside them are not numbers. Unless a problem allows that, a warp that has had such sums computes them again, pixel by
+pixel, after its strip.
+
+The products and sums of many rows do not fit the registers of a thread. Then the rows are split into parts, and a
+warpgroup walks down its strip once for each: the sums of the parts before lie in the result, as float32. Where that is
+of a lesser type, products are made in batches, one after the other for each row of the image.
+
+Outputs whose windows reach outside the image are computed by blocks of their own, or by the same warps as all others,
+which then load rows as the border continues them (`Frame`); those of a filter in parts always by blocks of their own.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.filter2d.interior import reach
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.separable import separable_terms
+from warpsmith.generator.filter2d.text import (
+    DEFAULT_REACH,
+    Filter2dText,
+    MemoryPath,
+    Weights,
+    filter2d_arguments,
+    filter2d_constants,
+    literals,
+    require_filter2d,
+    words,
+)
+from warpsmith.generator.filter2d.warpgroup.frame import (
+    frame_parameters,
+    frame_rules,
+    frames,
+    has_loads,
+    likely_frame,
+)
+from warpsmith.generator.filter2d.warpgroup.geometry import (
+    COLUMNS,
+    MIN_COPY_BYTES,
+    SEGMENT,
+    THREAD_COLUMNS,
+    WARP_COLUMNS,
+    Alignment,
+    Geometry,
+    depth,
+    frame_of,
+)
+from warpsmith.generator.filter2d.warpgroup.limits import (
+    asked_for_bytes,
+    fits,
+    has_shared,
+    limit_rules,
+    parts_choices,
+    weights_choices,
+)
+from warpsmith.generator.filter2d.warpgroup.walks import (
+    AHEAD_RESIDENT,
+    RESIDENT,
+    STRIPS,
+    likely_walk,
+    strips,
+    wave_rows,
+)
+from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+MAX_DEPTH = 64
+"""Pixels that the products of a row sum over, at most: filters of 57 columns."""
+LIKELY_WALK = 1.5
+"""Rows of results in a strip, for each row of the filter, from which on the winners of 33 searches are warpgroups."""
+ALWAYS_LIKELY = 12
+"""Rows of a filter from which on they are so on images of any size: 13x13 on 1080x1920 takes 20 us, the window 31."""
+LIKELY_ROWS = 7
+"""Of the smallest filter that the shipped winners leave to this family (H200, 9216x9216 float32)."""
+
+LITERALS_ARE_WHOLE = Constraint(
+    "literal weights are those of the whole filter", lambda weights, parts: parts == 1 or weights != Weights.LITERAL
+)
+
+
+class Filter2dWarpgroup(Family):
+    """`filter2d` by wgmma instructions: 64 segments of a row of the image times a filter's Toeplitz matrix."""
+
+    name = "filter2d_warpgroup"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Filter2d):
+            return "solves filter2d only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability != (9, 0):
+            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if problem.filters > 1:
+            return "applies one filter at a time"
+        if problem.filter[0] == 1:
+            return "adds up rows of products; the filter has one row"
+        if Alignment.of(problem).copy_vector * problem.dtype.itemsize < MIN_COPY_BYTES:
+            return "copies 4 bytes at a time or more, which the pitch of the rows does not keep aligned"
+        if depth(problem) > MAX_DEPTH:
+            return (
+                f"a segment and its filter reach over {reach(problem, SEGMENT)} elements; products sum over {MAX_DEPTH}"
+            )
+        if not frames(problem):
+            who, columns = ("warp", WARP_COLUMNS) if has_loads(problem) else ("warpgroup", COLUMNS)
+            return f"a {who} computes {columns} elements of a row; the image is too small"
+        if not weights_choices(problem):
+            return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread and shared memory"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """It won from 7x7 on: on the CPU, where its products are loops, nothing is known.
+
+        Filters of fewer rows than ALWAYS_LIKELY are so on images that fill the device with strips of LIKELY_WALK times
+        as many rows: of a small one more rows are read twice than once, and 9x9 on 777x1555 takes 14 us where the
+        window takes 9, 11x11 on 1080x1920 20 and 16 (H200).
+        """
+        filter2d = require_filter2d(problem)
+        if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
+            return False
+        if filter2d.filter[0] >= ALWAYS_LIKELY:
+            return True
+        walk = wave_rows(filter2d, device, AHEAD_RESIDENT, likely_frame(filter2d))
+        return walk >= LIKELY_WALK * filter2d.filter[0]
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        filter2d = require_filter2d(problem)
+        framed, in_parts = frame_parameters(filter2d), _parts_parameter(filter2d)
+        return Space(
+            parameters=(
+                Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
+                Parameter("weights", words(weights_choices(filter2d)), "where weights lie; literals: separable passes"),
+                *framed,
+                *in_parts,
+                Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
+                Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
+                Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
+                Parameter("prefetch", (1, 2, 3, 4, 5, 7, 9, 11), "rows whose pixels are read ahead"),
+                Parameter("block_groups", (1, 2, 3), "warpgroups across a block"),
+                Parameter("block_strips", (1, 2), "warpgroups down a block, each with rows of its own"),
+                Parameter("min_blocks", (0, 1, 2, 3, 4, 5, 6), "blocks that must fit a multiprocessor; 0: any"),
+                Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
+            ),
+            constraints=(
+                *(LITERALS_ARE_WHOLE for _ in in_parts),
+                *limit_rules(filter2d, device, tuple(each.name for each in (*framed, *in_parts))),
+                Constraint(
+                    "a block is at most 4 warpgroups, so that several are resident at once",
+                    lambda block_groups, block_strips: block_groups * block_strips <= 4,
+                ),
+                *frame_rules(filter2d),
+            ),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        """The likeliest walk, with as many rows read ahead as shared memory has room for.
+
+        A filter has as few parts as fit the registers and shared memory. Two warpgroups that share a multiprocessor
+        make one block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
+        """
+        filter2d = require_filter2d(problem)
+        choices = weights_choices(filter2d)
+        weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
+        parts = next(each for each in parts_choices(filter2d) if fits(filter2d, weights, each))
+        frame = likely_frame(filter2d)
+        walk = likely_walk(filter2d, device, weights, frame, parts)
+        depths = (11, 5, 3, 2) if walk.ahead else (5, 3, 2)
+
+        def prefetch(groups: int) -> int | None:
+            return next((each for each in depths if has_shared(filter2d, weights, each, groups, parts)), None)
+
+        across = ceil(filter2d.output_shape[1] * filter2d.channels / COLUMNS)
+        is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(filter2d) == (1,)
+        groups = 2 if is_pair and prefetch(2) else 1
+        return Config.of(
+            ({"frame": frame.value} if frame_parameters(filter2d) else {})
+            | {each.name: parts for each in _parts_parameter(filter2d)}
+            | {
+                "path": MemoryPath.ASYNC.value,
+                "weights": weights.value,
+                "rows": walk.rows,
+                "columns": THREAD_COLUMNS,
+                "ahead": walk.ahead,
+                "prefetch": prefetch(groups) or 1,
+                "block_groups": groups,
+                "block_strips": 1,
+                "min_blocks": 0,
+                "store": StoreHint.PLAIN.value,
+            }
+        )
+
+    def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
+        """Strips of a single wave stay such."""
+        rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
+        if rows in STRIPS:
+            return config
+        fitting = (each for each in RESIDENT if wave_rows(there, home.device, each, frame_of(config)) == rows)
+        resident = next(fitting, AHEAD_RESIDENT)
+        # A frame that is no choice here is left out; where there was no choice, the default is taken.
+        is_told = "frame" in config.values() and frame_parameters(here)
+        frame = frame_of(config) if is_told else likely_frame(here)
+        return Config.of(config.values() | {"rows": wave_rows(here, device, resident, frame)})
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        filter2d = require_filter2d(problem)
+        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
+        terms = separable_terms(filter2d) if weights is Weights.LITERAL else ()
+        asked_for = asked_for_bytes(filter2d, weights)
+        source = render(
+            "filter2d/warpgroup.cu.jinja",
+            p=Filter2dText.of(filter2d),
+            g=geometry,
+            config=config.key(),
+            weights=weights.value,
+            terms=[literals(term) for term in terms],
+            is_asked_for=asked_for > 0,
+        )
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks(filter2d.planes), 1, 1),
+            block=(128 * geometry.block_groups, geometry.block_strips, 1),
+            arguments=filter2d_arguments(weights),
+            shared_bytes=asked_for,
+            constants=filter2d_constants(weights),
+        )
+        return Program(self.name, config, source, (launch,))
+
+
+def _parts_parameter(problem: Filter2d) -> tuple[Parameter, ...]:
+    """None for a filter that is never split, so that its configs are those of the versions that knew no parts."""
+    choices = parts_choices(problem)
+    return () if choices == (1,) else (Parameter("parts", choices, "walks down a strip, each for some filter rows"),)

@@ -1,0 +1,1 @@
+"""`filter2d_window`: a window that slides down in registers."""

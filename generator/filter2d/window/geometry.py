@@ -1,0 +1,226 @@
+"""Where a sliding window runs and how it is aligned: the arithmetic behind `filter2d_window`, in elements.
+
+The image is cut into an interior, where threads own fixed tiles, and a frame of single pixels around it. Rows whose
+pitch is no multiple of a vector start at another alignment each; the pattern repeats after `period` rows, so that
+every access can still be an aligned vector: a row is read from `lead` elements further left, and a row of outputs is
+computed `skew` elements further right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from functools import cache
+from math import ceil, gcd, lcm
+
+from warpsmith.generator.filter2d.interior import outside, reach, rows_inside
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.separable import separable_terms
+from warpsmith.generator.filter2d.text import MemoryPath, result_pitch, row_pitch
+from warpsmith.generator.filter2d.winograd import products
+from warpsmith.generator.space import Config
+
+
+class Method(enum.StrEnum):
+    """How a thread applies a filter to a row."""
+
+    DIRECT = "direct"
+    """Tap by tap."""
+    SEPARABLE = "separable"
+    """Term by term: along the row, then down."""
+    WINOGRAD = "winograd"
+    """Two adjacent outputs at a time, from sums and differences of pixels, which saves a third of the products."""
+
+
+class Order(enum.StrEnum):
+    """The order of a turn of the loop."""
+
+    ROWS = "rows"
+    """Row by row."""
+    TAPS = "taps"
+    """Tap by tap over all rows of the turn, so that a weight is read once for them."""
+
+
+class Tail(enum.StrEnum):
+    """What becomes of taps that reach below the end of a strip."""
+
+    WHOLE = "whole"
+    """They are computed, for outputs that nobody stores."""
+    TRIMMED = "trimmed"
+    """They are left out, by checks in the last turns."""
+
+
+class LoadHint(enum.StrEnum):
+    """How long the caches are to keep pixels."""
+
+    CACHED = "cached"
+    STREAMING = "streaming"
+    """Evicted first."""
+
+
+class StoreHint(enum.StrEnum):
+    """How long the L2 cache is to keep results."""
+
+    PLAIN = "plain"
+    STREAMING = "streaming"
+    """Evicted first."""
+
+
+MAX_UNROLLED_START = 2000
+"""Multiply-adds before the first complete window, past which that part is a loop as well."""
+
+
+def period(pitch: int, vector: int) -> int:
+    """Rows after which the alignment of rows to `vector` elements repeats."""
+    return vector // gcd(pitch, vector)
+
+
+def leads(problem: Filter2d, vector: int) -> tuple[int, ...]:
+    """For each row of a strip, elements left of its first tap down to a multiple of `vector`."""
+    pitch, (before_rows, before_columns) = row_pitch(problem), problem.before
+    offset = before_rows * pitch + before_columns * problem.channels
+    return tuple((row * pitch - offset) % vector for row in range(period(pitch, vector)))
+
+
+def skews(problem: Filter2d, vector: int) -> tuple[int, ...]:
+    """For each output row of a strip, elements right of its first one up to a multiple of `vector`."""
+    pitch = result_pitch(problem)
+    return tuple(-row * pitch % vector for row in range(period(pitch, vector)))
+
+
+@cache
+def needed(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> int:
+    """Elements of a row that a thread with `columns` outputs across needs, whatever the row's alignment."""
+    return max(leads(problem, load_vector)) + reach(problem, columns + max(skews(problem, store_vector)))
+
+
+def loads(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> int:
+    """Loads that cover them."""
+    return ceil(needed(problem, columns, load_vector, store_vector) / load_vector)
+
+
+def multiply_adds(problem: Filter2d, method: str) -> int:
+    """Multiply-adds of one output element, in all filters."""
+    rows, columns = problem.filter
+    match method:
+        case Method.SEPARABLE:
+            return sum(term.cost for term in separable_terms(problem))
+        case Method.WINOGRAD:
+            return problem.filters * rows * products(columns) // 2
+        case _:
+            return problem.filters * rows * columns
+
+
+def sums(columns: int, method: str) -> int:
+    """Sums in progress for one row of a thread's outputs: two outputs take four of Winograd's."""
+    return 2 * columns if method == Method.WINOGRAD else columns
+
+
+def starts_rolled(problem: Filter2d, method: str, columns: int) -> bool:
+    """Whether the rows above the first complete window are a loop: half of a window's work for each of its rows."""
+    return (problem.filter[0] - 1) * multiply_adds(problem, method) * columns // 2 > MAX_UNROLLED_START
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """One config on one problem. Columns count elements, of which a pixel has `channels`."""
+
+    path: MemoryPath
+    columns: int
+    rows: int
+    unroll: int
+    prefetch: int
+    load_vector: int
+    store_vector: int
+    leads: tuple[int, ...]
+    loads: int
+    skews: tuple[int, ...]
+    first_row: int
+    """Output row where the interior begins, a multiple of both periods."""
+    interior_rows: int
+    first_column: int
+    """Output element where the interior begins, in rows without skew."""
+    interior_threads: int
+    """Threads across the interior."""
+    frame_pixels: int
+    """Outputs of one plane outside the interior."""
+    block_columns: int
+    block_strips: int
+    column_blocks: int
+    strip_blocks: int
+    frame_blocks: int
+    """Blocks for the frames of all planes."""
+    min_blocks: int
+    streaming_loads: bool
+    streaming: bool
+    """Whether the result is marked as evicted first."""
+    trimmed: bool
+    """Whether taps below the end of a strip are left out."""
+    words: int
+    """Words of 4 bytes that a thread needs of a row."""
+    rolled_start: bool
+    """Whether the rows above the first complete window are a loop."""
+    together: bool
+    """Whether the rows of a turn are added tap by tap."""
+
+    @classmethod
+    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+        columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
+        load_vector, store_vector = config.integer("load_vector"), config.integer("store_vector")
+        block_columns, block_strips = config.integer("block_columns"), config.integer("block_strips")
+        row_leads, row_skews = leads(problem, load_vector), skews(problem, store_vector)
+        first_row, interior_rows = rows_inside(problem, lcm(len(row_leads), len(row_skews)), unroll)
+        first_column, threads = _interior_columns(problem, columns, load_vector, store_vector)
+        if interior_rows == 0 or threads == 0:
+            interior_rows = threads = 0
+        frame_pixels = outside(problem, interior_rows, threads * columns)
+        return cls(
+            path=MemoryPath(config.text("path")),
+            columns=columns,
+            rows=rows,
+            unroll=unroll,
+            prefetch=config.integer("prefetch"),
+            load_vector=load_vector,
+            store_vector=store_vector,
+            leads=row_leads,
+            loads=loads(problem, columns, load_vector, store_vector),
+            skews=row_skews,
+            first_row=first_row,
+            interior_rows=interior_rows,
+            first_column=first_column,
+            interior_threads=threads,
+            frame_pixels=frame_pixels,
+            block_columns=block_columns,
+            block_strips=block_strips,
+            column_blocks=max(1, ceil(threads / block_columns)),
+            strip_blocks=max(1, ceil(interior_rows / (rows * block_strips))),
+            frame_blocks=ceil(frame_pixels * problem.planes / (block_columns * block_strips)),
+            min_blocks=config.integer("min_blocks"),
+            streaming_loads=config.text("load") == LoadHint.STREAMING,
+            streaming=config.text("store") == StoreHint.STREAMING,
+            trimmed=config.text("tail") == Tail.TRIMMED,
+            words=ceil(needed(problem, columns, load_vector, store_vector) * problem.dtype.itemsize / 4),
+            rolled_start=starts_rolled(problem, config.text("method"), columns),
+            together=config.text("order") == Order.TAPS,
+        )
+
+    @property
+    def queued(self) -> bool:
+        """Whether rows read ahead move up in a turn, which costs moves, and do not stay in their places."""
+        return self.unroll % (self.prefetch + 1) != 0
+
+    @property
+    def ahead(self) -> bool:
+        """Whether rows are read ahead into registers."""
+        return self.prefetch > 0 and self.path is not MemoryPath.ASYNC
+
+
+def _interior_columns(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> tuple[int, int]:
+    """First element, and threads across, whose loads lie within a row of the image and stores within the result's."""
+    before = problem.before[1] * problem.channels
+    row_leads, vector = leads(problem, load_vector), max(load_vector, store_vector)
+    first = ceil((before + max(row_leads)) / vector) * vector
+    read = loads(problem, columns, load_vector, store_vector) * load_vector - min(row_leads) - before
+    image_end = problem.image[1] * problem.channels - first - read
+    result_end = problem.output_shape[1] * problem.channels - first - columns - max(skews(problem, store_vector))
+    return first, max(0, min(image_end, result_end) // columns + 1)

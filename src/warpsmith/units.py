@@ -1,0 +1,31 @@
+"""Times, rates and shares as text for people."""
+
+from __future__ import annotations
+
+
+def format_time(ns: float) -> str:
+    """A time in ns as text: `12.3 us` below 1 ms, `12.3 ms` from there on."""
+    return f"{_digits(ns / 1e3)} us" if ns < 1e6 else f"{_digits(ns / 1e6)} ms"
+
+
+def format_rate(nbytes: float, ns: float) -> str:
+    """`nbytes` bytes in `ns` nanoseconds as text, in decimal GB/s."""
+    return f"{_digits(nbytes / ns)} GB/s"  # a byte a nanosecond is 10^9 bytes a second
+
+
+def format_share(copy_ns: float, ns: float) -> str:
+    """How near a time comes to that of a plain copy of as many bytes, as text: `91.2%`."""
+    return f"{copy_ns / ns:.1%}"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as text: `0:42`, `3:05`, `1:00:00`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits at least, and never an exponent."""
+    decimals = 3 if value < 1 else 2 if value < 10 else 1
+    return f"{value:.{decimals}f}"

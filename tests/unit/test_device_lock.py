@@ -1,0 +1,176 @@
+"""Turns on one device between processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.private_folder import UntrustedCache
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
+
+PATIENCE_S = 20.0
+HOLD = """
+import sys, time
+from pathlib import Path
+from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.private_folder import UntrustedCache
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.evaluate.device_lock import Turn, shared_device
+
+with Turn(Path(sys.argv[1])):
+    print("mine", flush=True)
+    sys.stdin.readline()
+print("given back", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "turn"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the turn until it is told a line."""
+    command = [sys.executable, "-c", HOLD, str(file)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "mine\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+class Waiter(threading.Thread):
+    """Takes the turn as soon as it can."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(daemon=True)
+        self._turn, self.has_it = DeviceLock(file), threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        with self._turn:
+            self.has_it.set()
+
+
+def test_another_process_is_waited_for(file: Path, holder: subprocess.Popen[str]) -> None:
+    waiter = Waiter(file)
+    assert not waiter.has_it.wait(0.3)
+    assert holder.stdin is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    assert waiter.has_it.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_dies_gives_its_turn_back(
+    file: Path, holder: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    waiter = Waiter(file)
+    assert not waiter.has_it.wait(0.1)
+    holder.send_signal(number)
+    assert waiter.has_it.wait(PATIENCE_S)
+
+
+def test_what_a_holder_started_does_not_hold_it(file: Path) -> None:
+    """A compiler or a library's helper, which may outlive a candidate."""
+    with DeviceLock(file):
+        child = subprocess.Popen(["sleep", "600"])
+    try:
+        assert Waiter(file).has_it.wait(PATIENCE_S)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_it_can_be_taken_again_and_again_also_after_an_error(file: Path) -> None:
+    turn, open_before = DeviceLock(file), len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no files of ours
+    for _ in range(3):
+        with pytest.raises(KeyError), turn:
+            raise KeyError
+        with turn:
+            pass
+    assert len(os.listdir("/proc/self/fd")) == open_before  # noqa: PTH208
+    assert Waiter(file).has_it.wait(PATIENCE_S)
+
+
+def test_two_of_one_process_exclude_each_other(file: Path) -> None:
+    with DeviceLock(file):
+        waiter = Waiter(file)
+        assert not waiter.has_it.wait(0.2)
+    assert waiter.has_it.wait(PATIENCE_S)
+
+
+def test_without_a_file_nobody_waits() -> None:
+    start = time.monotonic()
+    with DeviceLock(None), DeviceLock(None):
+        pass
+    assert time.monotonic() - start < 1
+
+
+def test_is_taken_in_the_end_from_one_that_never_gives_it_back(
+    file: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warpsmith.tuner.evaluate.device_lock.PATIENCE_S", 0.2)
+    start = time.monotonic()
+    with DeviceLock(file):
+        assert 0.2 <= time.monotonic() - start < PATIENCE_S
+    assert holder.poll() is None
+
+
+class TestSharedDevice:
+    GPU, SAME, OTHER = (DeviceRef(DeviceKind.CUDA, ordinal) for ordinal in range(3))
+
+    @pytest.fixture(autouse=True)
+    def places(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Ordinals of two processes, whose CUDA_VISIBLE_DEVICES differ."""
+        bus_ids = ("0000:3b:00.0", "0000:3b:00.0", "0000:5e:00.0")
+        monkeypatch.setattr(DeviceRef, "bus_id", lambda ref: bus_ids[ref.ordinal])
+        monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "cache"))
+
+    def test_runs_on_one_gpu_take_turns_and_those_on_two_do_not(self) -> None:
+        with shared_device(self.GPU) as turn, shared_device(self.SAME) as same, shared_device(self.OTHER) as other:
+            assert turn is not None
+            assert turn == same != other
+            with DeviceLock(turn):
+                assert not Waiter(turn).has_it.wait(0.2)
+
+    def test_the_file_stays_for_the_next_run(self) -> None:
+        with shared_device(self.GPU) as turn:
+            assert turn is not None
+        assert turn.parent == turns_folder()
+        assert turn.is_file()
+
+    def test_without_a_folder_of_its_own_a_run_keeps_to_itself(self) -> None:
+        turns_folder().mkdir(parents=True)
+        turns_folder().chmod(0o777)
+        with contextlib.ExitStack() as stack:
+            with pytest.warns(UntrustedCache, match="disturb each other"):
+                turn = stack.enter_context(shared_device(self.GPU))
+            other = stack.enter_context(shared_device(self.GPU))
+            assert turn is not None
+            assert turn.is_file()
+            assert turn != other
+        assert not turn.exists()
+
+
+def test_nothing_stands_for_the_host() -> None:
+    with shared_device(DeviceRef(DeviceKind.HOST)) as turn:
+        assert turn is None

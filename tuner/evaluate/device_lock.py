@@ -1,0 +1,77 @@
+"""Turns on one device between processes, so that none disturbs another's timings."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.private_folder import PrivateFolder
+from warpsmith.devices.select import DeviceRef
+
+PATIENCE_S = 5.0
+"""Then a turn is taken although another process has it: a library that hangs there must not pass for a candidate that
+does, and a time that is disturbed is no worse than none."""
+_LOOK_EVERY_S = 0.001
+
+
+class DeviceLock:
+    """Holds a device while it lasts; waits PATIENCE_S at most while another process holds it. A process that dies gives
+    its turn back.
+
+    Args:
+        path: a file that stands for the device, made by whoever starts the processes; None where there is only one.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> None:
+        if self._path is not None:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW)
+            until = time.monotonic() + PATIENCE_S
+            while not _locked(self._descriptor) and time.monotonic() < until:
+                time.sleep(_LOOK_EVERY_S)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def shared_device(device: DeviceRef) -> Iterator[Path | None]:
+    """What stands for a GPU that this user's processes use in turns: a search, its finals, and other runs beside them.
+
+    Without a folder of this user's own for it, the processes of one run take turns, and runs disturb each other. None
+    for the host, whose processes share it as they always do. Raises DeviceError where the GPU is not there.
+    """
+    bus_id = device.bus_id()
+    if bus_id is None:
+        yield None
+        return
+    path = None
+    with contextlib.suppress(OSError):
+        path = PrivateFolder(turns_folder(), "runs on one GPU disturb each other").touch(bus_id)
+    if path is not None:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="warpsmith-turn-") as file:
+        yield Path(file.name)

@@ -1,0 +1,247 @@
+"""Verification on the device: the same verdict as `verify`, without the way of the result to the host.
+
+At 9216x9216 that way and the comparison there take 0.35 s a candidate. The kernels here read 16 bytes of reference an
+element and the result itself, where they lie, and send 24 bytes. After the timing one launch of each looks at all sets
+of buffers: rotation needs more of them the smaller they are, together about twice the L2 cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import Allocation, BoundLaunch, Compiler, Module, Runtime
+from warpsmith.errors import CompileError, LaunchError, OutOfMemory
+from warpsmith.generator.problem import Operand
+from warpsmith.generator.program import ByValue, Launch, Pointer, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config
+from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND
+from warpsmith.tuner.operations.oracle import Reference
+
+_THREADS = 256
+"""Of a block."""
+_BLOCKS_A_MULTIPROCESSOR = 8
+"""Fills it: 2048 threads at most."""
+_SHARE_OF_MEMORY = 4
+"""The reference takes at most one part in so many of the device's memory: the rest is for what is verified."""
+_FINDINGS = np.dtype([("max_error", np.float64), ("wrong", np.uint64), ("written", np.uint64)])
+"""`Findings` of the template."""
+_SUM = np.dtype(np.uint64)
+"""Of an input."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Findings:
+    """What the device saw of a result and of the memory around it."""
+
+    max_error: float
+    """As in `Verdict`."""
+    wrong: int
+    """Elements over the bound."""
+    written: int
+    """Bytes of guards, and of what lies between the result's rows, that are not as they were filled."""
+
+    @property
+    def right(self) -> bool:
+        return self.wrong == 0 and self.written == 0
+
+
+class DeviceVerifier:
+    """Holds the results in sets of buffers against a reference that it keeps on the device, and looks at all guards and
+    inputs.
+
+    Args:
+        runtime: the device.
+        compiler: makes binaries for it.
+        sets: of a problem's operands, by name, each as far from the one before. They must outlive this.
+        output: which of them is the result.
+
+    Raises:
+        CompileError: the kernels do not compile.
+        LaunchError: the device refuses them.
+        OutOfMemory: the reference, 16 bytes an element, would take more than a quarter of the device's memory, or
+            does not fit beside what is there.
+    """
+
+    def __init__(
+        self, runtime: Runtime, compiler: Compiler, sets: Sequence[Mapping[str, GuardedBuffer]], output: Operand
+    ) -> None:
+        nbytes = output.components.size * np.dtype(np.float64).itemsize
+        if 2 * nbytes > runtime.device.memory_bytes // _SHARE_OF_MEMORY:
+            raise OutOfMemory(f"a reference of {2 * nbytes:,} bytes leaves too little for what is verified")
+        self._runtime = runtime
+        self._sets, self._output = sets, output.name
+        self._inputs = tuple(name for name in sets[0] if name != output.name)
+        program = verification(output, sets[0][output.name].guard_bytes, runtime.device.multiprocessors)
+        with contextlib.ExitStack() as opened:
+            module = runtime.load(compiler.compile(program))
+            opened.callback(module.close)
+            self._expected = self._allocated(opened, nbytes)
+            self._scale = self._allocated(opened, nbytes)
+            self._findings = self._allocated(opened, len(sets) * _FINDINGS.itemsize)
+            self._sums = self._allocated(opened, max(1, len(self._inputs)) * len(sets) * _SUM.itemsize)
+            self._launches = {byte: self._bound(program, module, byte, 1) for byte in poisons(output.dtype)}
+            self._launches_on_all = self._bound(program, module, POISON, len(sets))
+            self._sum_launches = self._bound_sums(program, module)
+            self._uploaded = np.zeros((len(self._inputs), len(sets)), _SUM)
+            self._opened = opened.pop_all()
+
+    def _allocated(self, opened: contextlib.ExitStack, nbytes: int) -> Allocation:
+        allocation = self._runtime.allocate(nbytes)
+        opened.callback(self._runtime.free, allocation)
+        return allocation
+
+    def _bound(self, program: Program, module: Module, byte: int, sets: int) -> list[BoundLaunch]:
+        """The launches that look for what is not right in the first `sets`, where results were filled with `byte`."""
+        compare, guard, _, *gaps = (_on(launch, sets) for launch in program.launches)
+        buffers, output = self._sets[0], self._output
+        addresses = {
+            "result": buffers[output].address,
+            "expected": self._expected.address,
+            "scale": self._scale.address,
+            "findings": self._findings.address,
+        }
+        filled = {**_filled(byte), **self._step(output)}
+        bound = [module.bind(launch, addresses, filled) for launch in (compare, *gaps)]
+        for name, buffer in buffers.items():
+            filled = {**_filled(byte if name == output else buffer.filled_with), **self._step(name)}
+            bound += [module.bind(guard, {**addresses, "guard": at}, filled) for _, at in buffer.guards]
+        return bound
+
+    def _bound_sums(self, program: Program, module: Module) -> list[BoundLaunch]:
+        """The launches that sum up each input in all sets."""
+        launch, count = _on(program.launches[2], len(self._sets)), len(self._sets)
+        bound = []
+        for number, name in enumerate(self._inputs):
+            buffer, sums = self._sets[0][name], self._sums.address + number * count * _SUM.itemsize
+            values = {"nbytes": np.uint64(buffer.nbytes).tobytes(), **self._step(name)}
+            bound.append(module.bind(launch, {"input": buffer.address, "sums": sums}, values))
+        return bound
+
+    def _step(self, name: str) -> dict[str, bytes]:
+        """Bytes from an operand's buffer in one set to that in the next."""
+        there = [buffers[name].address for buffers in self._sets[:2]]
+        return {"step": np.uint64(there[-1] - there[0]).tobytes()}
+
+    def upload(self, reference: Reference) -> None:
+        """Takes the reference that results are held against from here on."""
+        self._runtime.upload(self._expected.address, np.ascontiguousarray(reference.expected))
+        self._runtime.upload(self._scale.address, np.ascontiguousarray(reference.scale))
+
+    def remember_inputs(self) -> None:
+        """Takes the inputs as they lie there now for what they have to stay."""
+        self._uploaded = self._summed()
+
+    def findings(self, byte: int) -> Findings:
+        """Looks at the result of a run that has ended, in memory that was filled with `byte` before it.
+
+        Raises DeviceError where the device fails.
+        """
+        return self._found(self._launches[byte], 1)[0]
+
+    def findings_on_all(self) -> list[Findings]:
+        """The same of every set, in memory that was filled with POISON."""
+        return self._found(self._launches_on_all, len(self._sets))
+
+    def _found(self, launches: list[BoundLaunch], sets: int) -> list[Findings]:
+        found = np.empty(sets, _FINDINGS)
+        self._runtime.fill(self._findings.address, 0, found.nbytes)
+        for launch in launches:
+            launch(None)
+        self._runtime.download(found, self._findings.address)
+        return [Findings(float(each["max_error"]), int(each["wrong"]), int(each["written"])) for each in found]
+
+    def changed_inputs(self) -> list[tuple[str, int]]:
+        """The inputs that are not as they were at `remember_inputs`, each with the number of its set.
+
+        By a sum of hashes of 64 bits: reading each input once is half of what comparing it with a copy takes.
+        """
+        inputs, sets = np.nonzero(self._summed() != self._uploaded)
+        return [(self._inputs[i], int(number)) for i, number in zip(inputs, sets, strict=True)]
+
+    def _summed(self) -> NDArray[np.uint64]:
+        sums = np.empty((len(self._inputs), len(self._sets)), _SUM)
+        if sums.size:
+            self._runtime.fill(self._sums.address, 0, sums.nbytes)
+            for launch in self._sum_launches:
+                launch(None)
+            self._runtime.download(sums, self._sums.address)
+        return sums
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._opened.close()
+
+
+def device_verifier(
+    runtime: Runtime, compiler: Compiler, sets: Sequence[Mapping[str, GuardedBuffer]], output: Operand
+) -> DeviceVerifier | None:
+    """A verifier on the device; None where there can be none, so that results must go to the host."""
+    with contextlib.suppress(CompileError, LaunchError, OutOfMemory):
+        return DeviceVerifier(runtime, compiler, sets, output)
+    return None
+
+
+def _on(launch: Launch, sets: int) -> Launch:
+    """The launch with a row of blocks for each of several sets."""
+    return dataclasses.replace(launch, grid=(launch.grid[0], sets, 1))
+
+
+def _filled(byte: int) -> dict[str, bytes]:
+    return {"poison": np.uint32(byte).tobytes()}
+
+
+def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Program:
+    """The kernels that look at one result: at its elements, at a guard of any buffer, at an input, and between the
+    result's rows where it has gaps.
+    """
+    output = output.components
+    dimensions = merged_dimensions(output)
+    source = render(
+        "verify.cu.jinja",
+        dtype=str(output.dtype),
+        layout=" x ".join(f"{extent} every {stride} bytes" for extent, stride in dimensions),
+        elements=output.size,
+        element_bytes=output.dtype.itemsize,
+        span_bytes=output.span_bytes,
+        is_dense=output.is_dense,
+        dimensions=dimensions,
+        guard_bytes=guard_bytes,
+        bound=repr(ERROR_BOUND[output.dtype]),
+        threads=_THREADS,
+        blocks=_BLOCKS_A_MULTIPROCESSOR,
+    )
+
+    def launch(entry: str, items: int, *arguments: Pointer | ByValue) -> Launch:
+        blocks = min(math.ceil(max(1, items) / _THREADS), _BLOCKS_A_MULTIPROCESSOR * multiprocessors)
+        return Launch(entry, (blocks, 1, 1), (_THREADS, 1, 1), arguments)
+
+    poison, step, findings = ByValue("poison"), ByValue("step"), Pointer("findings")
+    compared = (Pointer("result"), Pointer("expected"), Pointer("scale"), step, findings)
+    launches = [
+        launch("verify_elements", output.size, *compared),
+        launch("verify_guard", guard_bytes, Pointer("guard"), poison, step, findings),
+        # Of about as many elements as the result, since that is what is known here.
+        launch("sum_input", output.size, Pointer("input"), ByValue("nbytes"), step, Pointer("sums")),
+    ]
+    if not output.is_dense:
+        launches.append(launch("verify_gaps", output.span_bytes, Pointer("result"), poison, step, findings))
+    return Program("verify", Config.of({}), source, tuple(launches))
+
+
+def merged_dimensions(operand: Operand) -> tuple[tuple[int, int], ...]:
+    """Extent and stride in bytes of each dimension, slowest first; those with no gap between them are one."""
+    merged: list[tuple[int, int]] = []
+    for extent, stride in zip(operand.shape, operand.strides, strict=True):
+        if merged and merged[-1][1] == extent * stride:
+            merged[-1] = (merged[-1][0] * extent, stride)
+        else:
+            merged.append((extent, stride))
+    return tuple(merged)

@@ -1,0 +1,150 @@
+"""What a tuning run works with: a problem, its families, compilers, and benches to evaluate on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+from warpsmith.devices.base import Compiler
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import DeviceError
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import families_for
+from warpsmith.generator.space import Config
+from warpsmith.store.record import Failure, Trial
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.device_lock import shared_device
+from warpsmith.tuner.evaluate.outcomes import Contender
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.deadlines import Deadlines
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evaluator:
+    """One problem on one kind of device, with everything that turns configs into measurements."""
+
+    problem: Problem
+    device: Device
+    families: dict[str, Family]
+    """Those that solve the problem, by name, preferred first."""
+    compiler: Compiler
+    compiler_identity: str
+    pool: CompilePool
+    bench: Bench
+    turn: Path | None = None
+    """What stands for the device where others use it too; see `DeviceLock`."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls,
+        problem: Problem,
+        device: DeviceRef,
+        families: tuple[Family, ...],
+        choice: CompilerChoice,
+        seed: int,
+        deadlines: Deadlines,
+        *,
+        sanitize: bool,
+        policy: TimingPolicy | None = None,
+        processes: int | None = None,
+        finals: bool = False,
+    ) -> Iterator[Evaluator]:
+        """Finds out what is there, and ends all processes at the end. Each process starts with its first job.
+
+        Args:
+            problem: what is worked on.
+            device: where.
+            families: those that may solve it.
+            choice: of the compiler.
+            seed: of the data.
+            deadlines: for every job.
+            sanitize: run under the sanitizers.
+            policy: of the timings; None for what is usual on such a device.
+            processes: that compile at once; None for one a core.
+            finals: verify on stress data too, however large the problem.
+
+        Raises BadArgument where no family solves the problem, CompileError where the compiler is missing,
+        DeviceError where the device is not there.
+        """
+        model = device.device()
+        able = families_for(problem, model, families)
+        compiler = device.compiler(choice, sanitize=sanitize)
+        policy = policy or TimingPolicy.for_kind(model.kind)
+        with shared_device(device) as turn:
+            bench = Bench(
+                device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn, finals=finals
+            )
+            with cls.furnished(problem, model, able, compiler, deadlines, bench, processes) as evaluator:
+                yield dataclasses.replace(evaluator, turn=turn)
+
+    @classmethod
+    @contextlib.contextmanager
+    def furnished(
+        cls,
+        problem: Problem,
+        device: Device,
+        families: tuple[Family, ...],
+        compiler: Compiler,
+        deadlines: Deadlines,
+        bench: Bench,
+        processes: int | None,
+    ) -> Iterator[Evaluator]:
+        """The same, where it is known what is there and which families solve the problem: to find out starts a driver,
+        0.6 s on a machine with four GPUs.
+        """
+        by_name = {family.name: family for family in families}
+        identity = compiler.identity
+        with contextlib.closing(CompilePool(compiler, deadlines, processes)) as pool, contextlib.closing(bench):
+            yield cls(problem, device, by_name, compiler, identity, pool, bench)
+
+    def program(self, family: str, config: Config) -> Program:
+        """The candidate that `family` generates for `config`."""
+        return self.families[family].program(self.problem, config)
+
+    def compile(self, program: Program) -> Future[Compiled | Failure]:
+        """Compiles in the pool."""
+        return self.pool.submit(program)
+
+    def verified(self, program: Program, bench: Bench) -> Contender | Failure:
+        """Compiles a program in the pool and evaluates it on `bench`, one of these or of the finals: it may be timed in
+        turns with others then, or what went wrong first is told. Raises DeviceError where the bench cannot be opened.
+        """
+        compiled = self.compile(program).result()
+        if isinstance(compiled, Failure):
+            return compiled
+        outcome = bench.evaluate(program, compiled).outcome
+        return outcome if isinstance(outcome, Failure) else Contender(program, compiled.binary, outcome)
+
+    def may_hold(self, trial: Trial) -> bool:
+        """Whether a trial has today's compiler, and conditions of timing that are today's."""
+        if trial.family not in self.families or trial.compiler != self.compiler_identity:
+            return False
+        return trial.conditions is None or trial.conditions == self.bench.opened.conditions
+
+    def still_holds(self, trial: Trial) -> bool:
+        """Whether a trial says something about today's candidates: it `may_hold`, and is of the same source."""
+        if not self.may_hold(trial):
+            return False
+        family = self.families[trial.family]
+        program = family.legal_program(self.problem, self.device, trial.config)
+        return program is not None and program.fingerprint == trial.fingerprint
+
+
+def common_device(devices: tuple[DeviceRef, ...]) -> Device:
+    """What all of several devices are. Raises DeviceError where they differ, or one is not there."""
+    first, *others = [each.device() for each in devices]
+    for ref, other in zip(devices[1:], others, strict=True):
+        if other.key() != first.key():
+            raise DeviceError(
+                f"{devices[0]} is {first.key()}, but {ref} is {other.key()}: tune on those that are alike"
+            )
+    return first

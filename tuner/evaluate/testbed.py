@@ -1,0 +1,272 @@
+"""One problem laid out on one device, where candidates are verified and timed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+
+from warpsmith.devices.base import Allocation, Binary, Compiler, Runtime
+from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, LeftOut, Measurement, Timing
+from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
+from warpsmith.tuner.evaluate.dataset import Dataset
+from warpsmith.tuner.evaluate.device_lock import DeviceLock
+from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Laps
+from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
+from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
+from warpsmith.tuner.operations.oracle import noise, random_operands
+from warpsmith.tuner.operations.peer import Peer, first_line
+from warpsmith.tuner.operations.peers import candidates, warm_up
+from warpsmith.tuner.operations.stress import MAX_STRESS_TERMS, stress_operands, stress_slack, terms
+
+
+class Testbed:
+    """Runs candidates of one problem on one device, one at a time.
+
+    Args:
+        runtime: the device.
+        problem: what candidates compute.
+        seed: of the inputs.
+        policy: of the timings.
+        guarded: put canaries round the buffers.
+        compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
+            compile, or the reference does not fit beside the buffers, results are verified on the host too.
+        turn: of this process on the device, where another one uses it too.
+        finals: verify on stress data whatever their reference takes; see `MAX_STRESS_TERMS`.
+
+    Raises OutOfMemory where the buffers do not fit.
+    """
+
+    __test__ = False  # not a test class, whatever pytest thinks of the name
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        problem: Problem,
+        seed: int,
+        policy: TimingPolicy,
+        *,
+        guarded: bool,
+        compiler: Compiler | None = None,
+        turn: DeviceLock | None = None,
+        finals: bool = False,
+    ) -> None:
+        self._runtime = runtime
+        self._turn = turn or DeviceLock(None)
+        self._peers: tuple[Peer, ...] | None = None
+        self._left_out: list[LeftOut] = []
+        self._problem = problem
+        self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
+        self._guard_bytes = GUARD_BYTES if guarded else 0
+        self._compiler = compiler
+        operands = random_operands(problem, seed)
+        self._data = Dataset(runtime, problem, self._rotation.sets, self._guard_bytes, compiler, operands)
+        self._stress = self._stress_data(seed, finals=finals)
+
+    def renew(self, seed: int) -> None:
+        """Draws fresh inputs for the finals, and computes their reference."""
+        self._peers = None  # they hold the earlier ones
+        if self._stress:
+            self._stress.close()
+        self._data.draw(random_operands(self._problem, seed))
+        self._stress = self._stress_data(seed, finals=True)
+
+    def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
+        """None where their reference would keep a search waiting, or where they do not fit beside the others."""
+        if not finals and self._problem.output.size * terms(self._problem) > MAX_STRESS_TERMS:
+            return None
+        operands = stress_operands(self._problem, seed)
+        with contextlib.suppress(OutOfMemory):
+            slack = stress_slack(self._problem)
+            return Dataset(self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands, slack)
+        return None
+
+    def evaluate(
+        self, program: Program, binary: Binary, policy: TimingPolicy, best_ns: float | None = None
+    ) -> Evaluated:
+        """Verifies one candidate, times it, and looks once more at what the timed runs have left behind.
+
+        Raises DeviceError where the device faulted: this process cannot use it any more.
+        """
+        laps = Laps()
+        try:
+            with self._turn, self._loaded(program, binary) as loaded:
+                run = loaded(self._data)  # once: with 256 sets it takes a while
+                laps.next()
+                checked = self._check(run, loaded)
+                laps.next()
+                if isinstance(checked, Failure):
+                    outcome: Measurement | Failure = checked
+                else:
+                    outcome = self._timed(run, binary, checked, policy, best_ns)
+                if isinstance(outcome, Failure):
+                    self._upload()  # a wrong kernel may have written anywhere
+                laps.next()
+        except LaunchError as error:
+            outcome = Failure(FailureKind.LAUNCH, str(error))
+        except OutOfMemory as error:
+            outcome = Failure(FailureKind.OUT_OF_MEMORY, str(error))
+        return Evaluated(outcome, *laps.three())
+
+    def _check(self, run: Work, loaded: Callable[[Dataset], Work]) -> float | Failure:
+        """The largest scaled error of a program that is right on all data, or what is wrong with it."""
+        error = self._data.check(run)
+        if isinstance(error, Failure) or self._stress is None:
+            return error
+        stressed = self._stress.check(loaded(self._stress))
+        if isinstance(stressed, Failure):
+            return dataclasses.replace(stressed, message=f"on stress data: {stressed.message}")
+        return max(error, stressed)
+
+    def _timed(
+        self, run: Work, binary: Binary, error: float, policy: TimingPolicy, best_ns: float | None
+    ) -> Measurement | Failure:
+        """The time of a program that has been right so far, where it is right after that too."""
+        self._data.poison_results()
+        with measured(self._runtime, run, self._rotation, policy, best_ns) as found:
+            fault, when = self._data.check_sets(found.sets), f"after {found.runs} timed runs"
+            if fault is None and found.replay:
+                self._data.poison_results()
+                found.replay()
+                fault, when = self._data.check_sets(found.replayed), "in a replay of the CUDA graph"
+        if fault:
+            number, failure = fault
+            return dataclasses.replace(failure, message=f"{when}, in buffer set {number}: {failure.message}")
+        return Measurement(
+            timing=found.timing,
+            max_error=error,
+            registers=binary.registers,
+            spill_bytes=binary.spill_bytes,
+            shared_bytes=binary.shared_bytes,
+            clock_mhz=self._runtime.clock_mhz(),
+        )
+
+    def _upload(self) -> None:
+        for data in (self._data, self._stress):
+            if data:
+                data.upload()
+
+    def copy_timing(self, policy: TimingPolicy) -> Timing:
+        """How long the device takes to move as many bytes as the problem must, half read and half written."""
+        with self._turn, self._copying(self._rotation.sets) as run:
+            return measure(self._runtime, run, self._rotation, policy)
+
+    def prepare_peers(self) -> None:
+        """Loads the other libraries that are installed here, and finds out which of them are right.
+
+        A peer whose result is over twenty times the error bound, or over its own tolerance, is left out: it computes
+        something else, or in a lower precision. So is one that cannot run here.
+        """
+        if self._peers is not None:
+            return
+        kind, found, self._left_out = self._runtime.device.kind, [], []
+        warm_up(self._problem, kind)  # seconds, in which the device does next to nothing
+        for candidate in candidates(self._problem, self._data.operands, kind, self._rotation.sets):
+            refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
+            if refusal is not None:
+                self._left_out.append(refusal)
+            elif isinstance(candidate, Peer):
+                found.append(candidate)
+        self._peers = tuple(found)
+
+    def _refusal(self, peer: Peer) -> LeftOut | None:
+        """Why a library is not to be timed; None where it is right."""
+        dtype = self._problem.output.dtype
+        try:
+            with self._turn:
+                peer.run()
+                result = peer.result()
+            error = verify(result, self._data.reference, dtype).max_error
+        except Exception as failure:  # a library may raise anything at what it does not know
+            return LeftOut(peer.name, f"failed: {first_line(failure)}")
+        bound = peer.tolerance or 20 * ERROR_BOUND[dtype]
+        if error <= bound:
+            return None
+        return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {bound:.1e}")
+
+    def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy, *, peers: bool = True) -> InTurns:
+        """Times verified candidates, the device's copy and, unless `peers` is false, every peer installed here.
+
+        They take turns, all under the same conditions: on as many sets of buffers each, and in graphs where the policy
+        has them. What cannot be captured is launched eagerly, and its baseline says why.
+        """
+        if peers:
+            self.prepare_peers()
+        notes: dict[str, str] = {}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._turn)
+            entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or () if peers}
+            copy = stack.enter_context(self._copying(self._rotation.sets))
+            entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
+            # Numbers, which no library has for a name.
+            for number, contender in enumerate(contenders):
+                run = stack.enter_context(self._loaded(contender.program, contender.binary))(self._data)
+                entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
+            timings = measure_in_turns(self._runtime, entrants, policy)
+        ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
+        baselines = tuple(Baseline(name, timing, notes.get(name)) for name, timing in timings.items())
+        return InTurns(ours, baselines, tuple(self._left_out) if peers else ())
+
+    def sustained(self, contender: Contender, seconds: float) -> Sustained:
+        """How long a verified candidate takes once it has run for so many seconds, launch by launch."""
+        with self._turn, self._loaded(contender.program, contender.binary) as bound:
+            return measure_sustained(self._runtime, bound(self._data), self._rotation, seconds)
+
+    def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:
+        """A peer as what takes turns; why it cannot be captured goes into `notes`, under its name."""
+
+        def run(index: int, /, stream: int | None = None) -> None:
+            peer.run(index, stream)
+
+        note = functools.partial(notes.__setitem__, peer.name)
+        return Entrant(run, self._rotation, takes_stream=True, renew=peer.renew, uncaptured=note)
+
+    @contextlib.contextmanager
+    def _loaded(self, program: Program, binary: Binary) -> Iterator[Callable[[Dataset], Work]]:
+        """Loads a program; gives what binds it to data, for runs on buffer set i."""
+        module = self._runtime.load(binary)
+        workspaces: dict[str, Allocation] = {}
+        try:
+            for workspace in program.workspaces:
+                workspaces[workspace.name] = self._runtime.allocate(workspace.nbytes)
+            addresses = {name: each.address for name, each in workspaces.items()}
+            yield lambda data: data.bound(program, module, addresses)
+        finally:
+            # After a fault nothing can be given back; the fault itself is already on its way up.
+            with contextlib.suppress(DeviceError):
+                for allocation in workspaces.values():
+                    self._runtime.free(allocation)
+                module.close()
+
+    @contextlib.contextmanager
+    def _copying(self, sets: int) -> Iterator[Work]:
+        """Gives what copies as many bytes as the problem moves, between the buffers of pair i, of `sets`."""
+        nbytes = self._problem.bytes // 2
+        data = noise(nbytes, seed=0)
+        pairs: list[tuple[Allocation, Allocation]] = []
+        try:
+            for _ in range(sets):
+                pairs.append((self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)))
+                self._runtime.upload(pairs[-1][0].address, data)
+
+            def run(index: int, /, stream: int | None = None) -> None:
+                source, target = pairs[index]
+                self._runtime.copy(target.address, source.address, nbytes, stream)
+
+            yield run
+        finally:
+            with contextlib.suppress(DeviceError):
+                for allocation in (each for pair in pairs for each in pair):
+                    self._runtime.free(allocation)
+
+    def close(self) -> None:
+        """Gives the buffers back."""
+        for data in (self._data, self._stress):
+            if data:
+                data.close()

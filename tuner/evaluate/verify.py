@@ -1,0 +1,104 @@
+"""Is a result right? Element by element, against float64."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.oracle import Reference
+from warpsmith.tuner.operations.strips import for_each_strip
+
+ERROR_BOUND = dict.fromkeys(DType, 1e-6)
+"""Largest error over the sum of |terms|. Sums of up to 5000 float32 products stay under 2.3e-7; rounding to float16 or
+uint8 comes on top of it and is taken off before."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a result compares with its reference."""
+
+    max_error: float
+    """Largest error / sum of |terms|; infinite where an element is not a number.
+
+    The error of a float32 is |result - reference|. That of a float16 or a uint8 is the distance from the reference to
+    the nearest number that rounds to the result: none where the result is the reference rounded.
+    """
+    wrong: int
+    """Elements over the bound."""
+    message: str
+    """The worst element, in one line; empty where the result is right."""
+
+    @property
+    def right(self) -> bool:
+        return self.wrong == 0
+
+
+def verify(result: NDArray[Any], reference: Reference, dtype: DType) -> Verdict:
+    """Compares `result`, of element type `dtype`, with its reference, both of one shape but for complex parts.
+
+    An element that is not a number is wrong: outputs are filled with NaN before a candidate runs, so it was
+    never written. uint8 has none: there a fill of 255 is right where the reference is saturated.
+    """
+    bound = ERROR_BOUND[dtype]
+    if dtype is DType.COMPLEX64:
+        result, dtype = result[..., np.newaxis].view(np.float32), DType.FLOAT32
+    got, expected, scale = result.reshape(-1), reference.expected.reshape(-1), reference.scale.reshape(-1)
+    strips: list[tuple[float, int, int]] = []  # the largest error of each, minus its index, elements over the bound
+
+    def strip(part: slice) -> None:
+        error = _scaled_error(got[part], expected[part], scale[part], dtype)
+        worst = int(error.argmax())
+        strips.append((float(error[worst]), -part.start - worst, int(np.count_nonzero(error > bound))))
+
+    for_each_strip(got.size, 8, strip)
+    max_error, place, _ = max(strips)
+    total = sum(wrong for _, _, wrong in strips)
+    if total == 0:
+        return Verdict(max_error, 0, "")
+    index = tuple(int(i) for i in np.unravel_index(-place, result.shape))
+    message = (
+        f"{total} of {result.size} elements are wrong; the worst, at {index}, "
+        f"is {got[-place]:.9g} and should be {expected[-place]:.9g}"
+    )
+    return Verdict(max_error, total, message)
+
+
+def _scaled_error(
+    got: NDArray[Any], expected: NDArray[np.float64], scale: NDArray[np.float64], dtype: DType
+) -> NDArray[np.float64]:
+    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. And a wrong kernel may have
+    # written a signalling NaN.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = _error(got, expected, dtype)
+        scaled = np.where(error == 0, 0.0, error / scale)
+    return np.where(np.isnan(scaled), np.inf, scaled)
+
+
+def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> NDArray[np.float64]:
+    """What rounding to `dtype` does not explain."""
+    if dtype is DType.FLOAT32:
+        return np.abs(got.astype(np.float64) - expected)
+    pattern = got.view(np.uint16 if dtype is DType.FLOAT16 else np.uint8)
+    low, high = _rounding_limits(dtype)
+    error: NDArray[np.float64] = np.maximum(low[pattern] - expected, expected - high[pattern])
+    return np.maximum(error, 0.0)
+
+
+@functools.cache
+def _rounding_limits(dtype: DType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """For each bit pattern, the least and the largest number that round to it; at a tie both neighbours are right."""
+    if dtype is DType.UINT8:
+        value = np.arange(256.0)
+        return np.where(value == 0, -np.inf, value - 0.5), np.where(value == 255, np.inf, value + 0.5)
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):  # the neighbours of the largest half and of a signalling NaN are told of
+        neighbours = (np.nextafter(halves, np.float16(-np.inf)), halves, np.nextafter(halves, np.float16(np.inf)))
+        # IEEE 754: overflow begins halfway from 65504, the largest, to 65536, which would be the next.
+        below, value, above = (np.clip(each.astype(np.float64), -65536.0, 65536.0) for each in neighbours)
+        low, high = (below + value) / 2, (value + above) / 2
+    return np.where(np.isneginf(halves), -np.inf, low), np.where(np.isposinf(halves), np.inf, high)

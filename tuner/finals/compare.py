@@ -1,0 +1,104 @@
+"""One program beside the other libraries: verified on fresh data, then timed in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.outcomes import Contender
+from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.workers.deadlines import Deadlines
+
+
+class WrongAnswer(WarpsmithError):
+    """A program that is not right today, or does not run."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """A program's time and everything that ran beside it."""
+
+    measurement: Measurement
+    """The verification, with the program timed alone."""
+    ours: Timing
+    """The program, taking turns with the baselines."""
+    baselines: tuple[Baseline, ...]
+    environment: dict[str, str]
+    left_out: tuple[LeftOut, ...] = ()
+    """The other libraries that did not."""
+    sustained: Sustained | None = None
+    """The program's time after it has run for many seconds; None where nobody asked."""
+
+
+def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, sanitize: bool = False) -> Measurement:
+    """Verifies `program` on data drawn from `seed`. Raises WrongAnswer where it is not right."""
+    with Evaluator.open(
+        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize, finals=True
+    ) as evaluator:
+        return _verified(evaluator, program).measurement
+
+
+def compare(
+    problem: Problem,
+    program: Program,
+    device: DeviceRef,
+    seed: int,
+    others: Mapping[str, Program] | None = None,
+    sustained_s: float | None = None,
+    *,
+    peers: bool = True,
+) -> Comparison:
+    """Verifies `program`, then times it, the device's copy and every library installed here, taking turns.
+
+    Args:
+        problem: what `program` solves.
+        program: what is compared.
+        device: where it runs.
+        seed: of the data.
+        others: further programs to time as baselines of these names; one that is not right is left out.
+        sustained_s: seconds for which `program` then runs alone, to be timed at the end of them; None for not at all.
+        peers: whether the other libraries are timed.
+
+    Raises WrongAnswer where the program is not right.
+    """
+    with Evaluator.open(
+        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False, finals=True
+    ) as evaluator:
+        ours = _verified(evaluator, program)
+        right = dict(_right(evaluator, others or {}))
+        beside = evaluator.bench.side_by_side((ours, *right.values()), peers=peers)
+        if isinstance(beside, Failure):
+            raise _wrong(program, beside)
+        timing, *others_timings = beside.ours
+        baselines = [Baseline(name, other) for name, other in zip(right, others_timings, strict=True)]
+        environment = evaluator.bench.opened.environment
+        sustained = None if sustained_s is None else evaluator.bench.sustained(ours, sustained_s)
+        if isinstance(sustained, Failure):
+            raise _wrong(program, sustained)
+        told = (*beside.baselines, *baselines)
+        return Comparison(ours.measurement, timing, told, environment, beside.left_out, sustained)
+
+
+def _verified(evaluator: Evaluator, program: Program) -> Contender:
+    contender = evaluator.verified(program, evaluator.bench)
+    if isinstance(contender, Failure):
+        raise _wrong(program, contender)
+    return contender
+
+
+def _right(evaluator: Evaluator, programs: Mapping[str, Program]) -> Iterator[tuple[str, Contender]]:
+    for name, program in programs.items():
+        with contextlib.suppress(WrongAnswer):
+            yield name, _verified(evaluator, program)
+
+
+def _wrong(program: Program, failure: Failure) -> WrongAnswer:
+    return WrongAnswer(f"{failure.kind}: {failure.message} ({program.family} {program.config})")

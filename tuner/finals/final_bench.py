@@ -1,0 +1,81 @@
+"""The bench on which finalists meet, on data that the search has not seen."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import WarpsmithError
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.workers.deadlines import Deadlines
+
+
+class FinalBench:
+    """A second process on the device, made ready while the search runs: its data, their float64 reference, and the
+    other libraries, of which one takes six seconds to load.
+
+    On the host, where it would disturb the search, the search's own bench draws fresh data in the end.
+    """
+
+    def __init__(self, evaluator: Evaluator, seed: int, bench: Bench | None) -> None:
+        self._evaluator, self._seed, self._bench = evaluator, seed, bench
+        self._error: WarpsmithError | None = None
+        self._thread = threading.Thread(target=self._prepare, daemon=True)
+        if bench is not None:
+            self._thread.start()
+
+    @classmethod
+    @contextlib.contextmanager
+    def beside(
+        cls,
+        evaluator: Evaluator,
+        device: DeviceRef,
+        seed: int,
+        policy: TimingPolicy,
+        deadlines: Deadlines,
+    ) -> Iterator[FinalBench]:
+        """Begins to make it ready, where taking turns keeps it out of the search's way; ends its process at the end."""
+        bench = None
+        if evaluator.turn is not None:
+            bench = Bench(
+                device,
+                evaluator.compiler,
+                evaluator.problem,
+                seed,
+                policy,
+                deadlines,
+                sanitize=False,
+                turn=evaluator.turn,
+                finals=True,
+            )
+        finals = cls(evaluator, seed, bench)
+        try:
+            yield finals
+        finally:
+            if bench is not None:
+                while finals._thread.is_alive():
+                    bench.interrupt()  # again where it struck between two jobs, or before the process was there
+                    finals._thread.join(0.1)
+                bench.close()
+
+    def bench(self) -> Bench:
+        """The bench, ready. Raises DeviceError where it cannot be made so."""
+        if self._bench is not None:
+            self._thread.join()
+            if self._error is None:
+                return self._bench
+            self._bench.close()  # as where there is no room for both: the search is over
+        self._evaluator.bench.renew(self._seed)
+        return self._evaluator.bench
+
+    def _prepare(self) -> None:
+        assert self._bench is not None
+        try:
+            _ = self._bench.opened
+            self._bench.prepare_peers()
+        except WarpsmithError as error:
+            self._error = error

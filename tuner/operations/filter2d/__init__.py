@@ -1,0 +1,1 @@
+"""Image filters: cuDNN's, CuPy's, NPP's and SciPy's."""

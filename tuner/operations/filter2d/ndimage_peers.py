@@ -1,0 +1,130 @@
+"""SciPy's image filters, and CuPy's of the same names: with all taps at once, or as a column and a row."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.separable import Term, separable_terms
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.oracle import Operands
+from warpsmith.tuner.operations.peer import Peer, Unavailable
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Library:
+    """An `ndimage` and the arrays that it takes."""
+
+    name: str
+    """With its version."""
+    ndimage: Any
+    arrays: Any
+    """Makes arrays as NumPy does."""
+    to_host: Callable[[Any], NDArray[Any]]
+    stream: Callable[[int | None], contextlib.AbstractContextManager[Any]]
+    """Lets what runs within work on a stream; None is the default one."""
+
+
+def scipy_library(problem: Filter2d) -> Library:
+    """Raises Unavailable where SciPy has no such filter."""
+    _require_ndimage(problem)
+    if DType.FLOAT16 in (problem.dtype, problem.output.dtype):
+        raise Unavailable("its ndimage knows no float16")
+    ndimage = importlib.import_module("scipy.ndimage")
+    return Library(f"scipy {version('scipy')}", ndimage, np, np.asarray, lambda _: contextlib.nullcontext())
+
+
+def cupy_library(problem: Filter2d) -> Library:
+    """Raises Unavailable where CuPy has no such filter."""
+    _require_ndimage(problem)
+    cupy, ndimage = importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.ndimage")
+    return Library(f"cupy {cupy.__version__}", ndimage, cupy, cupy.asnumpy, lambda stream: cupy_stream(cupy, stream))
+
+
+def cupy_stream(cupy: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
+    """Lets what CuPy launches within work on a stream of another library; None is the default one."""
+    if stream is None:
+        return contextlib.nullcontext()
+    external: contextlib.AbstractContextManager[Any] = cupy.cuda.ExternalStream(stream)
+    return external
+
+
+def _require_ndimage(problem: Filter2d) -> None:
+    if problem.filters > 1:
+        raise Unavailable("its ndimage has one filter a call")
+    if problem.output.dtype is DType.UINT8:
+        raise Unavailable("its ndimage truncates to an integer instead of rounding")
+
+
+def ndimage_peer(problem: Filter2d, operands: Operands, library: Library, sets: int) -> Peer:
+    """`correlate` or `convolve` with all taps at once."""
+    function = "convolve" if problem.convolve else "correlate"
+    ahead, behind = (0,) * (problem.planes > 1), (0,) * (problem.channels > 1)
+    centre = tuple(size // 2 for size in problem.filter)
+    origin = (at - middle for at, middle in zip(problem.anchor or centre, centre, strict=True))
+    # Border `valid` is the inside of a same-size result, whatever surrounds it: the library has no cheaper way.
+    keywords = {"mode": _mode(problem), "cval": problem.cval, "origin": (*ahead, *origin, *behind)}
+    arrays = library.arrays
+    images = [arrays.asarray(operands["image"]) for _ in range(sets)]
+    weights = arrays.asarray(operands["weights"].reshape((1,) * len(ahead) + problem.filter + (1,) * len(behind)))
+    outputs = [arrays.empty(images[0].shape, dtype=str(problem.output.dtype)) for _ in range(sets)]
+    inside = _inside(problem, turned=problem.convolve)
+
+    def run(index: int = 0, stream: int | None = None, /) -> None:
+        with library.stream(stream):
+            getattr(library.ndimage, function)(images[index], weights, output=outputs[index], **keywords)
+
+    return Peer(f"{library.name} ndimage.{function}", run, lambda: library.to_host(outputs[0][inside]))
+
+
+def only_term(problem: Filter2d) -> Term | None:
+    """The column and the row whose product a known filter is; None where it is not one, or not known."""
+    terms = separable_terms(problem) if problem.weights is not None and problem.filters == 1 else ()
+    return terms[0] if len(terms) == 1 else None
+
+
+def separable_ndimage_peer(problem: Filter2d, term: Term, operands: Operands, library: Library, sets: int) -> Peer:
+    """`correlate1d` down the columns, then along the rows, with an image of float32 between them."""
+    arrays, axis = library.arrays, int(problem.planes > 1)
+    images = [arrays.asarray(operands["image"]) for _ in range(sets)]
+    outputs = [arrays.empty(images[0].shape, dtype=str(problem.output.dtype)) for _ in range(sets)]
+    between = [arrays.empty(images[0].shape, dtype="float32") for _ in range(sets)]
+    column, row = (arrays.asarray(np.array(values, np.float32)) for values in (term.column, term.row))
+    # Outside the image between lies what the first pass makes of a constant.
+    passes = ((column, problem.cval), (row, problem.cval * sum(term.column)))
+    origins = [0, 0]
+    if problem.border is not Border.VALID:
+        origins = [at - size // 2 for at, size in zip(problem.before, problem.filter, strict=True)]
+    mode, inside = _mode(problem), _inside(problem, turned=False)
+
+    def run(index: int = 0, stream: int | None = None, /) -> None:
+        steps = ((images[index], between[index]), (between[index], outputs[index]))
+        with library.stream(stream):
+            for at, ((source, target), (taps, cval)) in enumerate(zip(steps, passes, strict=True)):
+                library.ndimage.correlate1d(
+                    source, taps, axis=axis + at, output=target, mode=mode, cval=cval, origin=origins[at]
+                )
+
+    return Peer(f"{library.name} ndimage.correlate1d twice", run, lambda: library.to_host(outputs[0][inside]))
+
+
+def _mode(problem: Filter2d) -> str:
+    return "constant" if problem.border is Border.VALID else str(problem.border)
+
+
+def _inside(problem: Filter2d, *, turned: bool) -> tuple[Any, ...]:
+    """The part of ndimage's result, of the image's size, that the problem asks for."""
+    if problem.border is not Border.VALID:
+        return (...,)
+    # The window of a convolution reaches as far ahead as that of a correlation reaches behind.
+    first = [(size - 1) // 2 if turned else size // 2 for size in problem.filter]
+    rows, columns = (slice(at, at + size) for at, size in zip(first, problem.output_shape, strict=True))
+    return (..., rows, columns, *[slice(None)] * (problem.channels > 1))

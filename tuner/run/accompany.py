@@ -1,0 +1,57 @@
+"""The tuner of a further device of this machine: it searches beside one that leads."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from warpsmith.devices.base import Compiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.store.store import Store
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.progress import SilentProgress
+from warpsmith.tuner.run.publish import publish
+from warpsmith.tuner.run.search_loop import SearchLoop
+from warpsmith.tuner.run.sharing import Sharing
+from warpsmith.tuner.workers.job import Job, WorkerState
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accompany(Job[None]):
+    """Tunes on one device until there are trials enough, for a leader that ends it sooner as a rule."""
+
+    store: str
+    """Its path or URL."""
+    tuner: str
+    """By which id this one takes part."""
+    problem: Problem
+    device: DeviceRef
+    model: Device
+    """What the device is, and `compiler` its own: to find out would start the driver of every GPU once more."""
+    compiler: Compiler
+    options: TuneOptions
+    families: tuple[Family, ...]
+    processes: int
+    """Compilers at work at once."""
+
+    def run(self, state: WorkerState) -> None:  # noqa: ARG002 - it opens a worker of its own
+        options, deadlines = self.options, self.options.deadlines
+        policy = options.timing_policy(self.device.kind)
+        with Store.open(self.store, write=True) as store:
+            bench = Bench(
+                self.device, self.compiler, self.problem, options.seed, policy, deadlines, sanitize=options.sanitize
+            )
+            with Evaluator.furnished(
+                self.problem, self.model, self.families, self.compiler, deadlines, bench, self.processes
+            ) as evaluator:
+                seen, stored = store.trials_since(self.problem, self.model, 0)
+                with Sharing(store, self.problem, self.model, self.tuner, seen) as sharing:
+                    start = time.monotonic()
+                    loop = SearchLoop(evaluator, store, stored, options, SilentProgress(), start, sharing)
+                    loop.run()
+                    publish(loop, store)

@@ -1,0 +1,86 @@
+"""A tuner for each further device of this machine, in a process of its own, beside the one that leads."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument, WarpsmithError
+from warpsmith.store.store import Store
+from warpsmith.tuner.run.sharing import new_tuner
+from warpsmith.tuner.workers.job import Job
+from warpsmith.tuner.workers.worker import Worker, WorkerDied, interrupt_all
+
+END_S = 5.0
+"""A companion may take so long to end: it gives up what runs, commits its trials and ends its processes."""
+
+
+class Companions:
+    """Tunes on several devices through one store, while it is entered. One interpreter cannot feed four GPUs: at 140
+    candidates a second it has no time left.
+
+    A companion that fails leaves its device idle, and a warning.
+
+    Args:
+        devices: one for each companion; may be none.
+        store: of the leader; in a file or on a server.
+        job: what the tuner of that id does on a device, until it is ended.
+
+    Raises:
+        BadArgument: the store lies in memory, where no other process reaches it.
+    """
+
+    def __init__(
+        self, devices: tuple[DeviceRef, ...], store: Store, job: Callable[[DeviceRef, str], Job[None]]
+    ) -> None:
+        if devices and store.address is None:
+            raise BadArgument("tuning on several devices needs a store in a file or on a server, not in memory")
+        self._store, self._job = store, job
+        self._workers = {device: Worker() for device in devices}
+        self._tuners: dict[DeviceRef, str] = {}
+        """The id of each."""
+        self._threads = ThreadPoolExecutor(max(1, len(devices)))
+        self._running: dict[Future[None], DeviceRef] = {}
+
+    def __enter__(self) -> Self:
+        for device, worker in self._workers.items():
+            tuner = self._tuners[device] = new_tuner(self._store)
+            self._running[self._threads.submit(worker.call, self._job(device, tuner), math.inf)] = device
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends them, in order where they do so soon: a candidate that dies with its tuner is suspected of the deed."""
+        for worker in self._workers.values():
+            worker.ask_to_end()
+        concurrent.futures.wait(self._running, END_S)
+        while True:
+            interrupt_all(self._workers.values())  # again where it struck before a process was there
+            if not concurrent.futures.wait(self._running, 0.1).not_done:
+                break
+        for worker in self._workers.values():
+            worker.kill()
+        self._threads.shutdown()
+        if kind is None:  # after an error the store may be out of reach, and others find out by themselves
+            for tuner in self._tuners.values():
+                self._store.strike(tuner)
+
+    def check(self) -> None:
+        """Warns of companions that have failed since the last call, and frees what they had claimed."""
+        for future in [future for future in self._running if future.done()]:
+            device = self._running.pop(future)
+            error = future.exception()
+            if error is None:
+                continue
+            if not isinstance(error, WarpsmithError | WorkerDied):
+                raise error
+            words = error.last_words.splitlines()[-1:] if isinstance(error, WorkerDied) else []
+            warnings.warn(": ".join([f"tuning continues without {device}", str(error), *words]), stacklevel=2)
+            self._store.strike(self._tuners[device])

@@ -1,0 +1,239 @@
+"""The search of one tuning run: programs through the flow, trials to the store and to whoever learns from them."""
+
+from __future__ import annotations
+
+import collections
+import time
+
+from warpsmith.generator.program import Program
+from warpsmith.store.optuna_tables import study_prefix
+from warpsmith.store.poison import Started
+from warpsmith.store.record import Failure, FailureKind, Timing, Trial
+from warpsmith.store.store import Store
+from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.finals.choose import fastest_first
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
+from warpsmith.tuner.run.companions import Companions
+from warpsmith.tuner.run.flow import Candidate, Flow
+from warpsmith.tuner.run.interrupt import Interrupt, watching_for_interrupt
+from warpsmith.tuner.run.journal import GATHER_S, SHARED_GATHER_S, Journal
+from warpsmith.tuner.run.proposals import Proposals
+from warpsmith.tuner.run.screen import Screen
+from warpsmith.tuner.run.sharing import Sharing
+from warpsmith.tuner.run.time_limit import TimeLimit
+from warpsmith.tuner.search.competition import POLISH_SHARE, Competition
+from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.finished import Finished
+from warpsmith.tuner.search.known import Key, have_times
+
+POLL_S = 0.2
+"""Between two looks at what others found, while there is nothing else to do."""
+
+
+class SearchLoop:
+    """Everything that is known of a problem's candidates, and the search for more.
+
+    Args:
+        evaluator: compiles and evaluates.
+        store: open for writing.
+        stored: the trials there.
+        options: how to search.
+        progress: told how it goes.
+        start: when the run began, of time.monotonic().
+        sharing: whom the store is shared with; None for nobody.
+        companions: this machine's other devices; None for none.
+        known: what is tried before anything else, the likeliest first; see `known_first`.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        store: Store,
+        stored: tuple[Trial, ...],
+        options: TuneOptions,
+        progress: Progress,
+        start: float,
+        sharing: Sharing | None,
+        companions: Companions | None = None,
+        known: tuple[Key, ...] = (),
+    ) -> None:
+        self._known = known
+        self._limit = TimeLimit(options.time_limit_s)
+        self._evaluator, self._store, self._options = evaluator, store, options
+        self._progress, self._start, self._sharing, self._companions = progress, start, sharing, companions
+        problem, device = evaluator.problem, evaluator.device
+        self.trials: dict[Key, Trial] = {}
+        self.failures: collections.Counter[FailureKind] = collections.Counter()
+        self.best: Trial | None = None
+        poisoned = store.poisoned(device)
+        self._screen = Screen(problem, device, evaluator.families, poisoned, drops=options.drops, spared=known)
+        for trial in stored:
+            if self._counts(trial) and evaluator.still_holds(trial):
+                self._note(trial)
+        self.reused = len(self.trials)
+        self.finished: list[Finished] = []
+        """The trials of this process, oldest first."""
+        self.others = 0
+        """Trials of other tuners that came in meanwhile."""
+        self.ledger = Ledger()
+        self.search = self._new_search()
+        self._proposals = Proposals(self.search, evaluator, self.ledger, sharing, self._answers)
+
+    def _new_search(self) -> Competition:
+        problem, device = self._evaluator.problem, self._evaluator.device
+        seed = self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
+        earlier = self._store.winner(problem.key(), device.key())
+        searches = {}
+        for name, family in self._evaluator.families.items():
+            # Measured under another compiler or other conditions, a winner is no trial of today, but worth being one.
+            won = [earlier.trial.config] if earlier is not None and earlier.trial.family == name else []
+            searches[name] = FamilySearch(
+                study_prefix(problem.key(), device.key()) + name,
+                family.space(problem, device),
+                (family.default(problem, device), *won, *family.starts(problem, device)),
+                seed,
+                [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
+                self._options.sampler,
+            )
+        budget = self._options.trials - self.reused
+        return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known)
+
+    def run(self) -> bool:
+        """Searches until it is done; False where Ctrl-C ended it. Whatever happens, what was tried is stored."""
+        gather_s = GATHER_S if self._sharing is None else SHARED_GATHER_S
+        journal = Journal(self._store, self._evaluator.problem, self._evaluator.device, gather_s)
+        try:
+            with watching_for_interrupt() as interrupt:
+                self._until_done(journal, interrupt)
+        except KeyboardInterrupt:
+            return False
+        finally:
+            self._progress.stop()
+            journal.close()
+            self.ledger.add(Stage.STORE, journal.seconds)
+        return True
+
+    def replace(self, trial: Trial) -> None:
+        """Another outcome of a program: a finalist failed on fresh data, or an answer was not tried before."""
+        self._note(trial)
+        self.finished.append(Finished.now(trial))
+        self._store.add_trials(self._evaluator.problem, self._evaluator.device, (trial,))
+
+    def _until_done(self, journal: Journal, interrupt: Interrupt) -> None:
+        interrupt.check()
+        flow = Flow(
+            self._evaluator,
+            self._next,
+            lambda _: self.best.median_ns if self.best else None,
+            self.ledger,
+            self._options.trials - self.reused,
+            self._screen,
+            lambda candidate: journal.started(_started(candidate)),
+            self._announce,
+        )
+        with flow:
+            while not self._is_done():
+                for trial in flow.trials(self._deadline):
+                    self._note(trial)
+                    self.finished.append(Finished.now(trial))
+                    journal.keep(trial)
+                    self._proposals.tell(trial)
+                    self._learn()
+                    self._progress.update(self._snapshot())
+                    interrupt.check()
+                    if self._is_done():
+                        return
+                if not self._proposals.waits_for_others:
+                    return
+                time.sleep(POLL_S)
+                interrupt.check()
+                self._learn()
+                self._proposals.offer_again()
+
+    def _announce(self, copy: Timing | Failure) -> None:
+        self._limit.begin()
+        copy_ns = None if isinstance(copy, Failure) else copy.median_ns
+        title = f"{self._evaluator.problem.key()} on {self._evaluator.device.name}"
+        self._progress.start(title, self._options.trials, self._evaluator.problem.bytes, copy_ns)
+
+    def _next(self) -> Program | None:
+        # Asked for without end: trials count once they are done, and what is on its way by then is given up. What is
+        # known must not be, so until it has times nothing is asked for beyond the trials that are wanted.
+        asked_for = len(self.trials) if self._known_have_times else self.search.tried
+        return self._proposals.next() if asked_for < self._options.trials else None
+
+    def _is_done(self) -> bool:
+        deadline = self._deadline()
+        return len(self.trials) >= self._options.trials or (deadline is not None and time.monotonic() >= deadline)
+
+    @property
+    def _known_have_times(self) -> bool:
+        """Whether the search may end: see `have_times`."""
+        tried = {key: self.trials[key] for key in self._known if key in self.trials}
+        return have_times(self._known, {key: trial.median_ns is not None for key, trial in tried.items()})
+
+    def _learn(self) -> None:
+        """Takes in what others tried."""
+        if self._companions is not None:
+            self._companions.check()
+        for trial in self._sharing.news() if self._sharing is not None else ():
+            if (trial.family, trial.config) in self.trials or not self._answers(trial):
+                continue
+            # To generate its program takes a millisecond: it is made sure only of those that say the most.
+            leads = trial.median_ns is not None and (self.best is None or trial.median_ns <= (self.best.median_ns or 0))
+            if not leads or self._evaluator.still_holds(trial):
+                self.others += 1
+                self._note(trial)
+                self._proposals.learn(trial)
+
+    def _answers(self, trial: Trial) -> bool:
+        """Whether another's trial makes ours superfluous, as far as is known while our own device is being opened."""
+        return self._counts(trial) and (not self._evaluator.bench.is_open or self._evaluator.may_hold(trial))
+
+    def _counts(self, trial: Trial) -> bool:
+        """Not one that was dropped, where nothing is to be."""
+        is_dropped = isinstance(trial.outcome, Failure) and trial.outcome.kind is FailureKind.DROPPED
+        return not is_dropped or (self._options.drops and (trial.family, trial.config) not in self._known)
+
+    def _note(self, trial: Trial) -> None:
+        self.trials[trial.family, trial.config] = trial
+        if isinstance(trial.outcome, Failure):
+            self.failures[trial.outcome.kind] += 1
+        elif self.best is None or fastest_first((self.best, trial))[0] is trial:
+            self.best = trial
+            self._screen.expect(trial.outcome.timing.median_ns)
+            self._evaluator.pool.expect(trial.compile_ms)
+
+    def _deadline(self) -> float | None:
+        """When a time limit ends the search, of time.monotonic(); None before it may, or where there is none."""
+        # Where compilers are slow there is still an answer: the best of what is known, or the first that ends.
+        return self._limit.ends if self.trials and self._known_have_times else None
+
+    def _snapshot(self) -> Snapshot:
+        elapsed = time.monotonic() - self._start
+        done, size = len(self.trials), self.search.size
+        # Others may bring in more than were wanted.
+        total = max(done, self._options.trials if size is None else min(self._options.trials, size))
+        return Snapshot(
+            done=done,
+            total=total,
+            reused=self.reused,
+            best_ns=self.best.median_ns if self.best else None,
+            best=f"{self.best.family} {self.best.config}" if self.best else "",
+            failures=dict(self.failures),
+            elapsed_s=elapsed,
+            time_left_s=estimate_time_left(
+                done=done,
+                reused=self.reused,
+                total=total,
+                elapsed_s=elapsed,
+                limit_s=None if self._limit.ends is None else self._limit.ends - self._start,
+            ),
+        )
+
+
+def _started(candidate: Candidate) -> Started:
+    """A candidate as the store's poison list knows it."""
+    return Started(candidate.program.family, candidate.program.config, candidate.fingerprint)

@@ -1,0 +1,181 @@
+"""One tuning run: the search, with whoever takes part in it; then the winner is chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+
+from warpsmith.devices.host.machine import cores
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.plans.lookup import program_of
+from warpsmith.store.conditions import conditions_key
+from warpsmith.store.location import open_beside
+from warpsmith.store.record import trial_spec
+from warpsmith.store.store import Store
+from warpsmith.tuner.costs import Costs, Stage
+from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
+from warpsmith.tuner.finals.choose import Choice, choose
+from warpsmith.tuner.finals.final_bench import FinalBench
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.progress import Progress
+from warpsmith.tuner.report import TuneReport
+from warpsmith.tuner.run.accompany import Accompany
+from warpsmith.tuner.run.companions import Companions
+from warpsmith.tuner.run.publish import publish
+from warpsmith.tuner.run.search_loop import SearchLoop
+from warpsmith.tuner.run.sharing import Sharing, new_tuner
+from warpsmith.tuner.search.known import Key, known_first, present_answer, samples_of
+
+
+def tune_into(
+    location: str, problem: Problem, devices: tuple[DeviceRef, ...], options: TuneOptions, progress: Progress
+) -> TuneReport:
+    """`tune` with the store at `location`, which is made only once nothing stands in the way of the search."""
+    families_for(problem, common_device(devices))
+    _ = devices[0].compiler(options.compiler, options.sanitize).identity
+    with Store.open(location, write=True) as store:
+        return tune(problem, devices, store, options, progress)
+
+
+def tune(
+    problem: Problem,
+    devices: tuple[DeviceRef, ...],
+    store: Store,
+    options: TuneOptions,
+    progress: Progress,
+    families: tuple[Family, ...] = FAMILIES,
+) -> TuneReport:
+    """Searches for the fastest right program for `problem` on `devices` and stores it, with every trial.
+
+    Whoever else tunes the problem at a store on a server takes part: what one tries no other does. Ctrl-C ends the
+    search and keeps what was found, the winner included.
+
+    Args:
+        problem: what is tuned.
+        devices: one, or several of one model that search together, through a store in a file or on a server.
+        store: open for writing.
+        options: how to search.
+        progress: told how it goes.
+        families: those that compete.
+
+    Raises:
+        BadArgument: no family solves the problem, or several devices have a store in memory.
+        DeviceError, CompileError, StoreError: as their names say.
+        TuningFailed: no candidate was right.
+    """
+    start = time.monotonic()
+    first, *others = devices
+    device = common_device(devices)
+    processes = max(1, cores() // len(devices))
+    policy = options.timing_policy(first.kind)
+    with (
+        _evaluator(problem, first, families, options, processes) as evaluator,
+        FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines) as finals,
+    ):
+        evaluator.bench.open_ahead()
+        before, known = _known(evaluator, store)
+        seen, stored = store.trials_since(problem, device, 0)
+        is_shared = bool(others) or store.server_url is not None
+        joining = Sharing(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
+        job = functools.partial(_companion, evaluator, store, options)
+        with Companions(tuple(others), store, job) as companions, joining as sharing:
+            loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known)
+            interrupted = not loop.run()
+        with loop.ledger.during(Stage.CHOOSE):
+            choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before)
+        publish(loop, store)
+        report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
+        finalists = [trial_spec(trial) for trial in report.finalists]
+        store.add_run(problem, device, {"seed": options.seed, **report.spec(), "finalists": finalists})
+    return report
+
+
+def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device: DeviceRef, tuner: str) -> Accompany:
+    """What tunes on a further device, with an evaluator like the leader's."""
+    return Accompany(
+        store.address or "",
+        tuner,
+        evaluator.problem,
+        device,
+        evaluator.device,
+        evaluator.compiler,
+        options,
+        tuple(evaluator.families.values()),
+        evaluator.pool.processes,
+    )
+
+
+def _evaluator(
+    problem: Problem,
+    device: DeviceRef,
+    families: tuple[Family, ...],
+    options: TuneOptions,
+    processes: int,
+) -> contextlib.AbstractContextManager[Evaluator]:
+    return Evaluator.open(
+        problem,
+        device,
+        families,
+        options.compiler,
+        options.seed,
+        options.deadlines,
+        sanitize=options.sanitize,
+        policy=options.timing_policy(device.kind),
+        processes=processes,
+    )
+
+
+def _known(evaluator: Evaluator, store: Store) -> tuple[Program, tuple[Key, ...]]:
+    """What a look-up answers now, and what is to be tried first."""
+    problem, device, families = evaluator.problem, evaluator.device, evaluator.families
+    with open_beside(store) as stores:
+        read = stores.read(problem.operation)
+    answer = present_answer(problem, device, read, families)
+    samples = samples_of(store, read, problem.operation)
+    return answer, known_first(answer, problem, device, read, families, samples)
+
+
+def _choose(evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program) -> Choice:
+    with open_beside(store) as stores:  # by now others that share the store may have found more
+        now = present_answer(evaluator.problem, evaluator.device, stores, evaluator.families)
+    answers = (before, now, *_replaced(evaluator, store))
+    choice = choose(evaluator, finals.bench(), list(loop.trials.values()), loop.replace, answers)
+    store.put_winner(choice.record)
+    return choice
+
+
+def _replaced(evaluator: Evaluator, store: Store) -> tuple[Program, ...]:
+    """The stored winner whose place the new one takes, where it can be generated still: under other conditions than
+    the usual ones it is not what a look-up answers.
+    """
+    conditions = conditions_key(evaluator.bench.opened.conditions)
+    record = store.winner(evaluator.problem.key(), evaluator.device.key(), conditions)
+    if record is None or record.trial.family not in evaluator.families:
+        return ()
+    program = program_of(record, evaluator.problem, evaluator.device)
+    return () if program is None else (program,)
+
+
+def _report(
+    evaluator: Evaluator, loop: SearchLoop, choice: Choice | None, *, interrupted: bool, devices: int, start: float
+) -> TuneReport:
+    ledger = loop.ledger
+    return TuneReport(
+        record=None if choice is None else choice.record,
+        finalists=() if choice is None else choice.finalists,
+        before=None if choice is None else choice.before,
+        tried=len(loop.trials) - loop.reused,
+        others=loop.others,
+        reused=loop.reused,
+        failures=dict(loop.failures),
+        space_size=loop.search.size,
+        elapsed_s=time.monotonic() - start,
+        interrupted=interrupted,
+        costs=Costs(dict(ledger.seconds), evaluator.pool.processes, devices, ledger.twins),
+        standings=loop.search.standings,
+    )

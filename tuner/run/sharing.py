@@ -1,0 +1,137 @@
+"""Tuners that share a store: each tries what no other tries, learns what the others found, and buries the dead."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.store.claims import Claim, StruckOff
+from warpsmith.store.record import Trial
+from warpsmith.store.store import Store
+
+T = TypeVar("T")
+
+ROUND_S = 0.25
+"""Between two looks at the store. What others found steers the search; a look costs a millisecond or two."""
+BEAT_ROUNDS = 8
+"""Rounds between two signs of life."""
+DEAD_ROUNDS = 80
+"""Rounds of ours without a sign of life after which another tuner is dead, 20 s. Not time: while the store is away, or
+this process is stopped, nobody is counted."""
+
+
+def new_tuner(store: Store) -> str:
+    """Registers a tuner named after this machine and process; gives its id."""
+    return store.register_tuner(f"{platform.node()} {os.getpid()}")
+
+
+class Sharing:
+    """One tuner's place among those that tune a problem on one kind of device at one store. Enter it to take part.
+
+    An error of the store is raised by the next call.
+
+    Args:
+        store: open for writing, in a file or on a server; other threads may use it meanwhile.
+        problem: what is tuned.
+        device: where.
+        tuner: this one's id, as registered. It is struck off at the end.
+        seen: the id of the last stored trial that is known already.
+    """
+
+    def __init__(self, store: Store, problem: Problem, device: Device, tuner: str, seen: int) -> None:
+        self._store, self._problem, self._device = store, problem, device
+        self._tuner, self._seen = tuner, seen
+        self._joining = threading.Lock()
+        self._news: collections.deque[Trial] = collections.deque()
+        self._ended = threading.Event()
+        self._over = threading.Event()
+        self._error: Exception | None = None
+        self._others: dict[str, tuple[int, int]] = {}
+        """Of each other tuner: its beats, and our rounds since they changed."""
+        self.departed = 0
+        """Tuners that are gone, dead or done. What they had claimed and not tried is free."""
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leaves, which sets its claims free; where the store is out of reach the others will see to that."""
+        self._ended.set()
+        self._over.wait()
+        if self._error is None:
+            self._store.strike(self._tuner)
+
+    def seed(self, seed: int) -> int:
+        """One of this tuner's own, in 32 bits: tuners that search alike want the same."""
+        return int.from_bytes(hashlib.sha256(f"{seed} {self._tuner}".encode()).digest()[:4])
+
+    def claim(self, programs: Iterable[Program], compiler: str, holds: Callable[[Trial], bool]) -> frozenset[Program]:
+        """Those of the programs that are this tuner's to try.
+
+        Trials of the others that are stored already are news from here on; see `Store.claim`.
+        """
+        self._raise()
+        claims = {Claim(each.family, each.config, each.fingerprint, compiler): each for each in programs}
+        granted = self._while_at_work(
+            lambda tuner: self._store.claim(self._problem, self._device, tuner, claims, holds)
+        )
+        self._news.extend(granted.stored)
+        return frozenset(claims[claim] for claim in granted.mine)
+
+    def news(self) -> list[Trial]:
+        """The trials that were stored since the last call, this tuner's own among them."""
+        self._raise()
+        return [self._news.popleft() for _ in range(len(self._news))]
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _serve(self) -> None:
+        try:
+            rounds = 0
+            while not self._ended.wait(ROUND_S):
+                if rounds % BEAT_ROUNDS == 0:
+                    self._while_at_work(self._store.beat)
+                self._look_after_others()
+                self._seen, trials = self._store.trials_since(self._problem, self._device, self._seen)
+                self._news.extend(trials)
+                rounds += 1
+        except Exception as error:  # whatever it is, the tuner is told of it
+            self._error = error
+        finally:
+            self._over.set()
+
+    def _look_after_others(self) -> None:
+        beats = self._store.beats()
+        gone = self._others.keys() - beats.keys()
+        self.departed += len(gone)
+        before, self._others = self._others, {}
+        for tuner in beats.keys() - {self._tuner}:
+            known, silent = before.get(tuner, (beats[tuner], -1))
+            self._others[tuner] = (beats[tuner], silent + 1 if known == beats[tuner] else 0)
+        for tuner in [tuner for tuner, (_, silent) in self._others.items() if silent >= DEAD_ROUNDS]:
+            self._store.strike(tuner)
+
+    def _while_at_work(self, ask: Callable[[str], T]) -> T:
+        """What `ask` answers this tuner; where the others took it for dead, since it was stopped, it registers anew."""
+        while True:
+            tuner = self._tuner
+            try:
+                return ask(tuner)
+            except StruckOff:
+                with self._joining:
+                    if self._tuner == tuner:
+                        self._tuner = new_tuner(self._store)

@@ -1,0 +1,1 @@
+"""Which config is tried next, and what is known before any of them is."""

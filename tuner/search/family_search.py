@@ -1,0 +1,182 @@
+"""Search: which config to try next.
+
+An Optuna sampler proposes, this module decides: every config handed out is feasible and new. Nothing here is kept,
+since the store of trials is the durable record; a search goes on by being told the stored trials again.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+from collections.abc import Iterable, Sequence
+
+from warpsmith.generator.space import Config, Space
+from warpsmith.tuner.search.neighbours import Neighbours
+from warpsmith.tuner.search.random_order import RandomOrder
+from warpsmith.tuner.search.sampler_choice import SamplerChoice
+
+DOUBTED_AFTER = 8
+"""Failures, with no success beside them, after which a family is doubted."""
+
+
+class FamilySearch:
+    """The search over one family's space: never a config twice, until none is left.
+
+    First come those to try first, then what the sampler proposes. For a given seed and sequence of asks and tells the
+    configs are the same. Not thread-safe.
+
+    Args:
+        study_name: names the Optuna study, together with the space's fingerprint, because a study's choices may
+            not change.
+        space: the family's space.
+        firsts: the configs to try first, the family's default before all. Others that are outside the space are passed
+            over.
+        seed: of everything random, from 0 to 2^32 - 1.
+        stored: earlier trials, each a config and its time in ns, or None for a failure; `learn` takes them.
+        sampler: which sampler proposes.
+
+    Raises:
+        BadArgument: a package is missing that the sampler needs.
+        ValueError: the default is not a point of `space`, or there is none.
+    """
+
+    def __init__(
+        self,
+        study_name: str,
+        space: Space,
+        firsts: Sequence[Config],
+        seed: int,
+        stored: Iterable[tuple[Config, float | None]] = (),
+        sampler: SamplerChoice = SamplerChoice.ADDITIVE,
+    ) -> None:
+        # Optuna takes 0.3 s to import, and much of the command line only names what is here.
+        from warpsmith.tuner.search.studies.family_study import FamilyStudy
+
+        if not firsts:
+            raise ValueError(f"{study_name} has no config to try first")
+        if reason := space.why_not(firsts[0]):
+            raise ValueError(f"the default config of {study_name} is not feasible: {reason}")
+        self.study_name = f"{study_name}/{space.fingerprint}"
+        self.space = space
+        self._firsts = [config for config in dict.fromkeys(firsts) if space.contains(config)]
+        self._tried: set[Config] = set()
+        self._outstanding: set[Config] = set()
+        self._offered: collections.deque[Config] = collections.deque()
+        self._failures = 0
+        self._order = RandomOrder(space, self._tried, random.Random(seed))
+        self._neighbours = Neighbours(space, self._tried, random.Random(f"{seed} neighbours"))
+        self._polishes = sampler is SamplerChoice.ADDITIVE
+        self._study = FamilyStudy(self.study_name, sampler, seed, self._order, self._neighbours)
+        self.study = self._study.study
+        """Optuna's, in memory: every trial is in it."""
+        for config, time_ns in stored:
+            self.learn(config, time_ns)
+
+    @property
+    def size(self) -> int | None:
+        """Feasible configs of the space; None where they are too many to list."""
+        return self._order.size
+
+    @property
+    def tried(self) -> int:
+        """Configs that were handed out or learned."""
+        return len(self._tried)
+
+    @property
+    def settled(self) -> int:
+        """Of those tried, the ones whose outcome is known."""
+        return len(self._tried) - len(self._outstanding)
+
+    @property
+    def remaining(self) -> int | None:
+        """Feasible configs that were not tried yet; None where they are too many to count."""
+        return self._order.remaining
+
+    @property
+    def firsts_are_due(self) -> bool:
+        """Whether the next ask returns one of those to try first."""
+        return any(config not in self._tried for config in self._firsts)
+
+    @property
+    def best_ns(self) -> float | None:
+        """The shortest time told or learned, in ns; None where nothing has succeeded."""
+        return self._neighbours.best_ns
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether several configs have failed and none has succeeded."""
+        return self.best_ns is None and self._failures >= DOUBTED_AFTER
+
+    def ask(self) -> Config | None:
+        """The next config to try, feasible and new; None once the space is exhausted. Asks may run ahead of tells."""
+        return self._handed_out(None if self.remaining == 0 else self._next())
+
+    def beside_ns(self, most_ns: float) -> float | None:
+        """The time, in ns, of the config of which `ask_beside` returns a change; None where it returns None."""
+        found = self._beside(most_ns)
+        return None if found is None else found[0]
+
+    def take(self, config: Config) -> bool:
+        """Hands out this config ahead of others; False where it was handed out or learned, or is not legal."""
+        is_new = config not in self._tried and self.space.contains(config)
+        self._handed_out(config if is_new else None)
+        return is_new
+
+    def ask_beside(self, most_ns: float) -> Config | None:
+        """A new config that differs in one parameter from one of the fastest that take `most_ns` at most.
+
+        The changes of the fastest one come first. None where all are tried, and where the sampler is one of Optuna's.
+        """
+        found = self._beside(most_ns)
+        return self._handed_out(None if found is None else found[1])
+
+    def tell(self, config: Config, time_ns: float | None) -> None:
+        """Reports what came of an asked config: its time in ns, above 0, or None for a failure.
+
+        Raises:
+            ValueError: `config` was not asked for, or was told before.
+        """
+        if config not in self._outstanding:
+            raise ValueError(f"{config} was told without being asked for")
+        self._outstanding.remove(config)
+        self._note(config, time_ns)
+
+    def learn(self, config: Config, time_ns: float | None) -> None:
+        """Takes in a trial that another search did: its time in ns, above 0, or None for a failure.
+
+        It counts as tried. Of several for one config the last counts; one outside the space is passed over.
+        """
+        if self.space.contains(config):
+            self._tried.add(config)
+            self._note(config, time_ns)
+
+    def forgo(self, config: Config) -> None:
+        """An asked config is being tried by another search, which may be learned; it is not told."""
+        self._outstanding.discard(config)
+
+    def offer(self, config: Config) -> None:
+        """A config that was forgone is to be tried after all, as the next one."""
+        self._tried.discard(config)
+        self._offered.append(config)
+
+    def _handed_out(self, config: Config | None) -> Config | None:
+        if config is not None:
+            self._tried.add(config)
+            self._outstanding.add(config)
+        return config
+
+    def _beside(self, most_ns: float) -> tuple[float, Config] | None:
+        return self._neighbours.beside(most_ns) if self._polishes else None
+
+    def _note(self, config: Config, time_ns: float | None) -> None:
+        self._study.tell(config, time_ns)
+        self._neighbours.learn(config, time_ns)
+        self._failures += time_ns is None
+
+    def _next(self) -> Config | None:
+        while self._offered:
+            if (offered := self._offered.popleft()) not in self._tried:
+                return offered
+        if (due := next((config for config in self._firsts if config not in self._tried), None)) is not None:
+            return due
+        return self._study.ask()

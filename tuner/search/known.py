@@ -1,0 +1,90 @@
+"""What is known of a problem before it is searched: it competes with what the search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
+from warpsmith.plans.lookup import find, known_configs
+from warpsmith.store.location import StoreChain
+from warpsmith.store.samples import Sample
+from warpsmith.store.store import Store
+from warpsmith.store.store_reader import Winners
+from warpsmith.tuner.search.prior import Prior
+from warpsmith.tuner.search.shipped_samples import shipped_samples
+
+CARRIED = 8
+"""Winners of the nearest stored problems that are tried before a search begins: with the answer and the defaults, about
+a tenth of the default number of trials."""
+PROPOSED = 10
+"""Configs that a prior proposes, where its cross-check is passed."""
+TIMED_AT_LEAST = 2
+"""Of what is known, the first so many that are right have a time before a time limit ends a search."""
+
+Key = tuple[str, Config]
+"""A family's name and one of its configs: what tells the candidates of one problem apart."""
+
+
+def present_answer(
+    problem: Problem, device: Device, stores: StoreChain[Winners], families: Mapping[str, Family]
+) -> Program:
+    """What `warpsmith.plan` answers now, or the default of the first of `families` where that is of another family."""
+    program = find(problem, device, stores).program
+    if program.family in families:
+        return program
+    first = next(iter(families.values()))
+    return first.program(problem, first.default(problem, device))
+
+
+def known_first(
+    answer: Program,
+    problem: Problem,
+    device: Device,
+    stores: StoreChain[Winners],
+    families: Mapping[str, Family],
+    samples: Iterable[Sample],
+) -> tuple[Key, ...]:
+    """What a search tries before anything else, the likeliest first, each of them once.
+
+    The present `answer` comes first, then the winner of the nearest stored problem, what the `samples` of other
+    problems propose, the default of every family, and the winners of the next nearest problems, each carried over to
+    this problem. A default that the compiler would take seconds for is left to the search.
+    """
+    stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED) if key[0] in families]
+    carried = [key for key in stored if key != (answer.family, answer.config)]
+    defaults = [(name, family.default(problem, device)) for name, family in families.items()]
+    quick = [key for key in defaults if families[key[0]].unrolled(problem, key[1]) <= MAX_UNROLLED]
+    # A cross-check on GPUs says nothing of what is known of the host.
+    prior = Prior.fit(each for each in samples if each.device.kind is device.kind)
+    is_trusted = prior is not None and prior.cross_check().is_passed
+    proposed = prior.first(problem, device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
+    return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *proposed, *quick, *carried[1:]]))
+
+
+def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tuple[Sample, ...]:
+    """What a prior is fitted to: the winners of an operation in all `stores`, a part of the trials in `store`, and the
+    trials that come with the package.
+    """
+    shipped = (each for each in shipped_samples() if each.problem.operation == operation)
+    return (*map(Sample.of, stores.answers(operation)), *store.samples(operation), *shipped)
+
+
+def have_times(known: tuple[Key, ...], outcomes: Mapping[Key, bool]) -> bool:
+    """Whether the first TIMED_AT_LEAST of `known` that are right have a time, or all of them were tried.
+
+    Args:
+        known: the likeliest first.
+        outcomes: of what was tried, whether there is a time. One without is passed over for the next.
+    """
+    timed = 0
+    for key in known:
+        if key not in outcomes:
+            return False
+        timed += outcomes[key]
+        if timed == TIMED_AT_LEAST:
+            return True
+    return True

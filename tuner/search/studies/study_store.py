@@ -1,0 +1,178 @@
+"""Searches as Optuna studies in a store's own database, where `optuna-dashboard` shows them."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import optuna
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy import Connection, MetaData, NullPool, Table, func, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from warpsmith.errors import StoreError
+from warpsmith.generator.space import Space
+from warpsmith.store.optuna_tables import FINGERPRINT, KNOWN_SCHEMA
+from warpsmith.store.record import FailureKind, Measurement
+from warpsmith.tuner.search.finished import Finished
+from warpsmith.tuner.search.studies.feasible_sampler import categories
+from warpsmith.tuner.search.studies.quiet_optuna import quiet_optuna
+
+ATTEMPTS = 3
+"""At opening a database: of two tuners that make Optuna's tables at once, one is refused."""
+TABLES = ("trials", "trial_values", "trial_params", "trial_user_attributes", "version_info")
+
+
+class StudyStore:
+    """Optuna's tables in a database, made where they are missing.
+
+    `Study.ask` and `tell` take 42 ms a trial there, where a GPU tries a hundred configs a second. So a search has its
+    study in memory, and its trials come here in batches, several in a millisecond.
+
+    Args:
+        address: the path of an SQLite file, or an SQLAlchemy URL.
+
+    Raises StoreError where the database cannot be opened.
+
+    Source of the tables: Optuna's RDBStorage, which reads them back.
+    """
+
+    def __init__(self, address: str) -> None:
+        url = address if "://" in address else f"sqlite:///{address}"
+        # No connection outlives its use, which is once a run.
+        opened = functools.partial(RDBStorage, url, engine_kwargs={"poolclass": NullPool})
+        with _as_store_error():
+            self._storage = _at_last(opened)
+
+    def add(self, study_name: str, space: Space, finished: Sequence[Finished]) -> None:
+        """Adds trials to the study of that name, which is made where it is missing.
+
+        A trial's value is its median time in ns. One that failed is told as failed, one that was not run since it
+        cannot win as pruned; what went wrong is among its attributes.
+
+        Raises StoreError where the database fails, and has then changed nothing but made the study.
+        """
+        distributions = categories(space)
+        frozen = [_frozen(each, distributions) for each in finished if space.contains(each.trial.config)]
+        with _as_store_error(), quiet_optuna():
+            study = optuna.create_study(
+                study_name=study_name, storage=self._storage, direction="minimize", load_if_exists=True
+            )
+            if not self._insert(study._study_id, frozen):
+                study.add_trials(frozen)
+
+    def _insert(self, study_id: int, trials: Sequence[FrozenTrial]) -> bool:
+        """Writes trials in one transaction; False where the tables are not those that this is written for: then they
+        are told trial by trial, at 16 ms each.
+        """
+        tables = MetaData()
+        with self._storage.engine.begin() as connection:
+            tables.reflect(connection, only=TABLES)
+            version = tables.tables["version_info"]
+            if connection.scalar(select(version.c.schema_version)) != KNOWN_SCHEMA:
+                return False
+            if trials:
+                _insert_rows(connection, tables.tables, study_id, trials)
+        return True
+
+
+def _insert_rows(
+    connection: Connection, tables: dict[str, Table], study_id: int, trials: Sequence[FrozenTrial]
+) -> None:
+    """The rows of `trials`, as Optuna 5 writes them."""
+    numbered = tables["trials"]
+    mine = select(func.coalesce(func.max(numbered.c.number) + 1, 0)).where(numbered.c.study_id == study_id)
+    first = connection.scalar(mine) or 0
+    rows = [
+        {
+            "number": number,
+            "study_id": study_id,
+            "state": trial.state.name,
+            "datetime_start": _naive(trial.datetime_start),
+            "datetime_complete": _naive(trial.datetime_complete),
+        }
+        for number, trial in enumerate(trials, start=first)
+    ]
+    returning = insert(numbered).returning(numbered.c.trial_id, sort_by_parameter_order=True)
+    ids = list(connection.scalars(returning, rows))
+    pairs = list(zip(ids, trials, strict=True))
+    _add_rows(connection, tables["trial_values"], (_value_row(at, trial) for at, trial in pairs if trial.values))
+    _add_rows(connection, tables["trial_params"], (row for at, trial in pairs for row in _param_rows(at, trial)))
+    attributes = (
+        {"trial_id": at, "key": key, "value_json": json.dumps(value)}
+        for at, trial in pairs
+        for key, value in trial.user_attrs.items()
+    )
+    _add_rows(connection, tables["trial_user_attributes"], attributes)
+
+
+def _add_rows(connection: Connection, table: Table, rows: Iterable[dict[str, object]]) -> None:
+    if listed := list(rows):
+        connection.execute(insert(table), listed)
+
+
+def _value_row(trial_id: int, trial: FrozenTrial) -> dict[str, object]:
+    return {"trial_id": trial_id, "objective": 0, "value": trial.value, "value_type": "FINITE"}
+
+
+def _param_rows(trial_id: int, trial: FrozenTrial) -> Iterator[dict[str, object]]:
+    for name, value in trial.params.items():
+        distribution = trial.distributions[name]
+        yield {
+            "trial_id": trial_id,
+            "param_name": name,
+            "param_value": distribution.to_internal_repr(value),
+            "distribution_json": _json_of(distribution),
+        }
+
+
+@functools.lru_cache(maxsize=1024)
+def _json_of(distribution: BaseDistribution) -> str:
+    return distribution_to_json(distribution)
+
+
+def _frozen(finished: Finished, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+    """A trial as Optuna has them."""
+    trial, outcome = finished.trial, finished.trial.outcome
+    attributes: dict[str, object] = {FINGERPRINT: trial.fingerprint, "compiler": trial.compiler}
+    if isinstance(outcome, Measurement):
+        state, value = TrialState.COMPLETE, outcome.timing.median_ns
+        attributes |= {"p20_ns": outcome.timing.p20_ns, "p80_ns": outcome.timing.p80_ns, "registers": outcome.registers}
+    else:
+        state, value = TrialState.PRUNED if outcome.kind is FailureKind.DROPPED else TrialState.FAIL, None
+        attributes |= {"failure": str(outcome.kind), "message": outcome.message}
+    made = create_trial(
+        state=state,
+        value=value,
+        params=trial.config.values(),
+        distributions=distributions,
+        user_attrs=attributes,
+    )
+    made.datetime_start = made.datetime_complete = finished.at
+    return made
+
+
+def _naive(at: datetime.datetime | None) -> datetime.datetime | None:
+    """As Optuna's tables keep times: UTC without saying so."""
+    return None if at is None else at.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _at_last(opened: functools.partial[RDBStorage]) -> RDBStorage:
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(SQLAlchemyError):
+            return opened()
+    return opened()
+
+
+@contextlib.contextmanager
+def _as_store_error() -> Iterator[None]:
+    try:
+        yield
+    except (optuna.exceptions.OptunaError, SQLAlchemyError) as error:
+        told = str(error).partition("\n")[0]
+        raise StoreError(f"the search is stored, but not as an Optuna study: {told}") from None

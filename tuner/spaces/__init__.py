@@ -1,0 +1,1 @@
+"""Whole search spaces: shown in sweeps, recorded, and searched again without a GPU."""

@@ -1,0 +1,114 @@
+"""The design space in regions: a way to read the image and a tile of outputs a thread; and what to try of each region.
+
+Source: figures 2 and 3 of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import FAMILIES, SIMPLEST_FILTER, families_for
+from warpsmith.generator.space import Config
+from warpsmith.tuner.spaces.config_counts import ConfigCounts
+
+TRIALS_PER_CELL = 4
+"""Configs of a region that are tried where no number of trials is given."""
+GLOBAL = "global"
+"""The memory path of a family that offers no choice: the image is read from where it lies."""
+WORDS = {"async": "asynchronous copies to shared", "shuffle": "global to register, shuffled on"}
+"""Memory paths that the paper does not have: where `X to register` would say too little."""
+PINNED = ("path", "rows", "columns")
+"""The parameters, where a family has them, whose values make a region."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Region:
+    """A part of the design space: one way to read the image, one tile of outputs a thread."""
+
+    family: str
+    path: str
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, family: str, config: Config) -> Region:
+        """The region in which `config` lies."""
+        values: Mapping[str, Any] = {"path": GLOBAL, "rows": 1, "columns": 1} | config.values()
+        return cls(family, *(values[name] for name in PINNED))
+
+    @property
+    def outputs(self) -> int:
+        """Outputs a thread."""
+        return self.rows * self.columns
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RegionPlan:
+    """A region and what to try of it, first what is most like the family's default."""
+
+    region: Region
+    size: int
+    """Legal configs."""
+    configs: tuple[Config, ...]
+
+
+def path_words(region: Region) -> str:
+    """The memory path as the paper names it; the plainest family, the last in the registry, has no prefetch."""
+    if region.family == SIMPLEST_FILTER.name:
+        return f"{region.path} without prefetch"
+    return WORDS.get(region.path, f"{region.path} to register")
+
+
+def plan_sweep(
+    problem: Problem, device: Device, trials: int | None, seed: int, families: tuple[Family, ...] = FAMILIES
+) -> tuple[RegionPlan, ...]:
+    """Every region that has a legal config, with the configs to try: one like the family's default, the others random.
+
+    Args:
+        problem: what is to be computed.
+        device: where.
+        trials: configs to try of all regions together, spread evenly; one of each region where it is less than that.
+            None for TRIALS_PER_CELL of each.
+        seed: of the random configs.
+        families: whose spaces are swept.
+
+    Raises BadArgument where no family solves the problem, or `trials` is below 1.
+    """
+    if trials is not None and trials < 1:
+        raise BadArgument(f"trials must be 1 or more; got {trials}")
+    found: list[tuple[str, ConfigCounts]] = []
+    for family in families_for(problem, device, families):
+        space, default = family.space(problem, device), family.default(problem, device)
+        pinned = [parameter for parameter in space.parameters if parameter.name in PINNED]
+        for values in itertools.product(*(parameter.values for parameter in pinned)):
+            fixed = {parameter.name: (value,) for parameter, value in zip(pinned, values, strict=True)}
+            if (counts := ConfigCounts(space.narrowed(fixed), default)).size:
+                found.append((family.name, counts))
+    sizes = [counts.size for _, counts in found]
+    shares = [min(TRIALS_PER_CELL, size) for size in sizes] if trials is None else _shares(sizes, trials)
+    return tuple(_plan(name, counts, share, seed) for (name, counts), share in zip(found, shares, strict=True))
+
+
+def _plan(family: str, counts: ConfigCounts, count: int, seed: int) -> RegionPlan:
+    first = counts.nearest
+    region = Region.of(family, first)
+    numbers = random.Random(f"{seed} {region}").sample(range(counts.size), count)
+    tried = dict.fromkeys([first, *map(counts.at, numbers)])
+    return RegionPlan(region, counts.size, tuple(itertools.islice(tried, count)))
+
+
+def _shares(sizes: Sequence[int], total: int) -> list[int]:
+    """`total` spread evenly over parts of these sizes, at least 1 each; what small parts leave goes to the others."""
+    shares = [0] * len(sizes)
+    for done, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        shares[index] = min(sizes[index], max(1, total // (len(sizes) - done)))
+        total -= shares[index]
+    return shares

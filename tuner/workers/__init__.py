@@ -1,0 +1,1 @@
+"""Processes that may die: their jobs, their deadlines, and the pool of compilers."""

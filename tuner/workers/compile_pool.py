@@ -1,0 +1,81 @@
+"""Processes that compile ahead while the device works."""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from warpsmith.devices.base import Compiler
+from warpsmith.devices.host.machine import cores
+from warpsmith.errors import OutOfMemory
+from warpsmith.generator.program import Program
+from warpsmith.store.record import Failure, FailureKind
+from warpsmith.tuner.workers.compile_job import Compile, Compiled
+from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied, interrupt_all
+
+MEMORY_BYTES = 8 << 30
+"""Of one compiler. The heaviest kernel here takes NVRTC 0.5 GB; without a bound one of them can take the machine."""
+
+NICENESS = 5
+"""So that one compiler a core leaves the tuner and the device's worker what they need, and takes the rest."""
+
+
+class CompilePool:
+    """Compilers, a process each. One that hangs, crashes or takes too much memory costs one program.
+
+    Args:
+        compiler: what each of them runs.
+        deadlines: how long it may take.
+        processes: how many; None for one a core.
+    """
+
+    def __init__(self, compiler: Compiler, deadlines: Deadlines, processes: int | None = None) -> None:
+        self.processes = processes or cores()
+        self._compiler = compiler
+        self._deadlines = deadlines
+        self._fastest_s: float | None = None
+        # Last in, first out: those that run already start at once.
+        self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
+        self._workers = [Worker(memory_bytes=MEMORY_BYTES, niceness=NICENESS) for _ in range(self.processes)]
+        for worker in self._workers:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(self.processes)
+
+    def submit(self, program: Program) -> Future[Compiled | Failure]:
+        """Compiles `program` as soon as a process is free."""
+        return self._threads.submit(self._compile, program)
+
+    def expect(self, compile_ms: float | None) -> None:
+        """Takes the compile time of the best candidate so far as what deadlines follow."""
+        if compile_ms:  # 0 is a binary that was in the cache
+            self._fastest_s = compile_ms / 1e3
+
+    def _compile(self, program: Program) -> Compiled | Failure:
+        if (binary := self._compiler.cached(program)) is not None:
+            return Compiled(binary, 0.0)
+        worker = self._idle.get()
+        try:
+            return worker.call(Compile(self._compiler, program), self._deadlines.of_compilation(self._fastest_s))
+        except DeadlinePassed as passed:
+            return Failure(FailureKind.COMPILE, f"the compiler gave {passed}")
+        except WorkerDied as death:
+            return Failure(FailureKind.COMPILE, f"compiling: {death}")
+        except OutOfMemory as error:
+            worker.kill()  # what it holds is of no more use
+            return Failure(FailureKind.OUT_OF_MEMORY, f"compiling: {error}")
+        finally:
+            self._idle.put(worker)
+
+    def close(self) -> None:
+        """Drops what has not begun and ends the processes."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.interrupt()
+        self._threads.shutdown(wait=True)
+        interrupt_all(self._workers)  # a thread may have started another one in between
+        for worker in self._workers:
+            worker.kill()
+
+    def interrupt(self) -> None:
+        """Ends what compiles now; what is submitted next finds fresh processes."""
+        interrupt_all(self._workers)
