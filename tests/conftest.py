@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from builders import rewritten
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -166,7 +167,7 @@ class PlantedFamily(Family):
         before = "        results[f * (kOutputRows"
         assert program.source.count(before) == 1
         source = program.source.replace(before, f"        {FAULTS[config.text('fault')]}\n{before}")
-        return dataclasses.replace(program, family=self.name, config=config, source=source)
+        return rewritten(program, source, family=self.name, config=config)
 
 
 @pytest.fixture(autouse=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from builders import launch as made_launch
+from builders import program
 from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle
 from warpsmith.devices.base import Module, Runtime
 from warpsmith.devices.cuda.available import cuda_device_count
@@ -24,8 +29,7 @@ from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role
-from warpsmith.generator.program import ByValue, Launch, Pointer, Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import ByValue, Launch, Pointer
 
 pytestmark = pytest.mark.gpu
 
@@ -62,13 +66,11 @@ extern "C" __global__ void fault(float* y) { y[(1ull << 40) + threadIdx.x] = 1.0
 """
 
 X_Y_SCALE = (Pointer("x"), Pointer("y"), ByValue("scale"))
-SAXPY = Launch("saxpy", (N // 256, 1, 1), (256, 1, 1), X_Y_SCALE)
+saxpy_of = functools.partial(made_launch, entry="saxpy", block=(32, 1, 1))
+SAXPY = saxpy_of(*X_Y_SCALE, grid=(N // 256, 1, 1), block=(256, 1, 1))
+PROGRAM = program(SOURCE, SAXPY)
 VECTOR = Operand("x", Role.INPUT, (N,), DType.FLOAT32)
 SCALE_BY_3 = {"scale": np.float32(3).tobytes()}
-
-
-def program() -> Program:
-    return Program(family="test", config=Config.of({}), source=SOURCE, launches=(SAXPY,))
 
 
 @pytest.fixture(scope="module", params=list(DriverChoice))
@@ -84,7 +86,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[CudaRuntime]:
 @pytest.fixture(scope="module", params=[CompilerChoice.NVRTC, CompilerChoice.NVCC, CompilerChoice.PYCUDA])
 def module(request: pytest.FixtureRequest, runtime: Runtime) -> Iterator[Module]:
     try:
-        binary = DeviceRef(DeviceKind.CUDA).compiler(request.param).compile(program())
+        binary = DeviceRef(DeviceKind.CUDA).compiler(request.param).compile(PROGRAM)
     except CompileError as error:
         if " is missing: " not in str(error):
             raise
@@ -178,7 +180,7 @@ def test_a_launch(module: Module, runtime: Runtime, vectors: Vectors) -> None:
 
 def test_structs_by_value(module: Module, vectors: Vectors) -> None:
     arguments = (ByValue("table"), Pointer("y"), ByValue("scale"))
-    launch = Launch("look_up", (1, 1, 1), (1024, 1, 1), arguments)
+    launch = made_launch(*arguments, entry="look_up", block=(1024, 1, 1))
     table = np.random.default_rng(0).random(1021, np.float32)
     module.bind(launch, vectors.addresses, SCALE_BY_3 | {"table": table.tobytes()})(None)
     y = vectors.y()
@@ -189,7 +191,7 @@ def test_structs_by_value(module: Module, vectors: Vectors) -> None:
 def test_more_shared_memory_than_48_kib(module: Module, runtime: Runtime, vectors: Vectors) -> None:
     if runtime.device.shared_per_block_bytes < 160_000:
         pytest.skip("this GPU has too little shared memory")
-    launch = Launch("reversed", (1, 1, 1), (512, 1, 1), (Pointer("x"), Pointer("y")), shared_bytes=160_000)
+    launch = made_launch(Pointer("x"), Pointer("y"), entry="reversed", block=(512, 1, 1), shared_bytes=160_000)
     module.bind(launch, vectors.addresses, {})(None)
     assert (vectors.y()[:40000] == vectors.host[:40000][::-1]).all()
 
@@ -197,14 +199,14 @@ def test_more_shared_memory_than_48_kib(module: Module, runtime: Runtime, vector
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        (Launch("saxpy", (1, 1, 1), (2048, 1, 1), X_Y_SCALE), "a block of .* does not lie within"),
-        (Launch("saxpy", (1, 1, 1), (1024, 2, 1), X_Y_SCALE), "2048 threads a block"),
-        (Launch("saxpy", (1, 65536, 1), (32, 1, 1), X_Y_SCALE), "a grid of .* does not lie within"),
-        (Launch("saxpy", (1, 1, 1), (32, 1, 1), X_Y_SCALE, shared_bytes=2**20), "of shared memory a block"),
-        (Launch("saxpy", (1, 1, 1), (32, 1, 1), X_Y_SCALE[:2]), r"takes arguments of \[8, 8, 4\] bytes"),
-        (Launch("saxpy", (1, 1, 1), (32, 1, 1), (*X_Y_SCALE[:2], Pointer("x"))), r"gives \[8, 8, 8\]"),
-        (Launch("no_such", (1, 1, 1), (32, 1, 1), ()), "cannot bind kernel no_such"),
-        (Launch("saxpy", (1, 1, 1), (32, 1, 1), (*X_Y_SCALE, Pointer("z"))), "needs 'z', which was not given"),
+        (saxpy_of(*X_Y_SCALE, block=(2048, 1, 1)), "a block of .* does not lie within"),
+        (saxpy_of(*X_Y_SCALE, block=(1024, 2, 1)), "2048 threads a block"),
+        (saxpy_of(*X_Y_SCALE, grid=(1, 65536, 1)), "a grid of .* does not lie within"),
+        (saxpy_of(*X_Y_SCALE, shared_bytes=2**20), "of shared memory a block"),
+        (saxpy_of(*X_Y_SCALE[:2]), r"takes arguments of \[8, 8, 4\] bytes"),
+        (saxpy_of(*X_Y_SCALE[:2], Pointer("x")), r"gives \[8, 8, 8\]"),
+        (made_launch(entry="no_such"), "cannot bind kernel no_such"),
+        (saxpy_of(*X_Y_SCALE, Pointer("z")), "needs 'z', which was not given"),
     ],
 )
 def test_launches_that_are_refused(module: Module, vectors: Vectors, launch: Launch, message: str) -> None:
@@ -220,11 +222,11 @@ def test_a_binary_of_another_architecture(runtime: Runtime) -> None:
     # Code runs on later chips of its generation, so another generation is needed.
     other = "sm_90" if runtime.device.compute_capability[0] == 8 else "sm_80"
     with pytest.raises(LaunchError, match="cannot load a binary on"):
-        runtime.load(cuda_compiler(other).compile(program()))
+        runtime.load(cuda_compiler(other).compile(PROGRAM))
 
 
 def test_a_closed_module_binds_no_more(runtime: Runtime, vectors: Vectors) -> None:
-    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program()))
+    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(PROGRAM))
     loaded.close()
     loaded.close()
     with pytest.raises(LaunchError, match="after its module was closed"):
@@ -232,7 +234,7 @@ def test_a_closed_module_binds_no_more(runtime: Runtime, vectors: Vectors) -> No
 
 
 def test_the_clock(module: Module, runtime: Runtime, vectors: Vectors) -> None:
-    launch = Launch("linger", (1, 1, 1), (32, 1, 1), (Pointer("y"), ByValue("ns")))
+    launch = made_launch(Pointer("y"), ByValue("ns"), entry="linger", block=(32, 1, 1))
     linger = module.bind(launch, vectors.addresses, {"ns": np.uint64(5_000_000).tobytes()})
     once = runtime.elapsed_ns(lambda: linger(None))
     assert 4.9e6 < once < 8e6
@@ -311,7 +313,7 @@ def test_a_second_gpu_beside_the_first(module: Module, vectors: Vectors) -> None
     second = CudaRuntime(1)
     try:
         other = Vectors(second)
-        loaded = second.load(DeviceRef(DeviceKind.CUDA, 1).compiler().compile(program()))
+        loaded = second.load(DeviceRef(DeviceKind.CUDA, 1).compiler().compile(PROGRAM))
         first_launch = module.bind(SAXPY, vectors.addresses, SCALE_BY_3)
         second_launch = loaded.bind(SAXPY, other.addresses, SCALE_BY_3)
         for launch in (first_launch, second_launch, first_launch, second_launch):
@@ -325,19 +327,21 @@ def test_a_second_gpu_beside_the_first(module: Module, vectors: Vectors) -> None
 def run_alone(code: str) -> subprocess.CompletedProcess[str]:
     """Runs code in a process of its own, which may lose its context."""
     text = "\n".join((f"SOURCE = {SOURCE!r}", textwrap.dedent(code)))
-    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}  # builders.py
+    command = [sys.executable, "-c", text]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 OPEN = """
+from builders import launch as made_launch, program as made_program
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, LaunchError
-from warpsmith.generator.program import Launch, Pointer, Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import Pointer
 ref = DeviceRef.parse("cuda:0")
 runtime = ref.open()
 y = runtime.allocate(4096)
-launch = Launch("fault", (1, 1, 1), (32, 1, 1), (Pointer("y"),))
-program = Program(family="test", config=Config.of({}), source=SOURCE, launches=(launch,))
+launch = made_launch(Pointer("y"), entry="fault", block=(32, 1, 1))
+program = made_program(SOURCE, launch)
 module = runtime.load(ref.compiler().compile(program))
 """
 
@@ -529,10 +533,10 @@ def test_pycudas_compiler_makes_what_nvcc_makes() -> None:
     pytest.importorskip("pycuda")
     ref = DeviceRef(DeviceKind.CUDA)
     try:
-        of_nvcc = ref.compiler(CompilerChoice.NVCC).compile(program())
+        of_nvcc = ref.compiler(CompilerChoice.NVCC).compile(PROGRAM)
     except CompileError as error:
         pytest.skip(str(error))
-    of_pycuda = ref.compiler(CompilerChoice.PYCUDA).compile(program())
+    of_pycuda = ref.compiler(CompilerChoice.PYCUDA).compile(PROGRAM)
     assert of_pycuda.compiler.startswith("pycuda ")
     assert of_nvcc.compiler in of_pycuda.compiler
     usage = ("registers", "spill_bytes", "shared_bytes")

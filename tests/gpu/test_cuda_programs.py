@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders import launch as made_launch
+from builders import program as made_program
 from warpsmith.devices.arrays import device_view, empty_like_caller
 from warpsmith.devices.base import Module
 from warpsmith.devices.cuda.runtime import CudaRuntime
@@ -16,8 +18,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, LaunchError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
-from warpsmith.generator.program import Constant, Launch, Pointer, Program, Texture
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import Constant, Launch, Pointer, Texture
 
 pytestmark = pytest.mark.gpu
 
@@ -53,8 +54,8 @@ extern "C" __global__ void doubled(const char* x, char* y) {
     reinterpret_cast<float*>(y + blockIdx.x * 96)[threadIdx.x] = 2 * from[threadIdx.x];
 }
 """
-WEIGHTED = Launch("weighted", (1, 1, 1), (4, 1, 1), (Pointer("out"),), constants=(Constant("constant_weights", "w"),))
-DOUBLED = Launch("doubled", (ROWS, 1, 1), (COLUMNS, 1, 1), (Pointer("x"), Pointer("y")))
+WEIGHTED = made_launch(Pointer("out"), entry="weighted", block=(4, 1, 1), constants=[Constant("constant_weights", "w")])
+DOUBLED = made_launch(Pointer("x"), Pointer("y"), entry="doubled", grid=(ROWS, 1, 1), block=(COLUMNS, 1, 1))
 X = Operand("x", Role.INPUT, (ROWS, COLUMNS), DType.FLOAT32, (64, 4))
 Y = Operand("y", Role.OUTPUT, (ROWS, COLUMNS), DType.FLOAT32, (96, 4))
 
@@ -69,7 +70,7 @@ def runtime() -> Iterator[CudaRuntime]:
 @pytest.fixture
 def module(runtime: CudaRuntime) -> Iterator[Module]:
     """Loaded for each test: `__constant__` variables, and what is known of them, start anew."""
-    program = Program("test", Config.of({}), SOURCE, (WEIGHTED,))
+    program = made_program(SOURCE, WEIGHTED)
     loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program))
     yield loaded
     loaded.close()
@@ -123,7 +124,7 @@ def in_rows(values: NDArray[Any], pitch: int) -> NDArray[np.uint8]:
 def rows_launch(dtype: DType, pitch: int = PITCH) -> Launch:
     entry = "rows_of_bytes" if dtype is DType.UINT8 else "rows_of_floats"
     texture = Texture("image", dtype, COLUMNS, ROWS, pitch)
-    return Launch(entry, (1, 1, 1), (COLUMNS + 4, ROWS + 4, 1), (texture, Pointer("out")))
+    return made_launch(texture, Pointer("out"), entry=entry, block=(COLUMNS + 4, ROWS + 4, 1))
 
 
 @pytest.mark.parametrize("dtype", PIXELS)
@@ -140,7 +141,7 @@ def test_a_texture_of_one_line_is_fetched_by_index(module: Module, memory: Memor
     image = drawn(dtype, 96)
     out = memory.of(np.zeros(96, np.float32))
     entry = "line_of_bytes" if dtype is DType.UINT8 else "line_of_floats"
-    launch = Launch(entry, (1, 1, 1), (96, 1, 1), (Texture("image", dtype, 96), Pointer("out")))
+    launch = made_launch(Texture("image", dtype, 96), Pointer("out"), entry=entry, block=(96, 1, 1))
     module.bind(launch, {"image": memory.of(image), "out": out}, {})(None)
     np.testing.assert_array_equal(memory.read(out, 96), image.astype(np.float32))
 
@@ -272,7 +273,7 @@ def test_a_graph_keeps_its_texture(module: Module, memory: Memory, streams: Stre
 )
 def test_constants_that_do_not_fit(module: Module, memory: Memory, constant: str, nbytes: int, message: str) -> None:
     out = memory.of(np.zeros(4, np.float32))
-    launch = Launch("weighted", (1, 1, 1), (4, 1, 1), (Pointer("out"),), constants=(Constant(constant, "w"),))
+    launch = made_launch(Pointer("out"), entry="weighted", block=(4, 1, 1), constants=[Constant(constant, "w")])
     with pytest.raises(LaunchError, match=message):
         module.bind(launch, {"out": out}, {"w": bytes(nbytes)})
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders import launch
+from builders import program as made_program
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
-from warpsmith.generator.program import ByValue, Launch, Pointer, Program
+from warpsmith.generator.program import ByValue, Pointer
 from warpsmith.generator.registry import families_for
-from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer
 from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings
@@ -168,8 +169,8 @@ def test_what_only_later_runs_show_is_found_in_one_of_many_sets(
     policy = TimingPolicy.for_kind(DeviceKind.CUDA, launching=launching)
     assert policy.rotation(problem.bytes, runtime.device.l2_bytes).sets > 1
     arguments = (Pointer("image"), Pointer("result"), ByValue("weights"))
-    launch = Launch("kernel", (313, 1, 1), (256, 1, 1), arguments)
-    program = Program("test", Config.of({}), LATER.replace("STORE", store), (launch,))
+    run = launch(*arguments, grid=(313, 1, 1), block=(256, 1, 1))
+    program = made_program(LATER.replace("STORE", store), run)
     testbed = Testbed(runtime, problem, 3, policy, guarded=True, compiler=CUDA.compiler())
     try:
         outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy).outcome

@@ -18,11 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
-from warpsmith.devices.host.compiler import HostCompiler, find_compiler
+import precompiled
+from builders import launch, program
+from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.program import Argument, ByValue, Launch, Pointer, Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import Argument, ByValue, Pointer, Program
 
 
 class RunKernel(Protocol):
@@ -46,8 +47,7 @@ def make_program():
         bound: tuple[Argument, ...] = tuple(
             Pointer(f"a{i}") if kind == "p" else ByValue(f"a{i}") for i, kind in enumerate(arguments)
         )
-        launch = Launch(entry=entry, grid=grid, block=block, arguments=bound, shared_bytes=shared_bytes)
-        return Program(family="test", config=Config.of({}), source=source, launches=(launch,))
+        return program(source, launch(*bound, entry=entry, grid=grid, block=block, shared_bytes=shared_bytes))
 
     return make
 
@@ -65,24 +65,37 @@ def compiler() -> HostCompiler:
 
 
 @pytest.fixture(scope="session")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    """The compiler of the host with few optimisations, for kernels that run once on small operands: -O3 takes twice as
-    long.
-    """
-    return compiler_at("-O1", tmp_path_factory.mktemp("quick"))
+def precompiled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the processes that run these tests share precompiled headers."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "precompiled"
 
 
 @pytest.fixture(scope="session")
-def quickest(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+def precompiled_headers(precompiled_folder: Path) -> str:
+    """The compiler that reads the headers which are common to all kernels from one file."""
+    precompiled.script(precompiled_folder, sanitize=True)
+    return precompiled.script(precompiled_folder)
+
+
+@pytest.fixture(autouse=True)
+def compile_with_them(precompiled_headers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever compiles in these tests, and in processes started by them."""
+    monkeypatch.setenv("CXX", precompiled_headers)
+
+
+@pytest.fixture(scope="session")
+def quick(precompiled_folder: Path) -> HostCompiler:
+    """The compiler of the host with few optimisations, for kernels that run once on small operands: -O3 takes twice as
+    long.
+    """
+    return HostCompiler(precompiled.script(precompiled_folder, "-O1"))
+
+
+@pytest.fixture(scope="session")
+def quickest(precompiled_folder: Path) -> HostCompiler:
     """The compiler of the host without optimisation, for 700 kernels whose runs take no time even so."""
-    return compiler_at("-O0", tmp_path_factory.mktemp("quickest"))
-
-
-def compiler_at(level: str, folder: Path) -> HostCompiler:
-    script = folder / "compiler"
-    script.write_text(f'#!/bin/sh\nexec "{find_compiler()}" "$@" {level}\n')
-    script.chmod(0o755)
-    return HostCompiler(executable=str(script))
+    return HostCompiler(precompiled.script(precompiled_folder, "-O0"))
 
 
 @pytest.fixture(scope="session")
@@ -123,8 +136,9 @@ PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "lea
 
 # What a subprocess runs, and this process imports: test files are not importable by name.
 TUNER = """
-import dataclasses, json, sys, warnings
+import json, sys, warnings
 
+from builders import rewritten
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import H200, DeviceKind
@@ -164,7 +178,7 @@ class Numbered(Family):
         assert program.source.count(before) == 1
         lines = f"        volatile int number = {number}; (void)number;\\n        {self._faults.get(number, '')}\\n"
         source = program.source.replace(before, lines + before)
-        return dataclasses.replace(program, family=self.name, config=config, source=source)
+        return rewritten(program, source, family=self.name, config=config)
 
 
 def main():
@@ -195,9 +209,9 @@ def script(importable: Callable[[str, str], ModuleType]) -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def folder(script: ModuleType) -> Path:
-    """For the PYTHONPATH of those that import it."""
-    return Path(str(script.__file__)).parent
+def python_path(script: ModuleType) -> str:
+    """The PYTHONPATH of those that import it: its folder, and that of builders.py."""
+    return os.pathsep.join((str(Path(str(script.__file__)).parent), str(Path(__file__).parents[1])))
 
 
 class Tuner:
@@ -205,7 +219,7 @@ class Tuner:
 
     def __init__(
         self,
-        folder: Path,
+        python_path: str,
         store: Path | str,
         numbers: range,
         *,
@@ -225,7 +239,7 @@ class Tuner:
             "options": {"trials": len(numbers), "time_limit_s": None, **options},
         }
         text = f"{prelude}\nimport sys, tuner_of_tests\nsys.exit(tuner_of_tests.main())\n"
-        path = os.pathsep.join(filter(None, [*paths, str(folder), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [*paths, python_path, os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, "-c", text, json.dumps(told)],
             env={**os.environ, "PYTHONPATH": path, **(environment or {})},
@@ -261,12 +275,12 @@ class Tuner:
 
 
 @pytest.fixture
-def start_at(folder: Path) -> Iterator[Callable[..., Tuner]]:
+def start_at(python_path: str) -> Iterator[Callable[..., Tuner]]:
     """Starts tuning runs in processes of their own: `start_at(store, range(5), faults={1: "abort();"}, seed=3)`."""
     started: list[Tuner] = []
 
     def call(store: Path | str, numbers: range, **others: Any) -> Tuner:
-        started.append(Tuner(folder, store, numbers, **others))
+        started.append(Tuner(python_path, store, numbers, **others))
         return started[-1]
 
     yield call

@@ -35,10 +35,10 @@ PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 
 @pytest.fixture
 def tuned(
-    script: ModuleType, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, python_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[TuneReport, Store]]:
     """Tunes plain kernels of so many numbers on two devices."""
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", python_path)
 
     def call(numbers: int, *, family: Any = None, progress: Progress | None = None, **options: Any) -> TuneReport:
         families = (family or script.Numbered(range(numbers), {3: "sums[f] += 1.0f;"}),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders import launch as made_launch
+from builders import program
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture
-from warpsmith.generator.space import Config
 
 RANDOM = np.random.default_rng(29)
 ROWS, COLUMNS, PITCH = 5, 7, 64
@@ -38,10 +40,6 @@ __constant__ Weights constant_weights;
 extern "C" __global__ void kernel(float* out) { out[threadIdx.x] = 2 * constant_weights.values[threadIdx.x]; }
 """
 CONSTANT = Constant("constant_weights", "weights")
-
-
-def program(source: str, launch: Launch) -> Program:
-    return Program(family="test", config=Config.of({}), source=source, launches=(launch,))
 
 
 def drawn(dtype: DType, *shape: int) -> NDArray[Any]:
@@ -77,7 +75,7 @@ def test_a_texture_of_rows_is_clamped_and_read_as_stored(load, dtype):
     rows = in_rows(image, PITCH)
     out = np.zeros((ROWS + 4, COLUMNS + 4), np.float32)
     texture = Texture("image", dtype, COLUMNS, ROWS, PITCH)
-    launch = Launch("kernel", (1, 1, 1), (COLUMNS + 4, ROWS + 4, 1), (texture, Pointer("out")))
+    launch = made_launch(texture, Pointer("out"), block=(COLUMNS + 4, ROWS + 4, 1))
     module = load(program(FETCH_2D.replace("T>", f"{READ_AS[dtype]}>"), launch))
     bound = module.bind(launch, {"image": rows.ctypes.data, "out": out.ctypes.data}, {})
     bound(None)
@@ -88,25 +86,24 @@ def test_a_texture_of_rows_is_clamped_and_read_as_stored(load, dtype):
 def test_a_texture_of_one_line_is_fetched_by_index(load, dtype):
     image = drawn(dtype, 96)
     out = np.zeros(100, np.float32)
-    launch = Launch("kernel", (1, 1, 1), (100, 1, 1), (Texture("image", dtype, 96), Pointer("out")))
+    launch = made_launch(Texture("image", dtype, 96), Pointer("out"), block=(100, 1, 1))
     module = load(program(FETCH_1D.replace("T>", f"{READ_AS[dtype]}>"), launch))
     module.bind(launch, {"image": image.ctypes.data, "out": out.ctypes.data}, {})(None)
     np.testing.assert_array_equal(out, np.pad(image.astype(np.float32), (0, 4)))
 
 
 def test_a_texture_takes_one_argument_of_eight_bytes(load):
-    launch = Launch("kernel", (1, 1, 1), (1, 1, 1), (Texture("image", DType.FLOAT32, 4), Pointer("out")))
+    launch = made_launch(Texture("image", DType.FLOAT32, 4), Pointer("out"))
     module = load(program(FETCH_1D.replace("T>", "float>"), launch))
     with pytest.raises(LaunchError, match="kernel kernel needs 'image', which was not given"):
         module.bind(launch, {"out": 0}, {})
     wrong: tuple[Argument, ...] = (ByValue("n"), Pointer("out"))
     with pytest.raises(LaunchError, match=r"takes arguments of \[8, 8\] bytes; the launch gives \[4, 8\]"):
-        module.bind(Launch("kernel", (1, 1, 1), (1, 1, 1), wrong), {"out": 0}, {"n": bytes(4)})
+        module.bind(made_launch(*wrong), {"out": 0}, {"n": bytes(4)})
 
 
 def weighted(**changes: Any) -> Launch:
-    fields: dict[str, Any] = {"arguments": (Pointer("out"),), "constants": (CONSTANT,), **changes}
-    return Launch("kernel", (1, 1, 1), (4, 1, 1), **fields)
+    return dataclasses.replace(made_launch(Pointer("out"), block=(4, 1, 1), constants=[CONSTANT]), **changes)
 
 
 def test_constants_are_written_before_each_launch(load):
@@ -161,7 +158,7 @@ def test_what_lies_between_rows_stays_as_it_is(load, dtype):
     image = drawn(dtype, ROWS, COLUMNS)
     source, target = in_rows(image, PITCH), in_rows(np.zeros_like(image), 2 * PITCH)
     stored = {1: "unsigned char", 2: "unsigned short", 4: "float"}[dtype.itemsize]
-    launch = Launch("kernel", (ROWS, 1, 1), (COLUMNS, 1, 1), (Pointer("image"), Pointer("result")))
+    launch = made_launch(Pointer("image"), Pointer("result"), grid=(ROWS, 1, 1), block=(COLUMNS, 1, 1))
     text = """
         extern "C" __global__ void kernel(const char* image, char* result) {
             const T* from = reinterpret_cast<const T*>(image + blockIdx.x * 64);

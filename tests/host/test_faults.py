@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from builders import failure, trial
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
@@ -451,8 +452,8 @@ class TestStores:
     ) -> None:
         """A file that may not grow: the nearest to it that needs no disk of its own."""
         # Large enough that what the compiler writes stays below.
-        long = Failure(FailureKind.COMPILE, "x" * 4000)
-        filling = [Trial("other", Config.of({"n": n}), f"f{n}", long, "g++") for n in range(500)]
+        long = failure(message="x" * 4000)
+        filling = [trial(n, long, family="other") for n in range(500)]
         with Store.open(str(store), write=True) as opened:
             opened.add_trials(OTHER, HOST.device(), filling)
         most = store.stat().st_size + 4 * 4096

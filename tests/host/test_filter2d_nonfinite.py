@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import random
 from collections.abc import Callable, Iterator
 
@@ -26,7 +27,7 @@ from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.oracle import reference
+from warpsmith.tuner.operations.oracle import Reference, reference
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
@@ -74,10 +75,20 @@ def reached(problem: Filter2d, at: tuple[int, ...]) -> NDArray[np.bool_]:
     return windows.reshape(problem.output.shape)
 
 
-def planted(problem: Filter2d, seed: int) -> list[tuple[NDArray[np.generic], NDArray[np.bool_]]]:
-    """Images of positive pixels with one that is not finite, in a corner, at a border or inside, and the outputs
-    that it may reach.
-    """
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    """An image of positive pixels of which one is not finite, and what may come of it."""
+
+    pixels: NDArray[np.generic]
+    windows: NDArray[np.bool_]
+    """The outputs that it may reach."""
+    rest: Reference
+    """What float64 gives of the others."""
+
+
+@functools.lru_cache(maxsize=1)  # which dozens of configs of one problem are held against
+def planted(problem: Filter2d, seed: int) -> tuple[Planted, ...]:
+    """With that pixel in a corner, at a border or inside."""
     rng = np.random.default_rng(seed)
     image = problem.operands[0]
     rows, columns = problem.image
@@ -89,8 +100,10 @@ def planted(problem: Filter2d, seed: int) -> list[tuple[NDArray[np.generic], NDA
         at = (*plane, row, column, *channel)
         pixels = rng.uniform(0.5, 2, image.shape).astype(str(image.dtype))
         pixels[at] = value
-        cases.append((pixels, reached(problem, at)))
-    return cases
+        clean = np.where(np.isfinite(pixels), pixels, 1).astype(pixels.dtype)
+        rest = reference(problem, {"image": clean, "weights": weights_of(problem)})
+        cases.append(Planted(pixels, reached(problem, at), rest))
+    return tuple(cases)
 
 
 def weights_of(problem: Filter2d) -> NDArray[np.float32]:
@@ -143,16 +156,14 @@ class Bench:
         rest what float64 gives.
         """
         filtered, beyond = self.plan(problem, program), 0
-        for pixels, windows in planted(problem, 5):
-            result = filtered(pixels)
-            assert not np.isfinite(result[windows]).any(), f"{problem.key()} {program.config}"
+        for each in planted(problem, 5):
+            result = filtered(each.pixels)
+            assert not np.isfinite(result[each.windows]).any(), f"{problem.key()} {program.config}"
             finite = np.isfinite(result)
-            beyond += int(np.count_nonzero(~finite & ~windows))
-            clean = np.where(np.isfinite(pixels), pixels, 1).astype(pixels.dtype)
-            right = reference(problem, {"image": clean, "weights": weights_of(problem)})
-            error = np.abs(result.astype(np.float64) - right.expected)[finite]
+            beyond += int(np.count_nonzero(~finite & ~each.windows))
+            error = np.abs(result.astype(np.float64) - each.rest.expected)[finite]
             rounding = 2.0**-11 if problem.output.dtype is DType.FLOAT16 else 0.0
-            assert (error <= (2e-6 + rounding) * right.scale[finite]).all(), f"{problem.key()} {program.config}"
+            assert (error <= (2e-6 + rounding) * each.rest.scale[finite]).all(), f"{problem.key()} {program.config}"
         return beyond
 
 

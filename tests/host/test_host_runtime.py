@@ -9,22 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warpsmith.devices.base import Allocation, Binary, BinaryKind
+from builders import binary as made_binary
+from builders import launch as made_launch
+from builders import program
+from warpsmith.devices.base import Allocation, BinaryKind
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.machine import host_device
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.program import ByValue, Launch, Pointer, Program, Transformed
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import ByValue, Launch, Pointer, Transformed
 
 SOURCE = 'extern "C" __global__ void kernel(float* x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }'
 
 
 @pytest.fixture(scope="module")
 def binary():
-    launch = Launch("kernel", (1, 1, 1), (1, 1, 1), ())
-    return HostCompiler().compile(Program("test", Config.of({}), SOURCE, (launch,)))
+    return HostCompiler().compile(program(SOURCE, made_launch()))
 
 
 @pytest.fixture
@@ -35,8 +36,7 @@ def module(host, binary):
 
 
 def launch_of(grid=(1, 1, 1), block=(1, 1, 1), **changes) -> Launch:
-    fields = {"entry": "kernel", "arguments": (Pointer("x"), ByValue("n")), **changes}
-    return Launch(grid=grid, block=block, **fields)
+    return dataclasses.replace(made_launch(Pointer("x"), ByValue("n"), grid=grid, block=block), **changes)
 
 
 def bind(module, launch, address=0):
@@ -184,12 +184,12 @@ def test_modules_leave_nothing_open(host, binary):
 @pytest.mark.parametrize("image", [b"", b"not a library", b"\x7fELF" + bytes(100)])
 def test_foreign_libraries_are_refused(host, image):
     with pytest.raises(LaunchError, match="cannot load the library"):
-        host.load(Binary(BinaryKind.LIBRARY, image, "host", "none"))
+        host.load(made_binary(image, BinaryKind.LIBRARY))
 
 
 def test_cubins_are_refused(host):
     with pytest.raises(LaunchError, match="not a cubin"):
-        host.load(Binary(BinaryKind.CUBIN, b"", "sm_90", "nvrtc"))
+        host.load(made_binary())
 
 
 def test_two_modules_keep_their_own_code(host, make_program):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import timing, winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -17,7 +18,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import family_named
 from warpsmith.store import location
 from warpsmith.store.checked import Verdict, checked_of
-from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Record
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator
@@ -45,12 +46,9 @@ def stored(median_ns: float, policy: str = IN_TURNS, spread_ns: float = 0.0) -> 
     device = HOST.device()
     family = family_named("filter2d_plain")
     assert family is not None
-    config = family.default(PROBLEM, device)
-    then = Timing(median_ns, median_ns, median_ns + spread_ns, 15, policy)
-    outcome = Measurement(then, 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(PROBLEM, config).fingerprint, outcome, "g++ 12.2.0")
+    then = timing(median_ns, p80_ns=median_ns + spread_ns, samples=15, policy=policy)
     copy = Baseline(COPY, dataclasses.replace(then, median_ns=123.0))
-    return Record(PROBLEM, device, trial, (copy,), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+    return winner(PROBLEM, then, device, family=family, baselines=[copy])
 
 
 def look(record: Record) -> Rechecked:
@@ -99,7 +97,7 @@ class TestVerdict:
         ],
     )
     def test_ties_are_those_of_two_runs(self, then: float, now: float, spread: float, verdict: Verdict) -> None:
-        times = [Timing(ns, ns - spread, ns + spread, 15, IN_TURNS) for ns in (then, now)]
+        times = [timing(ns, ns - spread, ns + spread, policy=IN_TURNS) for ns in (then, now)]
         assert module._verdict(*times) is verdict
 
 
@@ -156,7 +154,7 @@ class TestTellsNothing:
     ],
 )
 def test_a_gpu_times_as_it_did(conditions: str, cold: bool, launching: Launching) -> None:
-    then = Timing(5.0, 5.0, 5.0, 9, f"median, 5 runs a sample, {conditions}")
+    then = timing(policy=f"median, 5 runs a sample, {conditions}")
     expected = TimingPolicy.for_kind(DeviceKind.CUDA, cold=cold, launching=launching)
     assert module._policy(DeviceKind.CUDA, then) == expected
 
@@ -172,7 +170,7 @@ def test_a_gpu_times_as_it_did(conditions: str, cold: bool, launching: Launching
     ],
 )
 def test_times_under_throttling_say_nothing_of_today(then: str, now: str, comparable: bool) -> None:
-    times = [Timing(5.0, 5.0, 5.0, 9, f"median, {n} runs a sample, eager, {told}") for n, told in ((5, then), (6, now))]
+    times = [timing(policy=f"median, {n} runs a sample, eager, {told}") for n, told in ((5, then), (6, now))]
     assert module._comparable(*times) is comparable
 
 
@@ -195,7 +193,7 @@ def test_the_command_notes_what_moved(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 class TestMeasuredAgain:
-    SCIPY = Baseline("scipy 1.0", Timing(5.0, 5.0, 5.0, 15, "median, 7 runs a sample, queued first, in turns, cold L2"))
+    SCIPY = Baseline("scipy 1.0", timing(policy="median, 7 runs a sample, queued first, in turns, cold L2"))
 
     def unfair(self) -> Record:
         record = stored(SHORT)

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders import launch, rewritten
+from builders import program as made_program
 from warpsmith.devices.base import Allocation, Compiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import PIXELS, DType
-from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Texture
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture
 from warpsmith.store.record import COPY, Failure, FailureKind, LeftOut, Measurement
 from warpsmith.tuner.evaluate.buffers import GuardedBuffer
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
@@ -69,8 +70,7 @@ def program(of: Filter2d, store: str = ROW) -> Program:
     for word, text in (("STORED", STORED), ("TO_FLOAT", TO_FLOAT), ("FROM_FLOAT", FROM_FLOAT)):
         source = source.replace(word, text[of.dtype])
     arguments = (Pointer("image"), Pointer("result"), ByValue("weights"))
-    launch = Launch("kernel", (ROWS, 1, 1), (COLUMNS, 1, 1), arguments)
-    return Program("test", Config.of({}), source, (launch,))
+    return made_program(source, launch(*arguments, grid=(ROWS, 1, 1), block=(COLUMNS, 1, 1)))
 
 
 def evaluated(host: HostRuntime, of: Filter2d, candidate: Program) -> Measurement | Failure:
@@ -226,7 +226,7 @@ def test_an_integer_that_was_never_written_is_wrong(host: HostRuntime, store: st
 def test_textures_and_constants_are_evaluated_like_any_other_argument(host: HostRuntime, dtype: DType) -> None:
     of = problem(dtype)
     plain = program(of)
-    (launch,) = plain.launches
+    (plainly,) = plain.launches
     read = f"tex2D<{'unsigned char' if dtype is DType.UINT8 else 'float'}>(image, x + 0.5f, y + 0.5f)"
     source = plain.source.replace("const char* image", "cudaTextureObject_t image")
     source = source.replace(f"reinterpret_cast<const {STORED[dtype]}*>(image + y * {PITCH})[x]", read)
@@ -234,8 +234,8 @@ def test_textures_and_constants_are_evaluated_like_any_other_argument(host: Host
     source = source.replace("half_to_float(element)", "element")
     source = source.replace(", const __grid_constant__ Weights weights", "").replace("weights.", "constant_weights.")
     arguments = (Texture("image", dtype, COLUMNS, ROWS, PITCH), Pointer("result"))
-    launch = dataclasses.replace(launch, arguments=arguments, constants=(Constant("constant_weights", "weights"),))
-    outcome = evaluated(host, of, dataclasses.replace(plain, source=source, launches=(launch,)))
+    fetched = dataclasses.replace(plainly, arguments=arguments, constants=(Constant("constant_weights", "weights"),))
+    outcome = evaluated(host, of, rewritten(plain, source, fetched))
     assert isinstance(outcome, Measurement), outcome
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from builders import launch
+from builders import program as made_program
 from warpsmith.devices.base import Compiler, Graph
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
@@ -18,7 +20,7 @@ from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.filter2d.window.geometry import Method
 from warpsmith.generator.problem import Accuracy
-from warpsmith.generator.program import ByValue, Launch, Pointer, Program
+from warpsmith.generator.program import ByValue, Pointer, Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate import testbed as testbed_module
@@ -49,7 +51,7 @@ on_both = pytest.mark.parametrize("compiler", [None, host_compiler()], ids=["on 
 def program(store: str = RIGHT, state: str = "") -> Program:
     source = SOURCE.replace("STATE", state).replace("STORE", store)
     arguments = (Pointer("image"), Pointer("result"), ByValue("weights"))
-    return Program("test", Config.of({}), source, (Launch("kernel", (ROWS, 1, 1), (WIDTH, 1, 1), arguments),))
+    return made_program(source, launch(*arguments, grid=(ROWS, 1, 1), block=(WIDTH, 1, 1)))
 
 
 class Replay(Graph):

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 import warpsmith as ws
+from builders import winner
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, BundleError, DeviceError, NothingStored, StoreError, WarpsmithError
-from warpsmith.generator.registry import families_for
 from warpsmith.plans.match import MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store import location
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 
 PROBLEM = ws.Filter2d(image=(37, 53), filter=(3, 5))
@@ -50,20 +49,12 @@ def expected(problem: ws.Filter2d, image: Floats, weights: Floats) -> NDArray[np
     return np.stack(planes).reshape(problem.output.shape)
 
 
-def winner(problem: ws.Filter2d = PROBLEM) -> Record:
-    family = families_for(problem, HOST)[-1]
-    config = family.default(problem, HOST)
-    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
-    return Record(problem, HOST, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     """A store of one winner."""
     path = str(tmp_path / "one.db")
     with Store.open(path, write=True) as opened:
-        opened.put_winner(winner())
+        opened.put_winner(winner(PROBLEM, device=HOST))
     return path
 
 
@@ -88,7 +79,7 @@ class TestPlan:
 
     def test_says_how_it_was_found(self, plan: Plan, store: str) -> None:
         assert plan.match.kind is MatchKind.EXACT
-        assert plan.match.record == winner()
+        assert plan.match.record == winner(PROBLEM, device=HOST)
         near = ws.plan(dataclasses.replace(PROBLEM, image=(40, 53)), "host", store=store)
         assert near.match.kind is MatchKind.NEAR
         image, weights = random(40, 53), random(3, 5, seed=1)
@@ -267,7 +258,7 @@ class TestProblem:
 class TestStores:
     def test_query_answers_without_compiling(self, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/none")
-        assert ws.query(PROBLEM, "host", store=store).record == winner()
+        assert ws.query(PROBLEM, "host", store=store).record == winner(PROBLEM, device=HOST)
         assert ws.query(PROBLEM, "host").kind is MatchKind.DEFAULT
 
     @pytest.mark.parametrize("call", [ws.query, ws.plan])

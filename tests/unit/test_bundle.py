@@ -14,32 +14,23 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from builders import winner
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, BundleError, DeviceError, NothingStored
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.registry import families_for
 from warpsmith.plans.bundle import MANIFEST, load_bundle
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.tuner.export import export
 
 PROBLEM = Filter2d(image=(61, 47), filter=(3, 5), border=Border.REFLECT)
 HOST = DeviceRef.parse("host").device()
 
 
-def winner(problem: Filter2d = PROBLEM, device: Device = HOST) -> Record:
-    family = families_for(problem, device)[-1]
-    config = family.default(problem, device)
-    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
-    return Record(problem, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A bundle of one kernel."""
-    export([winner()], tmp_path / "b")
+    export([winner(PROBLEM, device=HOST)], tmp_path / "b")
     return tmp_path / "b"
 
 
@@ -156,7 +147,7 @@ class TestPlan:
 
     def test_for_another_kind_of_device(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("warpsmith.tuner.export._cubins", lambda *_: iter(()))
-        export([winner(device=H200)], tmp_path)
+        export([winner(PROBLEM, device=H200)], tmp_path)
         with pytest.raises(NothingStored, match="on a host device"):
             load_bundle(tmp_path).plan(PROBLEM, "host")
 
@@ -174,14 +165,14 @@ class TestPlan:
 
     def test_says_how_it_was_found(self, tmp_path: Path) -> None:
         elsewhere = dataclasses.replace(HOST, name="Another CPU")
-        export([winner(device=elsewhere)], tmp_path)
+        export([winner(PROBLEM, device=elsewhere)], tmp_path)
         match = load_bundle(tmp_path).plan(PROBLEM, "host").match
         assert match.kind is MatchKind.DEVICE
         assert match.reasons == (f"exact: exported for {elsewhere.key()}, this is {HOST.key()}",)
-        export([winner(device=elsewhere), winner()], tmp_path)
+        export([winner(PROBLEM, device=elsewhere), winner(PROBLEM, device=HOST)], tmp_path)
         match = load_bundle(tmp_path).plan(PROBLEM, "host").match
         assert match.kind is MatchKind.EXACT
-        assert match.record == winner()
+        assert match.record == winner(PROBLEM, device=HOST)
 
     def test_computes_what_scipy_does(self, folder: Path) -> None:
         rng = np.random.default_rng(0)

@@ -14,17 +14,15 @@ from typing import Any
 
 import pytest
 
+from builders import program, winner
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BundleError
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import families_for
-from warpsmith.generator.space import Config
 from warpsmith.plans import bundle_files
 from warpsmith.plans.bundle import MANIFEST, load_bundle
 from warpsmith.plans.bundle_program import checked_text
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.tuner.export import export
 
 PROBLEM = Filter2d(image=(61, 47), filter=(3, 5), border=Border.REFLECT)
@@ -34,18 +32,10 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 Change = Callable[[Any], object]
 
 
-def winner() -> Record:
-    family = families_for(PROBLEM, HOST)[-1]
-    config = family.default(PROBLEM, HOST)
-    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(PROBLEM, config).fingerprint, outcome, "g++ 12.2.0")
-    return Record(PROBLEM, HOST, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A bundle of one kernel, beside a file that is none of its business."""
-    export([winner()], tmp_path / "b")
+    export([winner(PROBLEM, device=HOST)], tmp_path / "b")
     (tmp_path / "secret").write_text("secret")
     return tmp_path / "b"
 
@@ -172,8 +162,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
         f'__attribute__((constructor)) static void run() {{ std::fclose(std::fopen("{mark}", "w")); }}\n'
         'extern "C" __global__ void kernel(float* y) { y[0] = 0.0f; }\n'
     )
-    program = Program(family="test", config=Config.of({}), source=source, launches=())
-    return HostCompiler().compile(program).image, mark
+    made = program(source)
+    return HostCompiler().compile(made).image, mark
 
 
 class TestLibraries:
@@ -323,5 +313,5 @@ class TestExport:
         change(folder, lambda kernel: kernel.update(source=file(theirs / "thesis.tex", "kernels/thesis.tex")))
         before = {path.name for path in theirs.iterdir()}
         with pytest.raises(BundleError, match="holds other files; export to an empty folder"):
-            export([winner()], folder)
+            export([winner(PROBLEM, device=HOST)], folder)
         assert {path.name for path in theirs.iterdir()} == before

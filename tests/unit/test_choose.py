@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Binary, BinaryKind
+from builders import binary, measurement, program, timing, trial
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Measurement, Record, Timing, Trial
+from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Record, Timing, Trial
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.finals.choose import (
@@ -34,24 +34,21 @@ from warpsmith.tuner.finals.choose import (
 from warpsmith.tuner.workers.compile_job import Compiled
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
-COPY = Baseline("copy", Timing(70.0, 70.0, 70.0, 9, "median"))
+COPY = Baseline("copy", timing(70.0))
 WRONG = Failure(FailureKind.WRONG, "off by one")
 
 
-def timing(median_ns: float, p80_ns: float | None = None, samples: int = 9) -> Timing:
-    return Timing(median_ns, median_ns, median_ns if p80_ns is None else p80_ns, samples, "median of 9")
-
-
-def trial(name: str, ns: float | None, **changes: Any) -> Trial:
+def tried(name: str, ns: float | None, **changes: Any) -> Trial:
     """A trial of family `name[:-1]`, config `name[-1]`; None is one that was wrong."""
-    outcome = WRONG if ns is None else Measurement(timing(ns), 1e-8, 32, 0, 0, 1980)
+    outcome = WRONG if ns is None else measurement(ns, registers=32)
     family, config = name[:-1], Config.of({"c": name[-1]})
-    fingerprint = program_of(family, config).fingerprint
-    return dataclasses.replace(Trial(family, config, fingerprint, outcome, "nvrtc", 5.0, "cuda:0"), **changes)
+    text = program_of(family, config).fingerprint
+    made = trial(outcome=outcome, family=family, config=config, fingerprint=text, compile_ms=5.0, gpu="cuda:0")
+    return dataclasses.replace(made, **changes)
 
 
 def program_of(family: str, config: Config) -> Program:
-    return Program(family, config, f"// {family} {config}", ())
+    return program(f"// {family} {config}", family=family, config=config)
 
 
 def name_of(it: Trial | Program) -> str:
@@ -83,9 +80,9 @@ class Setting:
 
     def compile(self, program: Program) -> Future[Compiled | Failure]:
         future: Future[Compiled | Failure] = Future()
-        binary = Binary(BinaryKind.CUBIN, program.source.encode(), "sm_90", "nvrtc")
         refused = name_of(program) in self.refused
-        future.set_result(Failure(FailureKind.COMPILE, "no") if refused else Compiled(binary, 1.0))
+        made = Compiled(binary(program.source.encode()), 1.0)
+        future.set_result(Failure(FailureKind.COMPILE, "no") if refused else made)
         return future
 
     def evaluate(self, program: Program, compiled: Compiled) -> Evaluated:
@@ -97,7 +94,7 @@ class Setting:
         taken = measured if isinstance(measured, Timing) else timing(measured)
         own = dataclasses.replace(taken, samples=5)
         spill_bytes = 8 if name_of(program) in self.spilling else 0
-        return Evaluated(Measurement(own, 3e-8, 40, spill_bytes, 0, 1900), 1, 1, 1)
+        return Evaluated(measurement(own, registers=40, spill_bytes=spill_bytes), 1, 1, 1)
 
     def side_by_side(self, contenders: tuple[Contender, ...]) -> InTurns | Failure:
         self.contenders = [name_of(each.program) for each in contenders]
@@ -115,7 +112,7 @@ class Setting:
 
 def letters(count: int, *, ns: float = 100.0, step: float = 0.0) -> list[Trial]:
     """Trials of one family, `windowa`, `windowb`, ..., each by `step` slower than the one before."""
-    return [trial(f"window{chr(ord('a') + i)}", ns + i * step + i * 1e-6) for i in range(count)]
+    return [tried(f"window{chr(ord('a') + i)}", ns + i * step + i * 1e-6) for i in range(count)]
 
 
 class TestTied:
@@ -126,8 +123,8 @@ class TestTied:
 
     def test_within_what_their_spreads_leave_unknown(self) -> None:
         """100 samples from 980 to 1020: the median's standard error is 1.253 * 40 / 1.683 / 10 = 2.978."""
-        loose = Timing(1000, 980, 1020, 100, "in turns")
-        sharp = Timing(1000, 1000, 1000, 100, "in turns")
+        loose = timing(1000, 980, 1020, samples=100)
+        sharp = timing(1000, samples=100)
         for one, other, unknown_ns in ((loose, loose, 2 * 2**0.5 * 2.978), (loose, sharp, 2 * 2.978)):
             for first, second in ((one, other), (other, one)):
                 near = dataclasses.replace(second, median_ns=1000 + unknown_ns - 0.01)
@@ -135,7 +132,7 @@ class TestTied:
                 assert tied([first, near]) == tied([first, near, far]) == [0, 1]
 
     def test_the_spread_of_a_third_is_no_reason(self) -> None:
-        wild = Timing(5000, 1000, 9000, 100, "in turns")
+        wild = timing(5000, 1000, 9000, samples=100)
         assert tied([timing(1000), timing(1004), wild]) == [0]
 
     def test_a_single_one_ties_with_itself(self) -> None:
@@ -144,12 +141,12 @@ class TestTied:
 
 class TestRanking:
     def test_fastest_first_and_failures_left_out(self) -> None:
-        trials = [trial("plainb", 3), trial("plaina", None), trial("windowa", 2), trial("plaina", 3), trial("aa", 3)]
+        trials = [tried("plainb", 3), tried("plaina", None), tried("windowa", 2), tried("plaina", 3), tried("aa", 3)]
         assert [name_of(each) for each in fastest_first(trials)] == ["windowa", "aa", "plaina", "plainb"]
 
     def test_failures_are_counted_by_kind(self) -> None:
-        crash = trial("windowa", None, outcome=Failure(FailureKind.CRASH, ""))
-        trials = [trial("plaina", None), trial("plainb", 3), crash, trial("plainc", None)]
+        crash = tried("windowa", None, outcome=Failure(FailureKind.CRASH, ""))
+        trials = [tried("plaina", None), tried("plainb", 3), crash, tried("plainc", None)]
         assert failures_by_kind(trials) == {FailureKind.WRONG: 2, FailureKind.CRASH: 1}
 
 
@@ -162,7 +159,7 @@ class TestFinalists:
 
     def test_more_where_they_are_near(self) -> None:
         setting = Setting()
-        near = [trial("windowd", 100 * NEAR), trial("windowe", 100 * NEAR + 0.01)]
+        near = [tried("windowd", 100 * NEAR), tried("windowe", 100 * NEAR + 0.01)]
         setting.choose(*letters(3), *near)
         assert setting.evaluated == ["windowa", "windowb", "windowc", "windowd"]
 
@@ -175,19 +172,19 @@ class TestFinalists:
         """Equal outcomes are those of one run: the same machine code."""
         setting = Setting()
         first, *others = letters(4, step=50)
-        twins = [trial(f"window{letter}", 1, outcome=first.outcome) for letter in "wxyz"]
+        twins = [tried(f"window{letter}", 1, outcome=first.outcome) for letter in "wxyz"]
         setting.choose(*twins, first, *others)
         assert setting.evaluated == ["windowa", "windowb", "windowc"]
 
     def test_those_of_another_version_of_the_package_are_passed_over(self) -> None:
         setting = Setting(windowb=99.0)
-        record = setting.choose(trial("windowa", 50.0, fingerprint="another text"), trial("windowb", 99.0))
+        record = setting.choose(tried("windowa", 50.0, fingerprint="another text"), tried("windowb", 99.0))
         assert record.trial.config == Config.of({"c": "b"})
         assert setting.evaluated == ["windowb"]
 
     def test_one_is_enough(self) -> None:
         setting = Setting()
-        assert name_of(setting.choose(trial("windowa", 100), trial("plaina", None)).trial) == "windowa"
+        assert name_of(setting.choose(tried("windowa", 100), tried("plaina", None)).trial) == "windowa"
 
 
 class TestWinner:
@@ -196,7 +193,7 @@ class TestWinner:
         assert name_of(record.trial) == "windowb"
 
     def test_of_ties_is_the_same_whatever_the_order_of_trials(self) -> None:
-        trials = [trial("plaina", 98), trial("windowb", 98.5), trial("windowa", 99), trial("plainb", 97)]
+        trials = [tried("plaina", 98), tried("windowb", 98.5), tried("windowa", 99), tried("plainb", 97)]
         side = {"plaina": 100.0, "windowb": 100.06, "windowa": 100.09, "plainb": 100.03}
         for order in itertools.permutations(trials):
             for times in itertools.permutations(side.values()):
@@ -206,7 +203,7 @@ class TestWinner:
     def test_of_ties_prefers_by_the_order_of_families_not_by_their_names(self) -> None:
         setting = Setting()
         setting.families = {"plain": None, "window": None}
-        assert name_of(setting.choose(trial("windowa", 98), trial("plainz", 99)).trial) == "plainz"
+        assert name_of(setting.choose(tried("windowa", 98), tried("plainz", 99)).trial) == "plainz"
 
     def test_just_outside_the_band_wins_nothing(self) -> None:
         record = Setting(windowa=100.11, windowb=100.0).choose(*letters(2))
@@ -220,9 +217,11 @@ class TestWinner:
         assert choice.finalists[0] == choice.record.trial
 
     def test_is_recorded_as_it_was_measured_in_the_finals(self) -> None:
-        record = Setting(windowa=90.0).choose(trial("windowa", 100))
+        record = Setting(windowa=90.0).choose(tried("windowa", 100))
         assert (record.problem, record.device) == (PROBLEM, H200)
-        assert record.trial == trial("windowa", 1, outcome=Measurement(timing(90.0, samples=30), 3e-8, 40, 0, 0, 1900))
+        assert record.trial == tried(
+            "windowa", 1, outcome=measurement(timing(90.0, samples=30), registers=40, spill_bytes=0)
+        )
         assert record.baselines == (COPY,)
         assert record.provenance.environment == {"driver": "580"}
 
@@ -234,24 +233,24 @@ class TestWinner:
             name = "plain"
 
             def default(self, *_: object) -> Config:
-                return trial("plainb", 1).config
+                return tried("plainb", 1).config
 
         monkeypatch.setattr("warpsmith.tuner.finals.choose.simplest_family", {PROBLEM.operation: Plain()}.get)
 
     @pytest.mark.usefixtures("simplest")
     def test_has_the_simplest_kernel_as_a_baseline_and_not_a_faster_one_of_its_family(self) -> None:
-        plains = [trial("plaina", 200), trial("plainb", 300)]
+        plains = [tried("plaina", 200), tried("plainb", 300)]
         record = Setting(windowa=90.0).choose(*letters(3, step=10), *plains)
         assert record.baselines == (COPY, Baseline("plain (simplest kernel)", timing(300)))
 
     @pytest.mark.usefixtures("simplest")
     def test_has_no_such_baseline_where_it_was_not_right_or_won(self) -> None:
-        assert Setting().choose(*letters(1), trial("plaina", 200)).baselines == (COPY,)
-        assert Setting(plainb=WRONG).choose(trial("plainb", 90), *letters(1)).baselines == (COPY,)
-        assert Setting(plainb=50.0).choose(*letters(1), trial("plainb", 99)).baselines == (COPY,)
+        assert Setting().choose(*letters(1), tried("plaina", 200)).baselines == (COPY,)
+        assert Setting(plainb=WRONG).choose(tried("plainb", 90), *letters(1)).baselines == (COPY,)
+        assert Setting(plainb=50.0).choose(*letters(1), tried("plainb", 99)).baselines == (COPY,)
 
     def test_a_family_that_comes_last_is_no_baseline(self) -> None:
-        assert Setting().choose(*letters(1), trial("plaina", 200)).baselines == (COPY,)
+        assert Setting().choose(*letters(1), tried("plaina", 200)).baselines == (COPY,)
 
     def test_tells_what_was_left_out(self) -> None:
         setting = Setting()
@@ -279,13 +278,13 @@ class TestAnswers:
 
     def test_meets_the_finalists_however_slow_the_search_found_it(self) -> None:
         setting = self.setting("plainz", windowa=80.0, plainz=70.0)
-        choice = setting.choice(*letters(9, step=50), trial("plainz", 9000))
+        choice = setting.choice(*letters(9, step=50), tried("plainz", 9000))
         assert name_of(choice.record.trial) == "plainz"
         assert setting.contenders == ["windowa", "windowb", "windowc", "plainz"]
         assert choice.before == choice.record.trial
 
     def test_loses_to_what_is_faster_and_is_told_of(self) -> None:
-        choice = self.setting("plainz", windowa=80.0, plainz=90.0).choice(*letters(1), trial("plainz", 90))
+        choice = self.setting("plainz", windowa=80.0, plainz=90.0).choice(*letters(1), tried("plainz", 90))
         assert name_of(choice.record.trial) == "windowa"
         assert choice.before is not None
         assert (name_of(choice.before), choice.before.median_ns) == ("plainz", 90.0)
@@ -293,15 +292,15 @@ class TestAnswers:
     @pytest.mark.parametrize(("slower", "winner"), [(0.0, "plainz"), (KEPT - 1e-4, "plainz"), (KEPT + 1e-4, "windowa")])
     def test_stays_where_nothing_is_clearly_faster(self, slower: float, winner: str) -> None:
         choice = self.setting("plainz", windowa=100.0, plainz=100 * (1 + slower)).choice(
-            *letters(1), trial("plainz", 90)
+            *letters(1), tried("plainz", 90)
         )
         assert name_of(choice.record.trial) == winner
 
     def test_never_loses_to_what_is_slower_within_the_band_of_ties(self) -> None:
         """The answer is outside of it, another finalist of an earlier place, slower still, by its spread inside."""
-        wide = Timing(100.9, 95.0, 106.0, 9, "in turns")
+        wide = timing(100.9, 95.0, 106.0)
         choice = self.setting("plainz", windowa=wide, windowb=100.0, plainz=100.7).choice(
-            *letters(2), trial("plainz", 90)
+            *letters(2), tried("plainz", 90)
         )
         assert name_of(choice.record.trial) == "windowb"
 
@@ -310,12 +309,12 @@ class TestAnswers:
         """Where its memory lies, which differs from process to process, decides how fast such a kernel is."""
         setting = self.setting("plainz", windowa=100.0, plainz=100.0 * faster)
         setting.spilling = {"windowa"}
-        assert name_of(setting.choose(*letters(1), trial("plainz", 90)).trial) == winner
+        assert name_of(setting.choose(*letters(1), tried("plainz", 90)).trial) == winner
 
     def test_that_spills_itself_is_still_what_nothing_slower_replaces(self) -> None:
         setting = self.setting("plainz", windowa=100.1, plainz=100.0)
         setting.spilling = {"plainz"}
-        assert name_of(setting.choose(*letters(1), trial("plainz", 90)).trial) == "plainz"
+        assert name_of(setting.choose(*letters(1), tried("plainz", 90)).trial) == "plainz"
 
     def test_that_was_not_tried_is_tried_now(self) -> None:
         setting = self.setting("plainz", windowa=100.0, plainz=50.0)
@@ -324,28 +323,28 @@ class TestAnswers:
         assert [name_of(each) for each in setting.kept] == ["plainz"]
 
     def test_is_enough_where_the_search_found_nothing(self) -> None:
-        assert name_of(self.setting("plainz").choose(trial("windowa", None)).trial) == "plainz"
+        assert name_of(self.setting("plainz").choose(tried("windowa", None)).trial) == "plainz"
 
     def test_that_was_wrong_is_not_tried_again(self) -> None:
         setting = self.setting("plainz")
-        choice = setting.choice(*letters(1), trial("plainz", None))
+        choice = setting.choice(*letters(1), tried("plainz", None))
         assert (name_of(choice.record.trial), choice.before, setting.contenders) == ("windowa", None, ["windowa"])
 
     def test_that_is_wrong_on_fresh_data_never_wins(self) -> None:
         setting = self.setting("plainz", "windowb", plainz=WRONG, windowb=WRONG)
-        choice = setting.choice(*letters(1), trial("plainz", 50))
+        choice = setting.choice(*letters(1), tried("plainz", 50))
         assert (name_of(choice.record.trial), choice.before) == ("windowa", None)
         assert [(name_of(each), each.outcome) for each in setting.kept] == [("plainz", WRONG), ("windowb", WRONG)]
 
     def test_of_two_the_faster_counts(self) -> None:
         """One from before the search, and one that another tuner has stored meanwhile."""
         setting = self.setting("plainz", "plainy", windowa=95.0, plainz=100.0, plainy=90.0)
-        choice = setting.choice(*letters(1), trial("plainz", 90))
+        choice = setting.choice(*letters(1), tried("plainz", 90))
         assert name_of(choice.record.trial) == "plainy"
 
     def test_with_the_machine_code_of_the_fastest_goes_by_its_own_name(self) -> None:
         first = letters(1)[0]
-        choice = self.setting("windowz").choice(first, trial("windowz", 1, outcome=first.outcome))
+        choice = self.setting("windowz").choice(first, tried("windowz", 1, outcome=first.outcome))
         assert name_of(choice.record.trial) == "windowz"
 
 
@@ -365,8 +364,8 @@ class TestFreshData:
 
     def test_near_is_near_to_the_fastest_that_is_right(self) -> None:
         setting = Setting(windowa=WRONG)
-        far = [trial(f"window{letter}", 150 + i * 1e-6) for i, letter in enumerate("bcdef")]
-        setting.choose(trial("windowa", 100), *far)
+        far = [tried(f"window{letter}", 150 + i * 1e-6) for i, letter in enumerate("bcdef")]
+        setting.choose(tried("windowa", 100), *far)
         assert setting.contenders == ["windowb", "windowc", "windowd", "windowe", "windowf"]
 
     def test_what_does_not_compile_any_more_is_kept_so(self) -> None:
@@ -391,7 +390,7 @@ class TestFreshData:
     [
         ([], f"no candidate of {PROBLEM.key()} was tried; give it more trials or time"),
         (
-            [trial("plaina", None), trial("plainb", None, outcome=Failure(FailureKind.COMPILE, "no"))],
+            [tried("plaina", None), tried("plainb", None, outcome=Failure(FailureKind.COMPILE, "no"))],
             "none of 2 candidates is correct: 1 wrong, 1 compile; the first: off by one",
         ),
     ],

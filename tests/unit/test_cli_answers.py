@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders import SMALL, timing, winner
 from warpsmith import api
 from warpsmith.cli.app import run
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.registry import families_for
+from warpsmith.generator.filter2d import Border
 from warpsmith.store import location
 from warpsmith.store.record import (
     COPY,
@@ -27,34 +27,25 @@ from warpsmith.store.record import (
     FailureKind,
     LeftOut,
     Measurement,
-    Provenance,
-    Record,
-    Timing,
-    Trial,
 )
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.outcomes import Evaluated
 
 without_gpu = pytest.mark.skipif(cuda_device_count() > 0, reason="a GPU is here")
-SMALL = Filter2d(image=(64, 64), filter=(3, 3))
 ON_HOST = ("--image", "64x64", "--filter", "3x3", "--device", "host")
 HOST = DeviceRef.parse("host").device()
-
-
-def winner(problem: Filter2d = SMALL) -> Record:
-    """A record of the plain family's default, as if it took 2 us, twice as long as a copy and half as long as SciPy."""
-    family = families_for(problem, HOST)[-1]
-    config = family.default(problem, HOST)
-    outcome = Measurement(
-        Timing(2000.0, 1900.0, 2500.0, 30, "median, 1 runs a sample, eager, warm caches"), 1e-7, None, None, None, None
-    )
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
-    beside = (
-        Baseline("scipy ndimage.correlate", dataclasses.replace(outcome.timing, median_ns=4000.0)),
-        Baseline(COPY, dataclasses.replace(outcome.timing, median_ns=1000.0)),
-    )
-    provenance = Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {})
-    return Record(problem, HOST, trial, beside, provenance, (LeftOut("another", "it is not installed"),))
+TIMED = timing(2000.0, 1900.0, 2500.0, samples=30, policy="median, 1 runs a sample, eager, warm caches")
+WON = winner(
+    SMALL,
+    TIMED,
+    HOST,
+    baselines=(
+        Baseline("scipy ndimage.correlate", dataclasses.replace(TIMED, median_ns=4000.0)),
+        Baseline(COPY, dataclasses.replace(TIMED, median_ns=1000.0)),
+    ),
+    left_out=(LeftOut("another", "it is not installed"),),
+)
+"""A record of the plainest family: twice as long as a copy and half as long as SciPy."""
 
 
 @pytest.fixture(autouse=True)
@@ -62,36 +53,34 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `one.db`, a store of one winner and a failure. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
-    won = winner()
     with Store.open("one.db", write=True) as store:
-        store.put_winner(won)
-        store.add_trial(SMALL, HOST, won.trial)
+        store.put_winner(WON)
+        store.add_trial(SMALL, HOST, WON.trial)
         wrong = Failure(FailureKind.WRONG, "7 of 3844 differ")
-        store.add_trial(SMALL, HOST, dataclasses.replace(won.trial, fingerprint="another", outcome=wrong))
+        store.add_trial(SMALL, HOST, dataclasses.replace(WON.trial, fingerprint="another", outcome=wrong))
     return tmp_path
 
 
 class TestQuery:
     def test_exact(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
         answer = document("query", "filter2d", *ON_HOST, "--store", "one.db")
-        won = winner()
         assert answer == {
             "problem": SMALL.spec(),
             "problem_key": SMALL.key(),
             "match": "exact",
             "reasons": [],
-            "family": won.trial.family,
-            "config": won.trial.config.values(),
-            "fingerprint": won.trial.fingerprint,
-            "time_ns": won.trial.median_ns,
+            "family": WON.trial.family,
+            "config": WON.trial.config.values(),
+            "fingerprint": WON.trial.fingerprint,
+            "time_ns": WON.trial.median_ns,
             "vendor": "scipy ndimage.correlate",
             "beats_vendor": True,
             "conditions": "eager, warm caches",
             "verdict": "2.00x faster than scipy ndimage.correlate, the fastest library beside it",
-            "verdicts": [each.spec() for each in won.verdicts],
+            "verdicts": [each.spec() for each in WON.verdicts],
             "left_out": [{"name": "another", "reason": "it is not installed"}],
-            "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in won.baselines},
-            "record": won.spec(),
+            "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in WON.baselines},
+            "record": WON.spec(),
         }
         text = printed("query", "filter2d", *ON_HOST, "--store", "one.db")
         assert text.startswith(f"match     exact\nproblem   {SMALL.key()}\n")
@@ -107,8 +96,8 @@ class TestQuery:
         answer = document(*asked)
         assert answer["match"] == "near"
         assert answer["problem"]["image"] == [80, 64]
-        assert answer["record"] == winner().spec()
-        assert answer["fingerprint"] != winner().trial.fingerprint
+        assert answer["record"] == WON.spec()
+        assert answer["fingerprint"] != WON.trial.fingerprint
         (reason,) = answer["reasons"]
         assert reason.startswith("exact: filter2d image=80x64 filter=3x3")
         assert printed(*asked).splitlines()[:3] == ["match     near", f"          {reason}", f"problem   {SMALL.key()}"]
@@ -116,13 +105,13 @@ class TestQuery:
     def test_other_device(self, document: Callable[..., Any]) -> None:
         other = dataclasses.replace(HOST, name="Another CPU")
         with Store.open("other.db", write=True) as store:
-            store.put_winner(dataclasses.replace(winner(), device=other))
+            store.put_winner(dataclasses.replace(WON, device=other))
         answer = document("query", "filter2d", *ON_HOST, "--store", "other.db")
         assert answer["match"] == "device"
         assert [reason.partition(":")[0] for reason in answer["reasons"]] == ["exact", "near"]
 
     def test_older_text_of_the_kernel_is_no_exact_match(self, document: Callable[..., Any]) -> None:
-        old = winner()
+        old = WON
         with Store.open("old.db", write=True) as store:
             store.put_winner(dataclasses.replace(old, trial=dataclasses.replace(old.trial, fingerprint="older")))
         answer = document("query", "filter2d", *ON_HOST, "--store", "old.db")
@@ -160,7 +149,7 @@ class TestQuery:
         np.save("w.npy", np.arange(9.0).reshape(3, 3))
         known = dataclasses.replace(SMALL, weights=tuple(map(float, range(9))))
         with Store.open("one.db", write=True) as store:
-            store.put_winner(winner(known))
+            store.put_winner(winner(known, TIMED, HOST))
         answer = document("query", "filter2d", *ON_HOST, "--weights", "w.npy", "--store", "one.db")
         assert answer["problem"]["weights"] == list(range(9))
         assert answer["match"] == "exact"
@@ -202,10 +191,10 @@ class TestExplain:
     ) -> None:
         asked = ("explain", "filter2d", *ON_HOST, "--store", "one.db")
         assert "(eager, warm caches)" not in printed(*asked)
-        trial = winner().trial
+        trial = WON.trial
         assert isinstance(trial.outcome, Measurement)
-        timing = Timing(1000.0, 1000.0, 1000.0, 30, "median, 1 runs a sample, eager, cold L2")
-        cold = dataclasses.replace(trial, outcome=dataclasses.replace(trial.outcome, timing=timing))
+        timed = timing(1000.0, policy="median, 1 runs a sample, eager, cold L2")
+        cold = dataclasses.replace(trial, outcome=dataclasses.replace(trial.outcome, timing=timed))
         with Store.open("one.db", write=True) as store:
             store.add_trial(SMALL, HOST, cold)
         assert re.search(r"1\.00 us .*\(eager, cold L2\)\n.*2\.00 us .*\(eager, warm caches\)", printed(*asked))
@@ -263,7 +252,7 @@ def test_bench_measures_nothing_where_it_cannot_save(
 class TestReport:
     def test_lists_every_winner(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
         (listed,) = document("report", "--store", "one.db")["records"]
-        assert winner().spec().items() <= listed.items()
+        assert WON.spec().items() <= listed.items()
         assert listed["conditions"] == "eager, warm caches"
         assert listed["verdict"] == "2.00x faster than scipy ndimage.correlate, the fastest library beside it"
         *_, row = printed("report", "--store", "one.db").splitlines()
@@ -274,7 +263,7 @@ class TestReport:
 
     def test_of_a_winner_without_baselines(self, printed: Callable[..., str]) -> None:
         with Store.open("bare.db", write=True) as store:
-            store.put_winner(dataclasses.replace(winner(), device=H200, baselines=()))
+            store.put_winner(dataclasses.replace(WON, device=H200, baselines=()))
         *_, row = printed("report", "--store", "bare.db").splitlines()
         assert row.endswith("| 2.00 us | eager, warm caches | - | - | another: it is not installed |")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builders import measurement, timing, winner
 from warpsmith.cli.app import run
 from warpsmith.cli.bench_fft import FBFFT_SIZES, default_norm, filled
 from warpsmith.cli.benching import Row, Subject
@@ -25,7 +26,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.store import location
 from warpsmith.store.location import own_store
-from warpsmith.store.record import COPY, Baseline, LeftOut, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import COPY, Baseline, LeftOut
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.compare import Comparison
 
@@ -33,21 +34,10 @@ HOST = DeviceRef.parse("host").device()
 PADDED = Fft((8, 8), 5, valid=(7, 6))
 TWO = ("bench", "fft", "--device", "host", "--size", "8x8", "--size", "8x6", "--valid", "7x6", "--batch", "5")
 SCIPY, OTHER = "scipy 1.2.3 fft.rfftn", "another 4.5"
-TIMED = Timing(2000.0, 1900.0, 2500.0, 30, "median, 5 runs a sample, eager, in turns, warm caches")
-MEASURED = Measurement(TIMED, 1.25e-7, None, None, None, None)
+POLICY = "median, 5 runs a sample, eager, in turns, warm caches"
+TIMED = timing(2000.0, 1900.0, 2500.0, samples=30, policy=POLICY)
+MEASURED = measurement(TIMED, max_error=1.25e-7)
 MEAN = "geometric mean of the speed-up over the fastest peer: "
-
-
-def timing(ns: float) -> Timing:
-    return dataclasses.replace(MEASURED.timing, median_ns=ns)
-
-
-def winner(problem: Fft) -> Record:
-    """A record of the first family's default, as if it took 2 us."""
-    family = families_for(problem, HOST)[0]
-    config = family.default(problem, HOST)
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, MEASURED, "g++ 12.2.0")
-    return Record(problem, HOST, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
     with Store.open("one.db", write=True) as store:
-        store.put_winner(winner(PADDED))
+        store.put_winner(winner(PADDED, MEASURED, HOST, family=families_for(PADDED, HOST)[0]))
     return tmp_path
 
 
@@ -71,8 +61,8 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Beside], None]:
         def compare(problem: Problem, _program: Program, _ref: DeviceRef, _seed: int, *_: object) -> Comparison:
             assert isinstance(problem, Fft)
             names = {COPY: 1000.0, **beside.get(problem.size, {})}
-            baselines = tuple(Baseline(name, timing(ns)) for name, ns in names.items())
-            return Comparison(MEASURED, timing(2000.0), baselines, {"compiler": "g++ 12.2.0"})
+            baselines = tuple(Baseline(name, timing(ns, policy=POLICY)) for name, ns in names.items())
+            return Comparison(MEASURED, TIMED, baselines, {"compiler": "g++ 12.2.0"})
 
         monkeypatch.setattr("warpsmith.cli.benching.compare", compare)
 

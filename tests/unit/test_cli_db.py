@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -11,29 +12,12 @@ from typing import Any
 
 import pytest
 
+from builders import LARGE, SMALL, failure, generated, winner
 from warpsmith.cli.app import run
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import families_for
 from warpsmith.store import location
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
-
-SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
-FAMILY = families_for(SMALL, H200)[-1]
-
-
-def winner(problem: Filter2d, median_ns: float) -> Record:
-    config = FAMILY.default(problem, H200)
-    timing = Timing(median_ns, median_ns, median_ns, 9, "median of 9")
-    outcome = Measurement(timing, 1e-7, registers=20, spill_bytes=0, shared_bytes=0, clock_mhz=1980)
-    trial = Trial(FAMILY.name, config, FAMILY.program(problem, config).fingerprint, outcome, "nvrtc 13.0")
-    return Record(problem, H200, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
-
-
-def failure() -> Trial:
-    won = winner(SMALL, 1.0).trial
-    return Trial(won.family, won.config, "another text", Failure(FailureKind.WRONG, "7 differ"), won.compiler)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +26,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
     with Store.open("a.db", write=True) as store:
-        store.add_trial(SMALL, H200, failure())
+        other = dataclasses.replace(
+            generated(SMALL, failure(FailureKind.WRONG, "7 differ")), fingerprint="another text"
+        )
+        store.add_trial(SMALL, H200, other)
         for record in (winner(SMALL, 5.0), winner(LARGE, 50.0)):
             store.add_trial(record.problem, record.device, record.trial)
             store.put_winner(record)

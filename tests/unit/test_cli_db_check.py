@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import warpsmith.tuner.finals.recheck
+from builders import timing, winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
@@ -18,7 +19,7 @@ from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.store import location
 from warpsmith.store.checked import Checked, Verdict, checked_of, marked
-from warpsmith.store.record import Baseline, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Baseline, Record, Timing
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.recheck import Rechecked
 
@@ -29,19 +30,12 @@ SHIPPED = location.shipped_store()
 AT = "2026-03-04T05:06:07+00:00"
 
 
-def timing(ns: float) -> Timing:
-    return Timing(ns, ns, ns, 15, "median, 1 runs a sample, eager, in turns, warm caches")
+def timed(ns: float) -> Timing:
+    return timing(ns, samples=15, policy="median, 1 runs a sample, eager, in turns, warm caches")
 
 
-def winner(problem: Filter2d, ns: float = 5000.0) -> Record:
-    from warpsmith.generator.registry import families_for
-
-    device = HOST.device()
-    family = families_for(problem, device)[-1]
-    config = family.default(problem, device)
-    outcome = Measurement(timing(ns), 1e-7, None, None, None, None)
-    won = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
-    return Record(problem, device, won, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {"os": "Linux"}))
+def stored(problem: Filter2d, ns: float = 5000.0) -> Record:
+    return winner(problem, timed(ns), HOST.device(), environment={"os": "Linux"})
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
     with Store.open("a.db", write=True) as store:
         for problem in PROBLEMS:
-            store.put_winner(winner(problem))
-        store.put_winner(dataclasses.replace(winner(PROBLEMS[0]), device=H200))
+            store.put_winner(stored(problem))
+        store.put_winner(dataclasses.replace(stored(PROBLEMS[0]), device=H200))
     return tmp_path
 
 
@@ -73,7 +67,7 @@ class Rechecks:
         ns = {Verdict.SAME: 5010.0, Verdict.SLOWER: 6000.0, Verdict.FASTER: 4000.0}.get(verdict)
         if ns is None:
             return Rechecked(record, Checked(self.at, verdict, None, "590.1"), None, f"it is {verdict}, since")
-        return Rechecked(record, Checked(self.at, verdict, ns, "590.1"), timing(ns), None, (100.0, 110.0))
+        return Rechecked(record, Checked(self.at, verdict, ns, "590.1"), timed(ns), None, (100.0, 110.0))
 
 
 @pytest.fixture
@@ -175,8 +169,8 @@ class TestTimes:
         self, document: Callable[..., Any], rechecks: Rechecks
     ) -> None:
         with Store.open(str(location.own_store()), write=True) as own:
-            own.put_winner(winner(PROBLEMS[0], 1.0))
-            own.put_winner(winner(Filter2d(image=(9, 9), filter=(2, 2))))
+            own.put_winner(stored(PROBLEMS[0], 1.0))
+            own.put_winner(stored(Filter2d(image=(9, 9), filter=(2, 2))))
         looked = document(*CHECK)["times"]["looked_at"]
         assert len(rechecks.seen) == len(looked) == 5
         stores = {each["problem_key"]: (each["store"], each["noted"]) for each in looked}
@@ -186,7 +180,7 @@ class TestTimes:
 
     def test_the_users_own_store_is_noted_in(self, document: Callable[..., Any], rechecks: Rechecks) -> None:
         with Store.open(str(location.own_store()), write=True) as own:
-            own.put_winner(winner(PROBLEMS[0]))
+            own.put_winner(stored(PROBLEMS[0]))
         (looked,) = document("db", "check", "--times", "--device", "host")["times"]["looked_at"]
         assert (looked["store"], looked["noted"]) == (str(location.own_store()), True)
         assert rechecks.seen == [PROBLEMS[0]]
@@ -205,7 +199,7 @@ class TestTimes:
     ) -> None:
         def look(record: Record, device: DeviceRef, seed: int) -> Rechecked:
             with Store.open("a.db", write=True) as store:
-                store.put_winner(winner(PROBLEMS[0], 17.0))
+                store.put_winner(stored(PROBLEMS[0], 17.0))
             return rechecks(record, device, seed)
 
         monkeypatch.setattr(warpsmith.tuner.finals.recheck, "recheck", look)
@@ -251,7 +245,7 @@ class TestRefusals:
 
     def test_nothing_for_this_device(self, capsys: pytest.CaptureFixture[str], rechecks: Rechecks) -> None:
         with Store.open("b.db", write=True) as store:
-            store.put_winner(dataclasses.replace(winner(PROBLEMS[0]), device=H200))
+            store.put_winner(dataclasses.replace(stored(PROBLEMS[0]), device=H200))
         assert run(["db", "check", "--times", "--device", "host", "--store", "b.db"]) == 3
         assert HOST.device().key() in capsys.readouterr().err
         assert rechecks.seen == []
@@ -262,18 +256,18 @@ class TestNote:
         "checked", [Checked(AT, Verdict.SLOWER, 0.1 + 0.2, "590.1"), Checked(AT, Verdict.WRONG, None, None)]
     )
     def test_comes_back(self, checked: Checked) -> None:
-        once = marked(winner(PROBLEMS[0]), Checked("2026-01-01", Verdict.SAME, 1.0, "580"))
+        once = marked(stored(PROBLEMS[0]), Checked("2026-01-01", Verdict.SAME, 1.0, "580"))
         noted = marked(once, checked)
         assert checked_of(noted) == checked
         assert noted.provenance.environment["os"] == "Linux"
         assert Record.from_spec(noted.spec()) == noted
-        assert dataclasses.replace(noted, provenance=winner(PROBLEMS[0]).provenance) == winner(PROBLEMS[0])
+        assert dataclasses.replace(noted, provenance=stored(PROBLEMS[0]).provenance) == stored(PROBLEMS[0])
 
     @pytest.mark.parametrize(
         "facts", [{}, {"checked": AT}, {"checked": AT, "checked verdict": "odd"}, {"checked": AT, "checked ns": "x"}]
     )
     def test_that_cannot_be_read_is_none(self, facts: dict[str, str]) -> None:
-        record = winner(PROBLEMS[0])
+        record = stored(PROBLEMS[0])
         provenance = dataclasses.replace(record.provenance, environment=facts)
         assert checked_of(dataclasses.replace(record, provenance=provenance)) is None
 

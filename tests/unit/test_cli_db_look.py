@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
+from builders import LARGE, SMALL, failure, generated, timing, winner
 from warpsmith.cli.app import run
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import families_for
 from warpsmith.store import location
 from warpsmith.store.checked import Checked, Verdict, marked
-from warpsmith.store.record import Baseline, Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Baseline, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
 
-SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
 UNDONE = Filter2d(image=(96, 96), filter=(3, 3))
-FAMILY = families_for(SMALL, H200)[-1]
 RUN = {
     "seed": 7,
     "trials": 20,
@@ -30,18 +28,15 @@ RUN = {
 }
 
 
-def winner(problem: Filter2d, median_ns: float, vendor_ns: float | None = None) -> Record:
-    config = FAMILY.default(problem, H200)
-    timing = Timing(median_ns, median_ns, median_ns, 9, "median, 1 runs a sample, queued first, cold L2")
-    outcome = Measurement(timing, 1e-7, registers=20, spill_bytes=0, shared_bytes=0, clock_mhz=1980)
-    trial = Trial(FAMILY.name, config, FAMILY.program(problem, config).fingerprint, outcome, "nvrtc 13.0")
-    beside = () if vendor_ns is None else (Baseline("cudnn 9", dataclasses.replace(timing, median_ns=vendor_ns)),)
-    return Record(problem, H200, trial, beside, Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+def timed(ns: float) -> Timing:
+    return timing(ns, policy="median, 1 runs a sample, queued first, cold L2")
+
+
+COMPARED = winner(SMALL, timed(5000.0), baselines=[Baseline("cudnn 9", timed(22_000.0))])
 
 
 def failed(kind: FailureKind, number: int = 0) -> Trial:
-    won = winner(SMALL, 1.0).trial
-    return dataclasses.replace(won, fingerprint=f"{kind} {number}", outcome=Failure(kind, "why"))
+    return dataclasses.replace(generated(SMALL, failure(kind, "why")), fingerprint=f"{kind} {number}")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
     with Store.open("a.db", write=True) as store:
-        for record in (winner(SMALL, 5000.0, 22_000.0), winner(LARGE, 50_000.0)):
+        for record in (COMPARED, winner(LARGE, timed(50_000.0))):
             store.add_trial(record.problem, H200, record.trial)
             store.put_winner(record)
         store.add_trials(SMALL, H200, (failed(FailureKind.WRONG), failed(FailureKind.COMPILE)))
@@ -116,7 +111,7 @@ class TestLs:
 
     def test_every_store_that_is_asked(self, document: Callable[..., Any], folder: Path) -> None:
         with Store.open(str(location.own_store()), write=True) as own:
-            own.put_winner(winner(SMALL, 6.0))
+            own.put_winner(winner(SMALL, timed(6.0)))
         rows = document("db", "ls", "--store", "a.db")["winners"]
         expected = [("a.db", LARGE), ("a.db", SMALL), (str(location.own_store()), SMALL)]
         assert [(row["store"], row["problem_key"]) for row in rows] == [(store, each.key()) for store, each in expected]
@@ -145,7 +140,7 @@ class TestLs:
     def test_a_winner_that_moved_says_so(self, lines: Callable[..., list[str]], document: Callable[..., Any]) -> None:
         checked = Checked("2026-03-04T05:06:07+00:00", Verdict.SLOWER, 5500.0, "590.1")
         with Store.open("a.db", write=True) as store:
-            assert store.renew(marked(winner(SMALL, 5000.0, 22_000.0), checked))
+            assert store.renew(marked(COMPARED, checked))
         assert lines("db", "ls")[2].endswith(f"{H200.key()}  (slower on 2026-03-04)")
         assert document("db", "ls", "--store", "a.db")["winners"][1]["checked"] == dataclasses.asdict(checked)
         told = lines("db", "show", "filter=3x3", "image=64x64")
@@ -176,7 +171,7 @@ class TestShow:
 
     def test_tells_all_that_is_known(self, document: Callable[..., Any]) -> None:
         (record,) = document("db", "show", "image=64x64", "--store", "a.db")["records"]
-        assert record.items() >= winner(SMALL, 5000.0, 22_000.0).spec().items()
+        assert record.items() >= COMPARED.spec().items()
         assert record["store"] == "a.db"
         assert record["trials"] == {"total": 15, "failures": {"compile": 1, "crash": 12, "wrong": 1}}
         (told,) = record["runs"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builders import SMALL, failure, record, trial
 from warpsmith.cli.app import run
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200, HOST
@@ -21,21 +22,19 @@ from warpsmith.generator.space import Config
 from warpsmith.store import sqlite
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.poison import MAX_STARTS, Started
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Record, Trial
 from warpsmith.store.store import MergeReport, Store
 
-PROBLEM, OTHER = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(9, 9), filter=(2, 2))
+PROBLEM, OTHER = SMALL, Filter2d(image=(9, 9), filter=(2, 2))
 TRIALS = 300
 
 
-def trial(number: int, kind: FailureKind = FailureKind.COMPILE) -> Trial:
-    return Trial("filter2d_plain", Config.of({"n": number}), f"f{number}", Failure(kind, "no" * 100), "g++ 12.2.0")
+def tried(number: int, kind: FailureKind = FailureKind.COMPILE) -> Trial:
+    return trial(number, failure(kind, "no" * 100), family="filter2d_plain")
 
 
-def winner(median_ns: float, problem: Filter2d = PROBLEM) -> Record:
-    timing = Timing(median_ns, median_ns, median_ns, 9, "median of 9")
-    won = dataclasses.replace(trial(0), outcome=Measurement(timing, 0.0, None, None, None, None))
-    return Record(problem, H200, won, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+def winner(problem: Filter2d, median_ns: float) -> Record:
+    return record(problem, trial(0, median_ns, family="filter2d_plain"))
 
 
 def state(location: str) -> tuple[Any, ...]:
@@ -51,10 +50,10 @@ def source(tmp_path: Path) -> str:
     """A store of many trials, a crash, two winners and a run."""
     path = str(tmp_path / "source.db")
     with Store.open(path, write=True) as store:
-        store.add_trials(PROBLEM, H200, [trial(number) for number in range(TRIALS)])
-        store.add_trial(PROBLEM, H200, trial(-1, FailureKind.CRASH))
-        store.put_winner(winner(5.0))
-        store.put_winner(winner(6.0, OTHER))
+        store.add_trials(PROBLEM, H200, [tried(number) for number in range(TRIALS)])
+        store.add_trial(PROBLEM, H200, tried(-1, FailureKind.CRASH))
+        store.put_winner(winner(PROBLEM, 5.0))
+        store.put_winner(winner(OTHER, 6.0))
         store.add_run(PROBLEM, H200, {"seed": 1})
     return path
 
@@ -63,8 +62,8 @@ def source(tmp_path: Path) -> str:
 def target(location: str) -> str:
     """A store, a file or on a server, that holds a winner, a trial and a run already."""
     with Store.open(location, write=True) as store:
-        store.add_trial(PROBLEM, H200, trial(3))
-        store.put_winner(winner(9.0))
+        store.add_trial(PROBLEM, H200, tried(3))
+        store.put_winner(winner(PROBLEM, 9.0))
         store.add_run(PROBLEM, H200, {"seed": 2})
     return location
 
@@ -110,7 +109,7 @@ class TestWhatIsCarried:
             assert list(store.poisoned(HOST)) == ["deadly"]
 
     def test_what_is_known_here_of_a_program_stays(self, source: str, target: str) -> None:
-        known = dataclasses.replace(trial(-1), outcome=Failure(FailureKind.TIMEOUT, "mine"), compiler="clang")
+        known = dataclasses.replace(tried(-1), outcome=Failure(FailureKind.TIMEOUT, "mine"), compiler="clang")
         with Store.open(target, write=True) as store:
             store.add_trial(PROBLEM, H200, known)
         assert merge(source, target).poisoned_added == 0
@@ -198,7 +197,7 @@ class TestNothingOrAll:
     def test_where_the_disk_is_full(self, given: list[str], tmp_path: Path) -> None:
         path = str(tmp_path / "target.db")
         with Store.open(path, write=True) as store:
-            store.put_winner(winner(9.0))
+            store.put_winner(winner(PROBLEM, 9.0))
             store.compact()  # a rollback restores no free pages, which the migrations leave
         before, content = state(path), Path(path).read_bytes()
         command = [sys.executable, "-c", FULL, *given, "--store", path]
@@ -216,7 +215,7 @@ class TestNothingOrAll:
     ) -> None:
         path = tmp_path / "target.db"
         with Store.open(str(path), write=True) as store:
-            store.put_winner(winner(9.0))
+            store.put_winner(winner(PROBLEM, 9.0))
         before, pages = state(str(path)), path.stat().st_size // 4096
         monkeypatch.setattr(sqlite, "WRITER_PRAGMAS", (*sqlite.WRITER_PRAGMAS, f"max_page_count={pages}"))
         with pytest.raises(StoreError, match="is full"):

@@ -10,30 +10,18 @@ from typing import Any
 
 import pytest
 
+from builders import LARGE, SMALL, failure, generated, record
 from warpsmith.cli import db_prune
 from warpsmith.cli.app import run
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200, HOST
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store import location
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import FailureKind, Trial
 from warpsmith.store.store import Store
 
-SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
-FAMILY = families_for(SMALL, H200)[-1]
-
-
-def tried(problem: Filter2d, median_ns: float, compiler: str = "nvrtc 13.0") -> Trial:
-    """A trial of a program that this version generates."""
-    config = FAMILY.default(problem, H200)
-    outcome = Measurement(Timing(median_ns, median_ns, median_ns, 9, "median of 9"), 1e-7, 20, 0, 0, 1980)
-    return Trial(FAMILY.name, config, FAMILY.program(problem, config).fingerprint, outcome, compiler)
-
-
-GOOD, SLOW = tried(SMALL, 5.0), tried(SMALL, 50.0, "nvcc")
-CRASHED = dataclasses.replace(GOOD, compiler="nvrtc 12.0", outcome=Failure(FailureKind.CRASH, "signal 11"))
+GOOD, SLOW = generated(SMALL, 5.0), generated(SMALL, 50.0, compiler="nvcc")
+CRASHED = dataclasses.replace(GOOD, compiler="nvrtc 12.0", outcome=failure(FailureKind.CRASH, "signal 11"))
 OLD_TEXT = dataclasses.replace(GOOD, fingerprint="of an earlier text")
 NO_SUCH_FAMILY = dataclasses.replace(GOOD, family="filter2d_gone")
 NO_SUCH_CONFIG = dataclasses.replace(GOOD, config=Config.of({"gone": 1}))
@@ -47,14 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with Store.open("a.db", write=True) as store:
         store.add_trials(SMALL, H200, (GOOD, SLOW, OLD_TEXT, NO_SUCH_FAMILY, NO_SUCH_CONFIG, CRASHED))
         store.add_trials(SMALL, HOST, (CRASHED,))
-        for record in (winner(SMALL, GOOD), winner(LARGE, dataclasses.replace(tried(LARGE, 9.0), fingerprint="old"))):
-            store.put_winner(record)
+        old = dataclasses.replace(generated(LARGE, 9.0), fingerprint="old")
+        for won in (record(SMALL, GOOD), record(LARGE, old)):
+            store.put_winner(won)
         store.add_run(SMALL, H200, {"seed": 1})
     return tmp_path
-
-
-def winner(problem: Filter2d, won: Trial) -> Record:
-    return Record(problem, H200, won, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 @pytest.fixture
@@ -149,8 +134,9 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_file_shrinks(capsys: pytest.CaptureFixture[str]) -> None:
     with Store.open("a.db", write=True) as store:
-        store.add_trials(SMALL, H200, [tried(SMALL, 9.0, "x" * 20_000 + str(number)) for number in range(100)])
-        store.add_trials(SMALL, HOST, [tried(SMALL, 9.0, "x" * 20_000 + str(number)) for number in range(100)])
+        for device in (H200, HOST):
+            long = [dataclasses.replace(GOOD, compiler="x" * 20_000 + str(number)) for number in range(100)]
+            store.add_trials(SMALL, device, long)
     before = Path("a.db").stat().st_size
     assert run(["db", "prune", "--device-key", HOST.key(), "--yes", "--store", "a.db"]) == 0
     told = capsys.readouterr().out.splitlines()

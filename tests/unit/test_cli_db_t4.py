@@ -13,28 +13,17 @@ from typing import Any
 import jsonschema
 import pytest
 
+from builders import LARGE, NVRTC, SMALL, failure, record, trial
 from warpsmith.cli.app import run
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.space import Config
 from warpsmith.store import location
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import FailureKind, Measurement
 from warpsmith.store.store import Store
 
-SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
 SHIPPED = Filter2d(image=(9, 9), filter=(2, 2))
-MEASURED = Trial(
-    "filter2d_plain",
-    Config.of({"n": 1}),
-    "f",
-    Measurement(Timing(5e6, 5e6, 5e6, 9, "median of 9"), 1e-7, 20, 0, 0, 1980),
-    "nvrtc 13.0",
-)
-FAILED = Trial("filter2d_plain", Config.of({"n": 2}), "g", Failure(FailureKind.TIMEOUT, "10 s"), "nvrtc 13.0")
-
-
-def winner(problem: Filter2d) -> Record:
-    return Record(problem, H200, MEASURED, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {"driver": "580.1"}))
+MEASURED = trial(1, 5e6, family="filter2d_plain", compiler=NVRTC)
+FAILED = trial(2, failure(FailureKind.TIMEOUT, "10 s"), family="filter2d_plain", compiler=NVRTC)
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +33,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
     with Store.open("a.db", write=True) as store:
         store.add_trials(SMALL, H200, (FAILED, MEASURED))
-        store.put_winner(winner(SMALL))
+        store.put_winner(record(SMALL, MEASURED, environment={"driver": "580.1"}))
         store.add_trials(SMALL, HOST, (FAILED,))
         store.add_trials(LARGE, H200, (MEASURED,))
-        store.put_winner(winner(SHIPPED))
+        store.put_winner(record(SHIPPED, MEASURED, environment={"driver": "580.1"}))
     return tmp_path
 
 

@@ -10,26 +10,17 @@ from typing import Any
 
 import pytest
 
+from builders import SMALL, winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import families_for
 from warpsmith.plans.bundle import MANIFEST, load_bundle
 from warpsmith.store import location
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 
-SMALL, WIDE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(64, 80), filter=(3, 3))
+WIDE = Filter2d(image=(64, 80), filter=(3, 3))
 SHAPE = ("filter2d", "--image", "64x64", "--filter", "3x3")
 HOST = DeviceRef.parse("host").device()
-
-
-def winner(problem: Filter2d) -> Record:
-    family = families_for(problem, HOST)[-1]
-    config = family.default(problem, HOST)
-    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
-    return Record(problem, HOST, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "two.db")
     with Store.open("two.db", write=True) as store:
         for problem in (SMALL, WIDE):
-            store.put_winner(winner(problem))
+            store.put_winner(winner(problem, device=HOST))
     return tmp_path
 
 
@@ -139,14 +130,14 @@ class TestStored:
 
     @pytest.mark.parametrize("change", [{"fingerprint": "older"}, {"family": "filter2d_gone"}])
     def test_only_what_this_version_no_longer_generates(self, refused: Refused, change: dict[str, str]) -> None:
-        old = winner(SMALL)
+        old = winner(SMALL, device=HOST)
         with Store.open("old.db", write=True) as store:
             store.put_winner(dataclasses.replace(old, trial=dataclasses.replace(old.trial, **change)))  # type: ignore[arg-type]
         line = refused(3, "export", "--all", "--out", "b", "--store", "old.db")
         assert "this version generates another kernel; tune again" in line
 
     def test_some_that_this_version_no_longer_generates(self, document: Callable[..., Any], folder: Path) -> None:
-        old = winner(SMALL)
+        old = winner(SMALL, device=HOST)
         with Store.open("two.db", write=True) as store:
             store.put_winner(dataclasses.replace(old, trial=dataclasses.replace(old.trial, fingerprint="older")))
         report = document("export", "--all", "--out", "b")

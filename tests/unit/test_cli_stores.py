@@ -12,16 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from builders import SMALL, winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import families_for
 from warpsmith.store import location
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.schema import SCHEMA_VERSION
 from warpsmith.store.store import Store
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+PROBLEM = SMALL
 ASKED = ("filter2d", "--image", "64x64", "--filter", "3x3", "--device", "host")
 READING = {
     "query": ("query", *ASKED),
@@ -38,22 +36,13 @@ READING = {
 WRITING = {"tune": ("tune", *ASKED, "--trials", "1"), "db merge": ("db", "merge", "good.db")}
 
 
-def winner() -> Record:
-    device = DeviceRef.parse("host").device()
-    family = families_for(PROBLEM, device)[-1]
-    config = family.default(PROBLEM, device)
-    outcome = Measurement(Timing(900.0, 800.0, 1000.0, 9, "median of 9"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(PROBLEM, config).fingerprint, outcome, "g++ 12.2.0")
-    return Record(PROBLEM, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `good.db`, a store of one winner. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
     with Store.open("good.db", write=True) as store:
-        store.put_winner(winner())
+        store.put_winner(winner(PROBLEM, 900.0, DeviceRef.parse("host").device()))
     return tmp_path
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
+from builders import program
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers import compile_pool
 from warpsmith.tuner.workers.compile_job import Compiled
@@ -103,10 +102,6 @@ def pool_of(
     yield make
     for pool in made:
         pool.close()
-
-
-def program(source: str) -> Program:
-    return Program("test", Config.of({}), source, ())
 
 
 def compiled(pool: CompilePool, source: str) -> Any:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from builders import binary, program
+from warpsmith.devices.base import Binary, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
 from warpsmith.errors import CompileError
 from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LoggingCompiler(Compiler):
         with self.log.open("a") as log:
             log.write("x")
         image = program.source.encode() + b"\n\x00\xff" + b"image" * 10_000
-        return Binary(BinaryKind.CUBIN, image, "sm_90", self.identity, registers=32, spill_bytes=0, shared_bytes=None)
+        return binary(image, compiler=self.identity, shared_bytes=None)
 
     @property
     def compilations(self) -> int:
@@ -50,10 +50,6 @@ def compiler(tmp_path: Path) -> LoggingCompiler:
 @pytest.fixture
 def cached(compiler: LoggingCompiler, tmp_path: Path) -> CachedCompiler:
     return CachedCompiler(compiler, tmp_path / "cache")
-
-
-def program(source: str) -> Program:
-    return Program(family="test", config=Config.of({}), source=source, launches=())
 
 
 def only_file(cached: CachedCompiler) -> Path:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from builders import program
 from warpsmith.devices.base import BinaryKind, Compiler
 from warpsmith.devices.cuda.compiler import NO_CACHE, NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
 from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.errors import CompileError
-from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers.compile_job import Compiled
 from warpsmith.tuner.workers.compile_pool import CompilePool
@@ -35,10 +34,6 @@ extern "C" __global__ void kernel_a(const float* x, float* y, Weights weights) {
 }
 extern "C" __global__ void kernel_b(float* y) { y[threadIdx.x] = 0.0f; }
 """
-
-
-def program(source: str) -> Program:
-    return Program(family="test", config=Config.of({}), source=source, launches=())
 
 
 def _nvrtc() -> Compiler:
@@ -271,15 +266,17 @@ def test_nvrtc_opens_no_gpu(tmp_path: Path, option: str, opened: bool) -> None:
     command = ["gcc", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1", "-Wl,-soname,libcuda.so.1"]
     subprocess.run(command, cwd=tmp_path, check=True)
     (tmp_path / "compile.py").write_text(
+        "from builders import program\n"
         "from warpsmith.devices.cuda import compiler\n"
-        "from warpsmith.generator.program import Program\n"
-        "from warpsmith.generator.space import Config\n"
         f"compiler.NO_CACHE = {option!r}\n"
         "source = 'extern \"C\" __global__ void kernel(float* y) { *y = 0.0f; }'\n"
-        "program = Program(family='test', config=Config.of({}), source=source, launches=())\n"
-        "assert compiler.NvrtcCompiler('sm_90').compile(program).image\n"
+        "assert compiler.NvrtcCompiler('sm_90').compile(program(source)).image\n"
     )
-    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_CACHE_PATH": str(tmp_path / "cache")}
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": str(tmp_path),
+        "CUDA_CACHE_PATH": str(tmp_path / "cache"),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
     told = subprocess.run(
         [sys.executable, "compile.py"], cwd=tmp_path, env=environment, check=True, text=True, stdout=subprocess.PIPE
     ).stdout

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from builders import launch as made_launch
 from warpsmith.devices.cuda import constants, copies, texture
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
 from warpsmith.devices.cuda.copies import ModuleCopies
 from warpsmith.devices.cuda.texture import MOST_KEPT, Textures
 from warpsmith.errors import LaunchError
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import Constant, Launch, Texture
+from warpsmith.generator.program import Constant, Texture
 
 REAL = constants.cu
 OK = REAL.CUresult.CUDA_SUCCESS
-LAUNCH = Launch("kernel", (1, 1, 1), (1, 1, 1), ())
+LAUNCH = made_launch()
 VARIABLE = Constant("taps", "weights")
 SIZE = 16
 

@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
+from builders import launch as made_launch
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.cuda import constants, copies, module, status, texture
 from warpsmith.devices.cuda.module import CudaModule
 from warpsmith.generator.device import H200
-from warpsmith.generator.program import Constant, Launch
+from warpsmith.generator.program import Constant
 
 REAL = constants.cu
 OK = REAL.CUresult.CUDA_SUCCESS
 MODES = REAL.CUstreamCaptureStatus
-LAUNCH = Launch("kernel", (1, 1, 1), (1, 1, 1), (), constants=(Constant("taps", "weights"),))
+LAUNCH = made_launch(constants=[Constant("taps", "weights")])
 SIZE = 4
 
 

@@ -13,26 +13,17 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Binary, BinaryKind
+from builders import binary, winner
+from warpsmith.devices.base import Binary
 from warpsmith.errors import BadArgument, BundleError, CompileError, NothingStored
 from warpsmith.files import write_whole
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import HOST
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import families_for
 from warpsmith.plans.bundle import MANIFEST, load_bundle
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.tuner.export import export
 
 SMALL, WIDE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(64, 80), filter=(3, 3))
-
-
-def winner(problem: Filter2d, device: Device = HOST) -> Record:
-    family = families_for(problem, device)[-1]
-    config = family.default(problem, device)
-    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "some compiler")
-    return Record(problem, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -55,7 +46,8 @@ class Compilers:
         name, *_, arch = self.release.split()
         if name in self.refuses:
             raise CompileError(f"{name} is missing")
-        return Binary(BinaryKind.CUBIN, f"{self.release}: {program.fingerprint}".encode(), arch, self.release, 20, 0, 0)
+        image = f"{self.release}: {program.fingerprint}".encode()
+        return binary(image, arch=arch, compiler=self.release, registers=20)
 
 
 @pytest.fixture
@@ -67,7 +59,7 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> Compilers:
 
 class TestContent:
     def test_is_what_the_manifest_says(self, tmp_path: Path) -> None:
-        report = export([winner(SMALL), winner(WIDE)], tmp_path / "b")
+        report = export([winner(SMALL, device=HOST), winner(WIDE, device=HOST)], tmp_path / "b")
         assert (report.folder, report.kernels, report.cubins, report.skipped) == (tmp_path / "b", 2, 0, ())
         manifest = json.loads((tmp_path / "b" / MANIFEST).read_text())
         assert (manifest["format"], manifest["version"]) == ("warpsmith-bundle", 1)
@@ -79,12 +71,12 @@ class TestContent:
         assert len(files(tmp_path / "b")) == 3
 
     def test_is_readable_by_others(self, tmp_path: Path) -> None:
-        export([winner(SMALL)], tmp_path / "b")
+        export([winner(SMALL, device=HOST)], tmp_path / "b")
         assert all(path.stat().st_mode & 0o044 == 0o044 for path in (tmp_path / "b").rglob("*.cu"))
 
     @pytest.mark.usefixtures("compilers")
     def test_holds_a_cubin_for_the_winners_own_gpu(self, tmp_path: Path) -> None:
-        report = export([winner(SMALL, H200), winner(SMALL)], tmp_path / "b")
+        report = export([winner(SMALL), winner(SMALL, device=HOST)], tmp_path / "b")
         assert (report.kernels, report.cubins) == (2, 1)
         (path,) = (tmp_path / "b").rglob("*.cubin")
         assert path.read_bytes().startswith(b"nvrtc 13.0 for sm_90: ")
@@ -95,7 +87,7 @@ class TestContent:
 
     @pytest.mark.usefixtures("compilers")
     def test_holds_a_cubin_for_each_architecture_named(self, tmp_path: Path) -> None:
-        report = export([winner(SMALL, H200), winner(WIDE)], tmp_path / "b", ("sm_80", "sm_100"))
+        report = export([winner(SMALL), winner(WIDE, device=HOST)], tmp_path / "b", ("sm_80", "sm_100"))
         assert report.cubins == 4
         assert (
             sorted(path.suffixes[0] for path in (tmp_path / "b").rglob("*.cubin")) == [".sm_100"] * 2 + [".sm_80"] * 2
@@ -103,25 +95,25 @@ class TestContent:
 
     def test_lacks_a_cubin_that_no_compiler_makes(self, tmp_path: Path, compilers: Compilers) -> None:
         compilers.refuses = frozenset({"nvrtc"})
-        assert export([winner(SMALL, H200)], tmp_path / "a").cubins == 1
+        assert export([winner(SMALL)], tmp_path / "a").cubins == 1
         compilers.refuses = frozenset({"nvrtc", "nvcc"})
-        report = export([winner(SMALL, H200)], tmp_path / "b")
+        report = export([winner(SMALL)], tmp_path / "b")
         assert report.cubins == 0
         assert report.skipped == (f"{SMALL.key()}: no cubin for sm_90: nvcc is missing",)
         load_bundle(tmp_path / "b")
 
     def test_is_the_same_each_time(self, tmp_path: Path) -> None:
         for name in "ab":
-            export([winner(SMALL), winner(WIDE)], tmp_path / name)
+            export([winner(SMALL, device=HOST), winner(WIDE, device=HOST)], tmp_path / name)
         assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
 class TestOverAnEarlierBundle:
     def test_its_files_go(self, tmp_path: Path) -> None:
-        export([winner(SMALL), winner(WIDE)], tmp_path)
+        export([winner(SMALL, device=HOST), winner(WIDE, device=HOST)], tmp_path)
         (tmp_path / "notes.txt").write_text("mine")
         (tmp_path / "kernels" / "mine.cu").write_text("mine too")
-        export([winner(WIDE)], tmp_path)
+        export([winner(WIDE, device=HOST)], tmp_path)
         assert load_bundle(tmp_path).problems == (WIDE,)
         left = files(tmp_path)
         assert left.pop("notes.txt") == b"mine"
@@ -129,37 +121,37 @@ class TestOverAnEarlierBundle:
         assert len(left) == 2
 
     def test_damage_is_repaired(self, tmp_path: Path) -> None:
-        export([winner(SMALL)], tmp_path)
+        export([winner(SMALL, device=HOST)], tmp_path)
         before = files(tmp_path)
         for path in (tmp_path / "kernels").iterdir():
             path.write_text("altered")
-        export([winner(SMALL)], tmp_path)
+        export([winner(SMALL, device=HOST)], tmp_path)
         assert files(tmp_path) == before
 
     @pytest.mark.parametrize("path", ["../precious.txt", "/precious.txt", "kernels/../../precious.txt", "notes.txt", 7])
     def test_its_manifest_removes_nothing_outside_the_bundles_kernels(self, tmp_path: Path, path: object) -> None:
         folder = tmp_path / "b"
-        export([winner(SMALL)], folder)
+        export([winner(SMALL, device=HOST)], folder)
         (tmp_path / "precious.txt").write_text("precious")
         (folder / "notes.txt").write_text("mine")
         manifest = json.loads((folder / MANIFEST).read_text())
         manifest["kernels"][0]["source"]["path"] = path
         (folder / MANIFEST).write_text(json.dumps(manifest))
         if isinstance(path, str):
-            export([winner(WIDE)], folder)
+            export([winner(WIDE, device=HOST)], folder)
         else:
             with pytest.raises(BundleError, match="holds other files"):
-                export([winner(WIDE)], folder)
+                export([winner(WIDE, device=HOST)], folder)
         assert (tmp_path / "precious.txt").read_text() == "precious"
         assert (folder / "notes.txt").read_text() == "mine"
 
     def test_nothing_to_export_leaves_it(self, tmp_path: Path) -> None:
-        export([winner(SMALL)], tmp_path)
+        export([winner(SMALL, device=HOST)], tmp_path)
         before = files(tmp_path)
         with pytest.raises(NothingStored, match="nothing to export"):
             export([], tmp_path)
         with pytest.raises(BadArgument):
-            export([winner(WIDE)], tmp_path, ("sm_what",))
+            export([winner(WIDE, device=HOST)], tmp_path, ("sm_what",))
         assert files(tmp_path) == before
 
 
@@ -181,7 +173,7 @@ class TestFullDisk:
     @pytest.fixture
     def earlier(self, tmp_path: Path, compilers: Compilers) -> Iterator[Path]:
         """A bundle, and a compiler that has changed since."""
-        export([winner(SMALL, H200)], tmp_path / "b")
+        export([winner(SMALL)], tmp_path / "b")
         compilers.release = "13.1"
         yield tmp_path / "b"
         assert load_bundle(tmp_path / "b").problems
@@ -191,12 +183,12 @@ class TestFullDisk:
         before = files(earlier)
         monkeypatch.setattr(os, "replace", FullDisk(writes))
         with pytest.raises(BundleError, match=r"cannot write the bundle .*: No space left on device; choose another"):
-            export([winner(SMALL, H200), winner(WIDE, H200)], earlier)
+            export([winner(SMALL), winner(WIDE)], earlier)
         assert files(earlier) == before
 
     def test_is_no_matter_after_the_last_write(self, earlier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "replace", FullDisk(5))
-        export([winner(SMALL, H200), winner(WIDE, H200)], earlier)
+        export([winner(SMALL), winner(WIDE)], earlier)
         assert load_bundle(earlier).problems == (SMALL, WIDE)
         assert all(b"13.1" in content for name, content in files(earlier).items() if name.endswith(".cubin"))
 
@@ -206,7 +198,7 @@ class TestFullDisk:
     ) -> None:
         monkeypatch.setattr(os, "replace", FullDisk(writes))
         with pytest.raises(BundleError, match="No space left"):
-            export([winner(SMALL), winner(WIDE)], tmp_path / "new" / "b")
+            export([winner(SMALL, device=HOST), winner(WIDE, device=HOST)], tmp_path / "new" / "b")
         assert list(tmp_path.iterdir()) == []
 
     def test_interruption_leaves_nothing_either(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +207,7 @@ class TestFullDisk:
 
         monkeypatch.setattr(os, "replace", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            export([winner(SMALL)], tmp_path / "b")
+            export([winner(SMALL, device=HOST)], tmp_path / "b")
         assert list(tmp_path.iterdir()) == []
 
 

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Binary, BinaryKind
+from builders import NVRTC, binary, launch, numbered, timing, trial
+from builders import SMALL as PROBLEM
+from builders import measurement as measured
+from builders import program as made
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import H200, HOST, DeviceKind
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.program import Launch, Program, Workspace
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import Program, Workspace
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.outcomes import Evaluated
@@ -34,23 +35,18 @@ PATIENCE_S = 20.0
 """Far above what anything here waits for, on a loaded machine too."""
 SOON_S = 0.3
 """Long enough for other threads to do what they should not."""
-COPY = Timing(1.0, 1.0, 1.0, 3, "median of 3")
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
+COPY = timing(1.0, samples=3)
 REFUSED = Failure(FailureKind.COMPILE, "this is no CUDA")
 
 
-def measured(ns: float) -> Measurement:
-    return Measurement(Timing(ns, ns, ns, 9, "median of 9"), 0.0, None, None, None, None)
-
-
 def program(number: int) -> Program:
-    launch = Launch("kernel", (1 + number, 1, 1), (256, 1, 1), ())
-    return Program("plain", Config.of({"n": number}), f"// {number}", (launch,))
+    run = launch(grid=(1 + number, 1, 1), block=(256, 1, 1))
+    return made(f"// {number}", run, family="plain", config=numbered(number))
 
 
 def compiled(program: Program, image: bytes | None = None, spill_bytes: int = 0) -> Compiled:
     image = program.source.encode() if image is None else image
-    return Compiled(Binary(BinaryKind.CUBIN, image, "sm_90", "nvrtc 13.0", 32, spill_bytes, 0), 1000.0)
+    return Compiled(binary(image, spill_bytes=spill_bytes), 1000.0)
 
 
 def number_of(trial: Trial | Program) -> int:
@@ -280,11 +276,16 @@ class TestAsking:
 
 class TestTrials:
     def test_say_what_was_tried_and_where(self) -> None:
-        (trial,) = all_trials(Shop(), 1)
-        tried = program(0)
-        assert trial == Trial(
-            tried.family, tried.config, tried.fingerprint, measured(100.0), "nvrtc 13.0 with options", 1000.0, "cuda:0"
-        )
+        assert all_trials(Shop(), 1) == [
+            trial(
+                0,
+                measured(100.0),
+                fingerprint=program(0).fingerprint,
+                compiler=f"{NVRTC} with options",
+                compile_ms=1000.0,
+                gpu="cuda:0",
+            )
+        ]
 
     def test_on_the_host_they_name_no_gpu(self) -> None:
         (trial,) = all_trials(Shop(host=True), 1)

@@ -12,23 +12,20 @@ from typing import Any
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import failure, measurement, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store.poison import MAX_STARTS, Started
-from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.run.journal import Journal
 
 PATIENCE_S = 20.0
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
-MEASURED = Measurement(Timing(5.0, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None)
-WRONG = Failure(FailureKind.WRONG, "off by one")
-
-
-def trial(number: int, outcome: Measurement | Failure = MEASURED) -> Trial:
-    return Trial("plain", Config.of({"n": number}), f"f{number}", outcome, "g++ 12.2.0")
+MEASURED = measurement()
+WRONG = failure(FailureKind.WRONG, "off by one")
 
 
 def started(number: int) -> Started:
@@ -111,7 +108,7 @@ class TestKeeping:
     def test_flush_returns_once_it_is_on_disk(self, store: Store, file: Path) -> None:
         journal = journal_of(store)
         for number in range(5):
-            journal.keep(trial(number))
+            journal.keep(trial(number, MEASURED))
             promptly(journal.flush)
             with Store.open(str(file), write=False) as other:
                 assert len(other.trials(PROBLEM, H200)) == number + 1
@@ -121,10 +118,10 @@ class TestKeeping:
         slow = SlowStore()
         journal = journal_of(slow)
         start = time.monotonic()
-        journal.keep(trial(0))
+        journal.keep(trial(0, MEASURED))
         assert slow.is_busy.wait(PATIENCE_S)
         for number in range(1, 50):
-            journal.keep(trial(number))
+            journal.keep(trial(number, MEASURED))
         assert time.monotonic() - start < PATIENCE_S / 2
         assert slow.log == []
         slow.is_open.set()
@@ -145,14 +142,18 @@ class TestErrors:
         broken.is_open.set()
         broken.error = request.param
         journal = journal_of(broken)
-        journal.keep(trial(0))
+        journal.keep(trial(0, MEASURED))
         with pytest.raises(type(request.param)):
             promptly(journal.flush)
         return journal
 
     @pytest.mark.parametrize(
         "call",
-        [lambda journal: journal.keep(trial(1)), lambda journal: journal.flush(), lambda journal: journal.close()],
+        [
+            lambda journal: journal.keep(trial(1, MEASURED)),
+            lambda journal: journal.flush(),
+            lambda journal: journal.close(),
+        ],
     )
     def test_surface_in_whatever_is_called_next(self, failed: Journal, call: Callable[[Journal], None]) -> None:
         for _ in range(2):
@@ -168,14 +169,14 @@ class TestErrors:
         broken = SlowStore()
         broken.error = StoreError("the disk is full")
         journal = journal_of(broken)
-        journal.keep(trial(0))
+        journal.keep(trial(0, MEASURED))
         broken.is_open.set()
         with pytest.raises(StoreError, match="the disk is full"):
             promptly(journal.close)
 
     def test_keep_what_was_stored_before(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         journal = journal_of(store)
-        journal.keep(trial(0))
+        journal.keep(trial(0, MEASURED))
         promptly(journal.flush)
 
         def refuse(*_: Any) -> None:
@@ -183,10 +184,10 @@ class TestErrors:
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "add_trials", refuse)
-            journal.keep(trial(1))
+            journal.keep(trial(1, MEASURED))
             with pytest.raises(StoreError, match="locked"):
                 promptly(journal.close)
-        assert store.trials(PROBLEM, H200) == (trial(0),)
+        assert store.trials(PROBLEM, H200) == (trial(0, MEASURED),)
 
 
 class TestStarts:
@@ -196,19 +197,19 @@ class TestStarts:
         journal = journal_of(slow)
         journal.started(started(0))
         promptly(journal.flush)
-        journal.keep(trial(0))
+        journal.keep(trial(0, MEASURED))
         promptly(journal.close)
         assert slow.log == [("started", [0]), ("trials", [0])]
 
     def test_of_what_ended_meanwhile_are_not_noted(self) -> None:
         slow = SlowStore()
         journal = journal_of(slow)
-        journal.keep(trial(9))
+        journal.keep(trial(9, MEASURED))
         assert slow.is_busy.wait(PATIENCE_S)
         for number in range(3):
             journal.started(started(number))
-        journal.keep(trial(0))
-        journal.keep(trial(2))
+        journal.keep(trial(0, MEASURED))
+        journal.keep(trial(2, MEASURED))
         slow.is_open.set()
         promptly(journal.close)
         assert slow.log == [("trials", [9]), ("trials", [0, 2]), ("started", [1]), ("ended", [1])]
@@ -219,7 +220,7 @@ class TestStarts:
             for number in range(2):
                 journal.started(started(number))
                 promptly(journal.flush)
-            journal.keep(trial(1))
+            journal.keep(trial(1, MEASURED))
             promptly(journal.close)
             assert store.poisoned(H200) == {}
 
@@ -250,7 +251,7 @@ for number in (1, 2):
     journal.started(Started("plain", config, f"f{number}"))
     journal.flush()
     if number == 1:
-        journal.keep(Trial("plain", config, "f1", Failure(FailureKind.WRONG, "off by one"), "g++ 12.2.0"))
+        journal.keep(trial(1, WRONG, config=config))
         journal.flush()
 os.kill(os.getpid(), signal.SIGKILL)
 """

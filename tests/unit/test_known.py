@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import winner
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
@@ -15,7 +16,7 @@ from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.location import open_beside
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Record
 from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
 from warpsmith.tuner.search.known import CARRIED, PROPOSED, Key, have_times, known_first, present_answer, samples_of
@@ -25,14 +26,6 @@ PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
 PLAIN, WINDOW = Filter2dPlain(), Filter2dWindow()
 FAMILIES: dict[str, Family] = {PLAIN.name: PLAIN, WINDOW.name: WINDOW}
 """Two, the simplest first: not the order of the registry."""
-
-
-def winner(problem: Filter2d, device: Device = GPU, of: Family = PLAIN, **choices: Value) -> Record:
-    config = Config.of(of.default(problem, device).values() | choices)
-    timing = Timing(1000.0, 1000.0, 1000.0, 30, "median")
-    fingerprint = of.program(problem, config).fingerprint
-    trial = Trial(of.name, config, fingerprint, Measurement(timing, 1e-8, 32, 0, 0, 1980), "nvrtc")
-    return Record(problem, device, trial, (), Provenance("2026-01-01T00:00:00", "0", {}))
 
 
 def sized(rows: int) -> Filter2d:
@@ -75,12 +68,13 @@ def choices(count: int) -> list[dict[str, Value]]:
 
 class TestKnownFirst:
     def test_is_the_stored_winner_and_then_the_defaults(self, path: Path) -> None:
-        record = winner(PROBLEM, **choices(1)[0])
+        record = winner(PROBLEM, device=GPU, choices=choices(1)[0])
         assert first_of(path, record)[:3] == (key(record), *defaults(PLAIN, WINDOW))
 
     def test_has_the_nearest_winner_before_the_defaults_and_the_others_after_them(self, path: Path) -> None:
         exact, near, far = (
-            winner(sized(rows), **each) for rows, each in zip((480, 500, 4000), choices(3), strict=True)
+            winner(sized(rows), device=GPU, choices=each)
+            for rows, each in zip((480, 500, 4000), choices(3), strict=True)
         )
         first = first_of(path, far, exact, near)
         assert first[:2] == (key(exact), key(near))
@@ -88,20 +82,21 @@ class TestKnownFirst:
         assert first[4] == key(far)
 
     def test_has_the_winners_of_another_device(self, path: Path) -> None:
-        elsewhere = winner(PROBLEM, dataclasses.replace(GPU, name="Another GPU", multiprocessors=78), **choices(1)[0])
+        another = dataclasses.replace(GPU, name="Another GPU", multiprocessors=78)
+        elsewhere = winner(PROBLEM, device=another, choices=choices(1)[0])
         assert first_of(path, elsewhere)[0] == key(elsewhere)
 
     def test_names_nothing_twice(self, path: Path) -> None:
-        records = [winner(sized(rows), **each) for rows in (480, 500, 600) for each in choices(1)]
+        records = [winner(sized(rows), device=GPU, choices=each) for rows in (480, 500, 600) for each in choices(1)]
         first = first_of(path, *records)
         assert len(first) == len(set(first))
 
     def test_is_not_much(self, path: Path) -> None:
-        records = [winner(sized(480 + rows), **each) for rows, each in enumerate(choices(20))]
+        records = [winner(sized(480 + rows), device=GPU, choices=each) for rows, each in enumerate(choices(20))]
         assert len(first_of(path, *records)) <= 1 + CARRIED + len(FAMILIES)
 
     def test_is_of_the_families_that_compete(self, path: Path) -> None:
-        record = winner(PROBLEM, of=WINDOW)
+        record = winner(PROBLEM, device=GPU, family=WINDOW)
         only: dict[str, Family] = {PLAIN.name: PLAIN}
         assert {name for name, _ in first_of(path, record, families=only)} == {PLAIN.name}
 
@@ -136,9 +131,9 @@ def test_samples_are_all_winners_the_trials_of_the_store_that_is_tuned_into_and_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "shipped.db")
-    trial = Sample.of(winner(sized(600)))
+    trial = Sample.of(winner(sized(600), device=GPU))
     monkeypatch.setattr("warpsmith.tuner.search.known.shipped_samples", lambda: (trial,))
-    shipped, own = winner(sized(500)), winner(PROBLEM)
+    shipped, own = winner(sized(500), device=GPU), winner(PROBLEM, device=GPU)
     with Store.open(str(tmp_path / "shipped.db"), write=True) as store:
         store.put_winner(shipped)
     with Store.open(str(tmp_path / "own.db"), write=True) as store:

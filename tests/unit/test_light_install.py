@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import warpsmith as ws
+from builders import winner
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import MissingExtra
 from warpsmith.extras import Extra, missing, require
 from warpsmith.generator.registry import families_for
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
 
 PROBLEM = ws.Filter2d(image=(64, 64), filter=(3, 3), border="reflect")
@@ -65,12 +65,8 @@ COMMAND = "from warpsmith.cli import main; main()"
 def folder(tmp_path: Path) -> Path:
     """A working folder with a store of one winner of the host, and its bundle."""
     device = DeviceRef.parse("host").device()
-    family = families_for(PROBLEM, device)[0]
-    config = family.default(PROBLEM, device)
-    outcome = Measurement(Timing(900.0, 800.0, 1000.0, 9, "median of 9"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(PROBLEM, config).fingerprint, outcome, "g++ 12.2.0")
     with Store.open(str(tmp_path / "a.db"), write=True) as store:
-        store.put_winner(Record(PROBLEM, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {})))
+        store.put_winner(winner(PROBLEM, device=device, family=families_for(PROBLEM, device)[0]))
     ws.export([PROBLEM], tmp_path / "bundle", store=str(tmp_path / "a.db"))
     return tmp_path
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import winner
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.family import Family
@@ -20,7 +21,7 @@ from warpsmith.plans.lookup import find, known_configs, program_of
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Checked, Verdict, marked
 from warpsmith.store.location import StoreChain, open_for_reading, write_location
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 
 # Not a preset: winners for real devices ship with the package.
@@ -56,15 +57,7 @@ def stored(
     """A winner of `problem` on `device`: the default config of a family with some choices changed."""
     config = Config.of(of.default(problem, device).values() | choices)
     assert of.space(problem, device).why_not(config) is None
-    timing = Timing(median_ns, median_ns, median_ns, 30, "median")
-    trial = Trial(
-        family=of.name,
-        config=config,
-        fingerprint=of.program(problem, config).fingerprint,
-        outcome=Measurement(timing, 1e-8, registers=40, spill_bytes=0, shared_bytes=0, clock_mhz=1980),
-        compiler="nvrtc 13.0",
-    )
-    return Record(problem, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+    return winner(problem, median_ns, device, family=of, choices=choices)
 
 
 def altered(record: Record, **changes: object) -> Record:

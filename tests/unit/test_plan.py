@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
+from builders import binary, launch, program, winner
 from warpsmith.devices.base import Binary, BinaryKind, BoundLaunch, Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -19,16 +20,14 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture
+from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Texture
 from warpsmith.generator.registry import families_for
-from warpsmith.generator.space import Config
 from warpsmith.plans import make
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 
 PROBLEM = Filter2d(image=(4, 8), filter=(1, 1), pitch=64, result_pitch=64)
-BINARY = Binary(BinaryKind.LIBRARY, b"", "host", "none")
+BINARY = binary(kind=BinaryKind.LIBRARY)
 
 
 class Recorder(Module):
@@ -73,10 +72,9 @@ class OnGpu:
 
 
 def plan_of(*arguments: Argument, constants: tuple[Constant, ...] = ()) -> tuple[Plan, Recorder]:
-    launch = Launch("kernel", (1, 1, 1), (1, 1, 1), (*arguments, Pointer("result")), constants=constants)
-    program = Program("test", Config.of({}), "", (launch,))
+    made = program("", launch(*arguments, Pointer("result"), constants=constants))
     runtime = OnPaper()
-    return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), BINARY, runtime), runtime.module
+    return Plan(PROBLEM, Match(MatchKind.DEFAULT, made, None, ()), BINARY, runtime), runtime.module
 
 
 def one(weight: float = 1.0) -> np.ndarray[Any, Any]:
@@ -139,18 +137,16 @@ def test_a_stale_time_is_told_where_the_plan_was_asked_for(monkeypatch: pytest.M
     problem, device = Filter2d(image=(9, 9), filter=(3, 3)), DeviceRef.parse("host").device()
     family = families_for(problem, device)[0]
     config = family.default(problem, device)
-    program = family.program(problem, config)
-    outcome = Measurement(Timing(2000.0, 1900.0, 2500.0, 30, "median of 30"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, program.fingerprint, outcome, "g++ 12.2.0")
-    then = Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {"compiler": "g++ 1.0"})
-    match = Match(MatchKind.EXACT, program, Record(problem, device, trial, (), then), ())
+    made = family.program(problem, config)
+    stored = winner(problem, 5.0, device, family=family, environment={"compiler": "g++ 1.0"})
+    match = Match(MatchKind.EXACT, made, stored, ())
     monkeypatch.setattr(make, "look_up", lambda *_: match)
     monkeypatch.setattr(make, "SOFT_FACTS", ("compiler",))
     with pytest.warns(make.StaleTiming, match=r"taken with compiler g\+\+ 1\.0, here is") as caught:
         ws.plan(problem, "host")
     assert caught[0].filename == __file__
-    now = dataclasses.replace(then, environment={"compiler": HostCompiler().name})
-    match = Match(MatchKind.EXACT, program, Record(problem, device, trial, (), now), ())
+    now = dataclasses.replace(stored.provenance, environment={"compiler": HostCompiler().name})
+    match = Match(MatchKind.EXACT, made, dataclasses.replace(stored, provenance=now), ())
     with warnings.catch_warnings():
         warnings.simplefilter("error", make.StaleTiming)
         assert ws.plan(problem, "host").match is match

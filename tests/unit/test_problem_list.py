@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from builders import timing, trial
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, CompileError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store.record import FailureKind, Trial
 from warpsmith.tuner.finals.choose import TuningFailed
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
@@ -26,14 +26,7 @@ from warpsmith.tuner.run.problem_list import LEAST_S, gain_of, read_problems, tu
 
 HOST = (DeviceRef(DeviceKind.HOST),)
 PROBLEMS = [Filter2d(image=(32, 32 + n), filter=(3, 3)) for n in range(4)]
-
-
-def trial(number: int, ns: float | None) -> Trial:
-    """A trial that took so long, or failed."""
-    outcome: Any = Failure(FailureKind.WRONG, "no")
-    if ns is not None:
-        outcome = Measurement(Timing(ns, ns, ns, 9, "median of 9"), 0.0, None, None, None, None)
-    return Trial("plain", Config.of({"n": number}), f"f{number}", outcome, "g++")
+WRONG = FailureKind.WRONG
 
 
 class Land:
@@ -54,8 +47,7 @@ class Land:
 
     def trials(self, problem: Problem, _: object) -> tuple[Trial, ...]:
         # One under other conditions, which says nothing of what is gained under those of the turns.
-        timing = Timing(1e-3, 1e-3, 1e-3, 9, "median, 1 runs a sample, CUDA graph, cold L2")
-        other = dataclasses.replace(trial(0, 1.0), outcome=Measurement(timing, 0.0, None, None, None, None))
+        other = trial(0, timing(1e-3, policy="median, 1 runs a sample, CUDA graph, cold L2"))
         return (other, *self.kept[problem])
 
     def tune(self, problem: Problem, _devices: object, _store: object, options: TuneOptions, _: object) -> Any:
@@ -68,7 +60,7 @@ class Land:
         best = min((each.median_ns or math.inf for each in kept), default=1000.0)
         # Each turn's last trial is faster than all before it, by the problem's own gain.
         times = [best] * (count - 1) + [best * math.exp(-self.gains[problem])]
-        kept += [trial(len(kept) + n, ns) for n, ns in enumerate(times)]
+        kept += [trial(len(kept) + n, WRONG if ns is None else ns) for n, ns in enumerate(times)]
         record = type("Record", (), {"trial": kept[-1], "conditions": "unknown"})
         return type("Report", (), {"record": record, "tried": count, "interrupted": False})
 
@@ -139,13 +131,13 @@ class TestTurns:
 class TestGain:
     def test_is_what_the_second_half_of_the_last_turn_improved(self) -> None:
         times = [100.0, 50.0, 40.0, 40.0, 20.0, 30.0]
-        trials = [trial(n, ns) for n, ns in enumerate(times)]
+        trials = [trial(n, WRONG if ns is None else ns) for n, ns in enumerate(times)]
         assert gain_of(trials, 4) == pytest.approx(math.log(2))  # 40 before, 20 after
         assert gain_of(trials, 2) == 0  # 30 is no better than 20
 
     def test_of_failures_is_none_and_of_a_first_success_without_bound(self) -> None:
-        assert gain_of([trial(0, None), trial(1, None)], 2) == 0
-        assert gain_of([trial(0, None), trial(1, 5.0)], 2) == math.inf
+        assert gain_of([trial(0, WRONG), trial(1, WRONG)], 2) == 0
+        assert gain_of([trial(0, WRONG), trial(1, 5.0)], 2) == math.inf
 
 
 class TestProblems:

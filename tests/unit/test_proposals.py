@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 
+from builders import program, trial
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.record import Trial
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.run.proposals import AT_ONCE, Proposals
 from warpsmith.tuner.search.competition import Competition
 from warpsmith.tuner.search.family_search import FamilySearch
 
 SPACE = Space((Parameter("n", tuple(range(40)), "the number"),), ())
-
-
-def trial(number: int) -> Trial:
-    return Trial("plain", Config.of({"n": number}), "f", Failure(FailureKind.COMPILE, "no"), "nvrtc")
 
 
 class FakeCrew:
@@ -42,7 +39,7 @@ class Setting:
     def __init__(self, sharing: FakeCrew | None = None, processes: int = 64) -> None:
         family = FamilySearch("plain", SPACE, [Config.of({"n": 0})], 0)
         evaluator: Any = types.SimpleNamespace(
-            program=lambda family, config: Program(family, config, f"// {config}", ()),
+            program=lambda family, config: program(f"// {config}", family=family, config=config),
             compiler_identity="nvrtc",
             pool=types.SimpleNamespace(processes=processes),
         )

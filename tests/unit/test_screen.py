@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Binary, BinaryKind
+from builders import SMALL as PROBLEM
+from builders import binary, numbered
+from builders import launch as made_launch
+from builders import program as made_program
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Launch, Program
@@ -16,9 +19,8 @@ from warpsmith.generator.work import Work
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.run.screen import MAX_SPILL_BYTES, MIN_WARPS, Screen, resident_warps
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 CRASH = Failure(FailureKind.CRASH, "illegal address")
-GOOD = Binary(BinaryKind.CUBIN, b"", "sm_90", "nvrtc 13.0", registers=32, spill_bytes=0, shared_bytes=0)
+GOOD = binary()
 MILLISECOND = Work(multiply_adds=132 * 128 * 1_980_000, loaded_bytes=0)
 """1,980,000 cycles on each of an H200's 132 multiprocessors, at 1980 MHz."""
 
@@ -35,11 +37,11 @@ class Busy:
 
 
 def launch(block: tuple[int, int, int] = (256, 1, 1), shared_bytes: int = 0) -> Launch:
-    return Launch("kernel", (1000, 1, 1), block, (), shared_bytes)
+    return made_launch(grid=(1000, 1, 1), block=block, shared_bytes=shared_bytes)
 
 
 def program(*launches: Launch) -> Program:
-    return Program("busy", Config.of({"n": 1}), "// source", launches or (launch(),))
+    return made_program("// source", *(launches or (launch(),)), family="busy", config=numbered(1))
 
 
 def screen(
@@ -55,10 +57,6 @@ def screen(
     if best_ns is not None:
         made.expect(best_ns)
     return made
-
-
-def binary(**changes: int | None) -> Binary:
-    return dataclasses.replace(GOOD, **changes)  # type: ignore[arg-type]
 
 
 class TestPoison:

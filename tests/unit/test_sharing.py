@@ -7,28 +7,29 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from builders import NVRTC as COMPILER
+from builders import SMALL as PROBLEM
+from builders import failure, numbered
+from builders import program as made_program
+from builders import trial as made_trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.run import sharing
 from warpsmith.tuner.run.sharing import Sharing, new_tuner
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 PATIENCE_S = 30.0
-COMPILER = "nvrtc 13.0"
 
 
 def program(number: int) -> Program:
-    return Program("plain", Config.of({"n": number}), f"// {number}", ())
+    return made_program(f"// {number}", family="plain", config=numbered(number))
 
 
 def trial(number: int, message: str = "no") -> Trial:
-    tried, outcome = program(number), Failure(FailureKind.COMPILE, message)
-    return Trial(tried.family, tried.config, tried.fingerprint, outcome, COMPILER)
+    text = program(number).fingerprint
+    return made_trial(number, failure(message=message), fingerprint=text, compiler=COMPILER)
 
 
 def always(_: Trial) -> bool:

@@ -6,16 +6,17 @@ import dataclasses
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import trial as made_trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import opening
 from warpsmith.store.claims import Claim, StruckOff
-from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 OTHER = Filter2d(image=(64, 48), filter=(1, 3))
 
 
@@ -25,7 +26,7 @@ def claim(number: int) -> Claim:
 
 def trial(number: int) -> Trial:
     mine = claim(number)
-    return Trial(mine.family, mine.config, mine.fingerprint, Failure(FailureKind.COMPILE, "no"), compiler=mine.compiler)
+    return made_trial(family=mine.family, config=mine.config, fingerprint=mine.fingerprint, compiler=mine.compiler)
 
 
 CLAIMS = [claim(number) for number in range(4)]

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import failure, timing
+from builders import winner as stored_winner
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import families_for
@@ -17,30 +20,24 @@ from warpsmith.store.location import StoreChain
 from warpsmith.store.merging import MergeReport
 from warpsmith.store.prune import Unwanted
 from warpsmith.store.record import (
-    Failure,
     FailureKind,
     Measurement,
     Provenance,
     Record,
-    Timing,
     Trial,
     trial_spec,
 )
 from warpsmith.store.rows import Unreadable, checked_trial
 from warpsmith.store.store import Store
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 KEYS = (PROBLEM.key(), H200.key())
 USUAL, WARM, GRAPH = "queued first, cold L2", "queued first, warm caches", "CUDA graph, cold L2"
 
 
 def winner(conditions: str, median_ns: float = 5.0, problem: Filter2d = PROBLEM, device: Device = H200) -> Record:
     family = families_for(problem, device)[0]
-    config = family.default(problem, device)
-    timing = Timing(median_ns, median_ns, median_ns, 9, f"median, 2 runs a sample, {conditions}")
-    outcome = Measurement(timing, 0.0, None, None, None, None)
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "nvrtc")
-    return Record(problem, device, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.2.0", {}))
+    timed = timing(median_ns, policy=f"median, 2 runs a sample, {conditions}")
+    return stored_winner(problem, timed, device, family=family)
 
 
 class TestStore:
@@ -120,7 +117,7 @@ class TestStore:
 def trial(conditions: str | None, median_ns: float = 5.0, kind: FailureKind = FailureKind.WRONG) -> Trial:
     """One of a single program: its time, or without conditions a failure."""
     timed = winner(conditions or USUAL, median_ns).trial
-    return timed if conditions is not None else dataclasses.replace(timed, outcome=Failure(kind, "why"))
+    return timed if conditions is not None else dataclasses.replace(timed, outcome=failure(kind, "why"))
 
 
 class TestTrials:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from builders import NVRTC, SMALL, failure, measurement, timing, trial
+from builders import record as made_record
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -19,43 +21,34 @@ from warpsmith.store.record import (
     Baseline,
     Failure,
     FailureKind,
-    Measurement,
-    Provenance,
     Record,
-    Timing,
     Trial,
 )
 from warpsmith.store.store import MergeReport, Store
 
-SMALL = Filter2d(image=(64, 64), filter=(3, 3))
 LITERAL = Filter2d(image=(64, 48), filter=(1, 3), planes=2, border=Border.CONSTANT, cval=0.1, weights=(0.1, -2.0, 3e-8))
 
 
 def measured(median_ns: float = 1234.5, *, block: int = 32) -> Trial:
-    timing = Timing(median_ns, median_ns * 0.9, median_ns * 1.25, 30, "median of 30, eager, cold L2")
-    return Trial(
+    timed = timing(median_ns, median_ns * 0.9, median_ns * 1.25, samples=30, policy="median of 30, eager, cold L2")
+    return trial(
+        outcome=measurement(timed, max_error=3e-8, registers=40, spill_bytes=0, clock_mhz=1980),
         family="sliding",
-        config=Config.of({"block_x": block, "load": "vector"}),
+        config={"block_x": block, "load": "vector"},
         fingerprint="0123456789abcdef",
-        outcome=Measurement(timing, 3e-8, registers=40, spill_bytes=0, shared_bytes=None, clock_mhz=1980),
-        compiler="nvrtc 13.0",
+        compiler=NVRTC,
         compile_ms=41.5,
     )
 
 
 def failed(kind: FailureKind = FailureKind.COMPILE, *, block: int = 64) -> Trial:
-    return Trial(
-        "plain", Config.of({"block_x": block}), "fedcba9876543210", Failure(kind, "line 3: no µ"), "g++ 12.2.0"
-    )
+    return trial(outcome=failure(kind, "line 3: no µ"), config={"block_x": block}, fingerprint="fedcba9876543210")
 
 
 def record(problem: Problem = SMALL, median_ns: float = 1234.5) -> Record:
-    return Record(
-        problem=problem,
-        device=H200,
-        trial=measured(median_ns),
-        baselines=(Baseline("copy", Timing(1000.25, 999.0, 1001.0, 50, "median of 50")),),
-        provenance=Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {"driver": "580.1", "system": "Linux"}),
+    copy = Baseline("copy", timing(1000.25, 999.0, 1001.0, samples=50, policy="median of 50"))
+    return made_record(
+        problem, measured(median_ns), baselines=[copy], environment={"driver": "580.1", "system": "Linux"}
     )
 
 
@@ -68,8 +61,8 @@ def other(tmp_path: Path) -> Iterator[Store]:
 class TestTrials:
     def test_both_outcomes_come_back_as_they_were_in_order(self, store: Store) -> None:
         given = (measured(), failed(), failed(FailureKind.OUT_OF_BOUNDS, block=1), measured(0.5, block=2))
-        for trial in given:
-            store.add_trial(SMALL, H200, trial)
+        for each in given:
+            store.add_trial(SMALL, H200, each)
         assert store.trials(SMALL, H200) == given
 
     @pytest.mark.parametrize("kind", FailureKind)
@@ -85,8 +78,8 @@ class TestTrials:
 
     def test_the_same_program_again_replaces_the_outcome_and_keeps_its_place(self, store: Store) -> None:
         crashed = dataclasses.replace(measured(), outcome=Failure(FailureKind.CRASH, "signal 11"))
-        for trial in (crashed, failed(), measured(99.0)):
-            store.add_trial(SMALL, H200, trial)
+        for each in (crashed, failed(), measured(99.0)):
+            store.add_trial(SMALL, H200, each)
         assert store.trials(SMALL, H200) == (measured(99.0), failed())
 
     @pytest.mark.parametrize(
@@ -145,8 +138,8 @@ class TestMerge:
             store.put_winner(record(problem, own_ns))
             other.put_winner(record(problem, their_ns))
         other.put_winner(record(fourth, 3.0))
-        for trial in (measured(8.0), failed(), failed(block=3)):
-            other.add_trial(SMALL, H200, trial)
+        for each in (measured(8.0), failed(), failed(block=3)):
+            other.add_trial(SMALL, H200, each)
 
         assert store.merge(other) == MergeReport(trials_added=2, winners_added=1, winners_replaced=1, winners_kept=2)
         times = {each.problem: each.trial.median_ns for each in store.records()}
@@ -178,8 +171,8 @@ class TestMerge:
 class TestJsonLines:
     @pytest.fixture
     def lines(self, other: Store) -> list[str]:
-        for trial in (measured(), failed()):
-            other.add_trial(LITERAL, HOST, trial)
+        for each in (measured(), failed()):
+            other.add_trial(LITERAL, HOST, each)
         other.put_winner(record())
         return list(export_lines(other))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sqlite3
 import tempfile
@@ -11,25 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import record, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.space import Config
 from warpsmith.store import schema, sqlite, sqlite_engine
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.store import Store
-
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
-
-
-def trial(number: int) -> Trial:
-    return Trial("plain", Config.of({"n": number}), "f", Failure(FailureKind.COMPILE, "no"), "g++ 12.2.0")
-
-
-def record(problem: Filter2d = PROBLEM) -> Record:
-    outcome = Measurement(Timing(5.0, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None)
-    winner = dataclasses.replace(trial(0), outcome=outcome)
-    return Record(problem, H200, winner, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from builders import record
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.space import Config
 from warpsmith.store import location
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Record
 from warpsmith.store.shown import shown
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import StoreReader
@@ -21,10 +21,8 @@ PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3
 
 
 def put(path: Path, problem: Filter2d, median_ns: float) -> None:
-    outcome = Measurement(Timing(median_ns, median_ns, median_ns, 9, "median of 9"), 0.0, None, None, None, None)
-    trial = Trial("plain", Config.of({"n": 1}), "f", outcome, "g++ 12.2.0")
     with Store.open(str(path), write=True) as store:
-        store.put_winner(Record(problem, H200, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {})))
+        store.put_winner(record(problem, median_ns))
 
 
 @pytest.fixture

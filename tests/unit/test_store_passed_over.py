@@ -14,33 +14,24 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
+from builders import SMALL as PROBLEM
+from builders import winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import families_for
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store import location, rows
 from warpsmith.store.location import StorePassedOver
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Record
 from warpsmith.store.schema import SCHEMA_VERSION
 from warpsmith.store.store import Store
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 QUERY = ("query", "filter2d", "--image", "64x64", "--filter", "3x3", "--device", "host")
 HOST = DeviceRef.parse("host").device()
 
 
-def winner(median_ns: float, problem: Filter2d = PROBLEM) -> Record:
-    family = families_for(problem, HOST)[-1]
-    config = family.default(problem, HOST)
-    outcome = Measurement(Timing(median_ns, median_ns, median_ns, 9, "median of 9"), 1e-7, None, None, None, None)
-    trial = Trial(family.name, config, family.program(problem, config).fingerprint, outcome, "g++ 12.2.0")
-    return Record(problem, HOST, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
-
-
-OWN, SHIPPED = winner(20.0), winner(30.0)
+OWN, SHIPPED = winner(PROBLEM, 20.0, HOST), winner(PROBLEM, 30.0, HOST)
 
 
 def put(path: Path, *records: Record) -> Path:
@@ -164,7 +155,7 @@ class TestPlan:
 
     def test_is_served_by_a_named_store_while_the_own_one_is_damaged(self, told: Told, home: Path) -> None:
         paint(location.own_store())
-        named = winner(10.0)
+        named = winner(PROBLEM, 10.0, HOST)
         assert ws.query(PROBLEM, "host", store=str(put(home / "named.db", named))).record == named
         check_told(told, location.own_store())
 

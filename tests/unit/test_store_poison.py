@@ -8,22 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import measurement
+from builders import trial as made_trial
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store.poison import MAX_STARTS, NEVER_RAN, POISONOUS, Started
-from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.runs import Run
 from warpsmith.store.store import Store
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 OTHER = Filter2d(image=(64, 48), filter=(1, 3))
 STARTED = Started("plain", Config.of({"n": 1}), "f1")
-MEASURED = Measurement(Timing(5.0, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None)
+MEASURED = measurement()
 
 
 def trial(outcome: Measurement | Failure, fingerprint: str = "f1") -> Trial:
-    return Trial("plain", Config.of({"n": 1}), fingerprint, outcome, "g++ 12.2.0")
+    return made_trial(1, outcome, fingerprint=fingerprint)
 
 
 def failure(kind: FailureKind) -> Failure:

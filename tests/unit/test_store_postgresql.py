@@ -11,29 +11,15 @@ from typing import Any
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import record, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.space import Config
 from warpsmith.store import opening, rows, sqlite
 from warpsmith.store.database import ServerLost
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.schema import WINNER_IDENTITY, winners
 from warpsmith.store.statements import replace
 from warpsmith.store.store import Store
-
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
-
-
-def trial(number: int, compiler: str = "g++ 12.2.0") -> Trial:
-    return Trial("plain", Config.of({"n": number}), "f", Failure(FailureKind.COMPILE, "no"), compiler)
-
-
-def record(problem: Filter2d = PROBLEM, median_ns: float = 5.0) -> Record:
-    timing = Timing(median_ns, median_ns, median_ns, 9, "median of 9")
-    outcome = Measurement(timing, 0.1, None, None, None, None)
-    winner = Trial("plain", Config.of({"n": 0}), "f", outcome, "g++ 12.2.0")
-    return Record(problem, H200, winner, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 def refusal(url: str, *, write: bool = True) -> str:
@@ -57,15 +43,15 @@ class TestSameAsAFile:
 
     def test_what_no_column_keeps_is_replaced(self, store: Store) -> None:
         for compiler in ("g++\0", "g++\udcff"):
-            store.add_trial(PROBLEM, H200, trial(1, compiler))
-            store.add_trial(PROBLEM, H200, trial(1, compiler))
+            store.add_trial(PROBLEM, H200, trial(1, compiler=compiler))
+            store.add_trial(PROBLEM, H200, trial(1, compiler=compiler))
         assert [each.compiler for each in store.trials(PROBLEM, H200)] == ["g++\0", "g++\udcff"]
         assert store.check() == ()
 
     @pytest.mark.parametrize("time", [1 / 3, 5e-324, 1.7976931348623157e308, 123456789.12345679])
     def test_times_keep_every_digit(self, store: Store, time: float) -> None:
-        store.put_winner(record(median_ns=time))
-        assert store.records() == (record(median_ns=time),)
+        store.put_winner(record(PROBLEM, time))
+        assert store.records() == (record(PROBLEM, time),)
         assert store.contents().winners[0]["median_ns"] == time
 
     def test_a_store_for_reading_is_not_written(self, database: str) -> None:
@@ -108,20 +94,20 @@ class TestSameAsAFile:
     def test_a_writer_sees_what_it_waited_for(self, location: str) -> None:
         """The faster of two winners stays, though it was not there when the slower one came."""
         with Store.open(":memory:", write=True) as other:
-            other.put_winner(record(median_ns=6.0))
+            other.put_winner(record(PROBLEM, 6.0))
             slower = other.contents()
         with Store.open(location, write=True) as store:
             store.add_trial(PROBLEM, H200, trial(0))
             opened = opening.open_location(location, write=True, immutable=False)
             with opened.writing() as connection:
-                replace(connection, winners, rows.winner_row(record(median_ns=4.0)), WINNER_IDENTITY)
+                replace(connection, winners, rows.winner_row(record(PROBLEM, 4.0)), WINNER_IDENTITY)
                 late = threading.Thread(target=store.absorb, args=(slower,))
                 late.start()
                 late.join(0.3)
                 assert late.is_alive()
             late.join()
             opened.reader.dispose()
-            assert store.records() == (record(median_ns=4.0),)
+            assert store.records() == (record(PROBLEM, 4.0),)
 
     def test_threads_share_a_store(self, location: str) -> None:
         # In different orders: without a common lock two writers would wait for each other's rows.

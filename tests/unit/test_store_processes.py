@@ -12,19 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.space import Config
 from warpsmith.store import sqlite
-from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.record import Failure, FailureKind
 from warpsmith.store.store import Store
-
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
-
-
-def trial(number: int) -> Trial:
-    return Trial("plain", Config.of({"n": number}), "f", Failure(FailureKind.COMPILE, "no"), "g++ 12.2.0")
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from builders import LARGE, SMALL, failure, record
+from builders import trial as made_trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.filter2d import Filter2d
@@ -20,25 +22,15 @@ from warpsmith.generator.space import Config
 from warpsmith.store import prune, sqlite
 from warpsmith.store.poison import Started
 from warpsmith.store.prune import Pruned, Unwanted, stale_programs
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import FailureKind, Trial
 from warpsmith.store.scope import Counts, Scope
 from warpsmith.store.store import Store
-
-SMALL, LARGE = Filter2d(image=(64, 64), filter=(3, 3)), Filter2d(image=(512, 512), filter=(5, 5))
 
 
 def trial(outcome: float | FailureKind, fingerprint: str = "today", number: int = 0, compiler: str = "g++") -> Trial:
     """One that took so many ns, or failed so; `number` makes its config."""
-    result: Measurement | Failure
-    if isinstance(outcome, FailureKind):
-        result = Failure(outcome, "why")
-    else:
-        result = Measurement(Timing(outcome, outcome, outcome, 9, "median of 9"), 0.0, None, None, None, None)
-    return Trial("filter2d_plain", Config.of({"n": number}), fingerprint, result, compiler)
-
-
-def record(problem: Problem, won: Trial, device: Device = H200) -> Record:
-    return Record(problem, device, won, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+    result = failure(outcome, "why") if isinstance(outcome, FailureKind) else outcome
+    return made_trial(number, result, family="filter2d_plain", fingerprint=fingerprint, compiler=compiler)
 
 
 FAST, SECOND, THIRD, WINNER = (trial(10.0 + n, f"f{n}", n) for n in range(4))

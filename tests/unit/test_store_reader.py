@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from builders import record, timing
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
 from warpsmith.store import sqlite
 from warpsmith.store.location import shipped_store
-from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 from warpsmith.store.schema import SCHEMA_VERSION
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import StoreReader, open_winners
@@ -31,18 +30,12 @@ PROBLEMS: tuple[Problem, ...] = (
 OTHER_GPU = dataclasses.replace(H200, name="another GPU")
 
 
-def record(problem: Problem, policy: str = "median of 9") -> Record:
-    outcome = Measurement(Timing(5.0, 4.0, 6.0, 9, policy), 0.0, None, None, None, None)
-    trial = Trial("plain", Config.of({"n": 1}), "f", outcome, "g++ 12.2.0")
-    return Record(problem, H200, trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
-
-
 def test_winners_under_several_conditions_have_the_usual_first(tmp_path: Path) -> None:
     path = tmp_path / "several.db"
     launched = ("CUDA graph", "eager", "queued first")
     with Store.open(str(path), write=True) as store:
         for each in launched:
-            store.put_winner(record(PROBLEMS[0], f"median, 5 runs a sample, {each}, cold L2"))
+            store.put_winner(record(PROBLEMS[0], timing(policy=f"median, 5 runs a sample, {each}, cold L2")))
         expected = store.winners(PROBLEMS[0].key(), H200.key())
     assert [each.conditions for each in expected] == [f"{each}, cold L2" for each in reversed(launched)]
     with StoreReader.open(path) as reader:

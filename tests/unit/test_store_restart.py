@@ -10,29 +10,19 @@ from typing import Any
 
 import pytest
 
+from builders import SMALL as PROBLEM
+from builders import record, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import database as databases
 from warpsmith.store.claims import Claim
 from warpsmith.store.database import Database, ServerLost
 from warpsmith.store.poison import Started
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import FailureKind, Trial
 from warpsmith.store.store import Store
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 CLAIM = Claim("plain", Config.of({"n": 1}), "f1", "g++ 12.2.0")
-
-
-def trial(number: int, kind: FailureKind = FailureKind.COMPILE) -> Trial:
-    return Trial("plain", Config.of({"n": number}), f"f{number}", Failure(kind, "no"), "g++ 12.2.0")
-
-
-def record(median_ns: float = 5.0) -> Record:
-    outcome = Measurement(Timing(median_ns, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None)
-    winner = Trial("plain", Config.of({"n": 1}), "f1", outcome, "g++ 12.2.0")
-    return Record(PROBLEM, H200, winner, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
 
 
 class Writer:

@@ -8,23 +8,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from builders import trial
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store.record import FailureKind
 from warpsmith.store.samples import FASTEST, OTHERS, Sample
 from warpsmith.store.store import Store
 
 SMALL, LARGE = (Filter2d(image=(rows, 64), filter=(3, 3)) for rows in (64, 128))
-
-
-def trial(number: int, time_ns: float | None) -> Trial:
-    outcome: Measurement | Failure = Failure(FailureKind.COMPILE, "no")
-    if time_ns is not None:
-        timing = Timing(time_ns, time_ns, time_ns, 30, "median")
-        outcome = Measurement(timing, 0.0, registers=None, spill_bytes=None, shared_bytes=None, clock_mhz=None)
-    return Trial("filter2d_plain", Config.of({"number": number}), f"{number:016x}", outcome, "test")
 
 
 @pytest.fixture
@@ -34,12 +27,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_are_all_trials_of_an_operation_where_they_are_few(store: Store) -> None:
-    store.add_trials(SMALL, H200, (trial(1, 5.0), trial(2, None)))
+    store.add_trials(SMALL, H200, (trial(1, 5.0), trial(2, FailureKind.COMPILE)))
     store.add_trials(LARGE, HOST, (trial(1, 7.0),))
     store.add_trials(Fft(16), H200, (trial(1, 9.0),))
     assert set(store.samples("filter2d")) == {
         Sample(SMALL, H200, "filter2d_plain", Config.of({"number": 1}), 5.0),
-        Sample(SMALL, H200, "filter2d_plain", Config.of({"number": 2}), None),
+        Sample(SMALL, H200, "filter2d_plain", Config.of({"number": 2}), FailureKind.COMPILE),
         Sample(LARGE, HOST, "filter2d_plain", Config.of({"number": 1}), 7.0),
     }
     assert [sample.problem for sample in store.samples("fft")] == [Fft(16)]
@@ -50,8 +43,8 @@ def test_are_the_fastest_and_a_spread_of_the_others_where_they_are_many(store: S
     store.add_trials(SMALL, H200, [trial(number, time_ns) for number, time_ns in enumerate(times)])
     samples = store.samples("filter2d")
     assert FASTEST < len(samples) <= FASTEST + OTHERS
-    known = sorted(time_ns for time_ns in times if time_ns is not None)
-    taken = sorted(sample.time_ns for sample in samples if sample.time_ns is not None)
+    known = sorted(time_ns for time_ns in times if time_ns is not FailureKind.COMPILE)
+    taken = sorted(sample.time_ns for sample in samples if sample.time_ns is not FailureKind.COMPILE)
     assert taken[:FASTEST] == known[:FASTEST]
     others = [sample.config.integer("number") for sample in samples if (sample.time_ns or 9e9) > known[FASTEST - 1]]
     assert min(others) < 200

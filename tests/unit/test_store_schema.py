@@ -16,28 +16,22 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, column, insert, table
 
+from builders import SMALL as PROBLEM
+from builders import measurement, record, timing, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import migrations, opening, rows, sqlite, sqlite_engine
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.opening import schema_number
 from warpsmith.store.prune import Unwanted
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Record, Trial
 from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
 from warpsmith.store.statements import add_subject
 from warpsmith.store.store import Store
 
-PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
-TRIAL = Trial(
-    "plain",
-    Config.of({"n": 1}),
-    "f",
-    Measurement(Timing(5.0, 4.0, 6.0, 9, "median of 9"), 0.0, None, None, None, None),
-    "g++ 12.2.0",
-)
-RECORD = Record(PROBLEM, H200, TRIAL, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+TRIAL = trial(1, measurement(), fingerprint="f")
+RECORD = record(PROBLEM, TRIAL)
 
 
 def migration_context(connection: Connection) -> MigrationContext:
@@ -125,9 +119,9 @@ class TestSecondSchema:
     def records(self) -> tuple[Record, ...]:
         made = []
         for image, policy, _ in self.POLICIES:
-            outcome = Measurement(Timing(5.0, 4.0, 6.0, 9, policy), 0.0, None, None, None, None)
-            problem, trial = dataclasses.replace(PROBLEM, image=image), dataclasses.replace(TRIAL, outcome=outcome)
-            made.append(dataclasses.replace(RECORD, problem=problem, trial=trial))
+            outcome = measurement(timing(policy=policy))
+            problem, timed = dataclasses.replace(PROBLEM, image=image), dataclasses.replace(TRIAL, outcome=outcome)
+            made.append(dataclasses.replace(RECORD, problem=problem, trial=timed))
         return tuple(made)
 
     @pytest.fixture
@@ -148,10 +142,10 @@ class TestSecondSchema:
     def assert_holds_all(self, store: Store) -> None:
         assert store.records() == store.records("filter2d") == self.records()
         assert store.records("fft") == ()
-        for record, (_, _, conditions) in zip(self.records(), self.POLICIES, strict=True):
-            key = record.problem.key()
-            assert record.conditions == conditions
-            assert store.winner(key, H200.key()) == store.winner(key, H200.key(), conditions) == record
+        for each, (_, _, conditions) in zip(self.records(), self.POLICIES, strict=True):
+            key = each.problem.key()
+            assert each.conditions == conditions
+            assert store.winner(key, H200.key()) == store.winner(key, H200.key(), conditions) == each
             assert store.winner(key, H200.key(), "eager, warm caches") is None
         assert store.check() == ()
 
@@ -211,9 +205,7 @@ class TestThirdSchema:
     def trials(self) -> tuple[Trial, ...]:
         """One for each policy, and one that failed."""
         outcomes = [
-            Failure(FailureKind.WRONG, "off by one")
-            if policy is None
-            else Measurement(Timing(5.0, 4.0, 6.0, 9, policy), 0.0, None, None, None, None)
+            Failure(FailureKind.WRONG, "off by one") if policy is None else measurement(timing(policy=policy))
             for policy in self.POLICIES
         ]
         return tuple(

@@ -10,25 +10,29 @@ from typing import Any
 import jsonschema
 import pytest
 
+from builders import NVRTC, measurement, record, timing, trial
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.space import Config
 from warpsmith.store import t4
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Trial
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3), weights=(0.1,) * 9)
 AT = "2026-01-02T03:04:05.678+00:00"
 TIMES = {"compilation", "benchmark", "framework", "search_algorithm", "validation", "runtimes"}
 """What Kernel Tuner writes of each, and readers demand."""
 
-MEASURED = Trial(
-    "filter2d_plain",
-    Config.of({"block_columns": 32, "path": "global"}),
-    "0123456789abcdef",
-    Measurement(
-        Timing(12_500.0, 12_000.0, 13_000.0, 30, "median, 5 runs a sample, eager, cold L2"), 3e-8, 40, 0, None, 1980
+MEASURED = trial(
+    outcome=measurement(
+        timing(12_500.0, 12_000.0, 13_000.0, samples=30, policy="median, 5 runs a sample, eager, cold L2"),
+        max_error=3e-8,
+        registers=40,
+        spill_bytes=0,
+        clock_mhz=1980,
     ),
-    "nvrtc 13.0",
+    family="filter2d_plain",
+    config={"block_columns": 32, "path": "global"},
+    fingerprint="0123456789abcdef",
+    compiler=NVRTC,
     compile_ms=41.5,
 )
 
@@ -119,8 +123,8 @@ def test_trials_stay_in_their_order() -> None:
 class TestMetadata:
     def test_names_device_problem_and_software(self) -> None:
         facts = {"driver": "580.1", "system": "Linux-6.1"}
-        record = Record(PROBLEM, H200, MEASURED, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", facts))
-        document = valid("metadata", t4.metadata(PROBLEM, H200, record))
+        stored = record(PROBLEM, MEASURED, environment=facts)
+        document = valid("metadata", t4.metadata(PROBLEM, H200, stored))
         assert document["schema_version"] == "1.0.0"
         told = document["metadata"]
         assert told["hardware"]["operating_system"] == "Linux-6.1"

@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 import pytest
 
+from builders import NVRTC, failure, measurement, record, timing, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
@@ -18,7 +19,7 @@ from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store import optuna_tables
 from warpsmith.store.optuna_tables import study_prefix
 from warpsmith.store.prune import Unwanted
-from warpsmith.store.record import Failure, FailureKind, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Measurement, Record
 from warpsmith.store.rows import config_text
 from warpsmith.store.scope import Scope
 from warpsmith.store.store import Store
@@ -32,15 +33,15 @@ NOON = datetime.datetime(2026, 5, 4, 12, 0, tzinfo=datetime.UTC)
 
 def finished() -> list[Finished]:
     """Two measured, one wrong and one dropped, a second apart."""
-    timing = Timing(1500.0, 1400.0, 1600.0, 30, "median")
+    timed = timing(1500.0, 1400.0, 1600.0, samples=30, policy="median")
     outcomes: list[Measurement | Failure] = [
-        Measurement(timing, 1e-8, 32, 0, 0, 1980),
-        Failure(FailureKind.WRONG, "off by one"),
-        Measurement(timing, 1e-8, None, None, None, None),
-        Failure(FailureKind.DROPPED, "each thread spills"),
+        measurement(timed, max_error=1e-8, registers=32, spill_bytes=0, shared_bytes=0, clock_mhz=1980),
+        failure(FailureKind.WRONG, "off by one"),
+        measurement(timed, max_error=1e-8),
+        failure(FailureKind.DROPPED, "each thread spills"),
     ]
     return [
-        Finished(NOON + datetime.timedelta(seconds=at), Trial("plain", config, f"text {at}", outcome, "nvrtc"))
+        Finished(NOON + datetime.timedelta(seconds=at), trial(at, outcome, config=config, compiler=NVRTC))
         for at, (config, outcome) in enumerate(zip(SPACE.configs(), outcomes, strict=False))
     ]
 
@@ -122,7 +123,7 @@ def test_nothing_tried_leaves_an_empty_study(address: str) -> None:
 
 def test_what_is_not_of_the_space_is_left_out(address: str) -> None:
     first, *_ = finished()
-    other = Finished(NOON, Trial("plain", Config.of({"n": 1}), "text", first.trial.outcome, "nvrtc"))
+    other = Finished(NOON, trial(1, first.trial.outcome, compiler=NVRTC))
     StudyStore(address).add("a study", SPACE, [other, first])
     assert len(loaded(url_of(address))) == 1
 
@@ -206,7 +207,7 @@ class TestPruning:
 
     @staticmethod
     def winner(problem: Filter2d) -> Record:
-        return Record(problem, H200, finished()[0].trial, (), Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {}))
+        return record(problem, finished()[0].trial)
 
     def test_of_the_slow_is_of_that_problem_alone(self, address: str, names: dict[Filter2d, str]) -> None:
         with Store.open(address, write=True) as store:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import trial
 from warpsmith.cli.app import run
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200, Device
@@ -17,7 +18,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import SIMPLEST_FILTER, families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store.record import FailureKind, Trial
 from warpsmith.tuner.spaces.config_counts import ConfigCounts
 from warpsmith.tuner.spaces.regions import Region, RegionPlan, path_words, plan_sweep
 from warpsmith.tuner.spaces.sweep import RegionResult, Sweep, points
@@ -59,12 +60,7 @@ def plan(trials: int | None = None, seed: int = 0) -> tuple[RegionPlan, ...]:
 
 
 def tried(family: str, ns: float | None, **values: int | str) -> Trial:
-    outcome = (
-        Failure(FailureKind.WRONG, "no")
-        if ns is None
-        else Measurement(Timing(ns, ns, ns, 10, "median"), 0.0, None, None, None, None)
-    )
-    return Trial(family, Config.of(values), "f", outcome, "g++")
+    return trial(outcome=FailureKind.WRONG if ns is None else ns, family=family, config=values)
 
 
 class TestPlan:

@@ -9,30 +9,29 @@ from pathlib import Path
 
 import pytest
 
+from builders import SMALL, trial
+from builders import record as made_record
+from builders import timing as made_timing
 from warpsmith.cli.verdicts import peer_cell, short, speed_up_words, summary
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.space import Config
 from warpsmith.store.conditions import UNKNOWN, USUAL_FIRST, Cached, Conditions, Launched, conditions_key
 from warpsmith.store.location import shipped_store
-from warpsmith.store.record import COPY, Baseline, LeftOut, Measurement, Provenance, Record, Timing, Trial
+from warpsmith.store.record import COPY, Baseline, LeftOut, Record, Timing
 from warpsmith.store.store import Store
 
-SMALL = Filter2d((64, 64), (3, 3))
 LARGE = Filter2d((9216, 9216), (3, 3))
 """One set of its buffers is larger than the L2 cache twice."""
 QUEUED, GRAPH = "queued first, cold L2", "CUDA graph, cold L2"
 
 
 def timing(ns: float, conditions: str) -> Timing:
-    return Timing(ns, ns, ns, 9, f"median, 2 runs a sample, {conditions}")
+    return made_timing(ns, policy=f"median, 2 runs a sample, {conditions}")
 
 
 def record(conditions: str, *baselines: Baseline, problem: Filter2d | Fft = SMALL) -> Record:
-    outcome = Measurement(timing(1000.0, conditions), 0.0, None, None, None, None)
-    trial = Trial("filter2d_plain", Config.of({"columns": 1}), "text", outcome, "nvrtc")
-    return Record(problem, H200, trial, baselines, Provenance("2026-01-02T03:04:05+00:00", "0.2.0", {}))
+    won = trial(outcome=timing(1000.0, conditions), family="filter2d_plain")
+    return made_record(problem, won, baselines=baselines)
 
 
 def baseline(name: str, ns: float, conditions: str, note: str | None = None) -> Baseline:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsmith.devices.base import Binary, BinaryKind, BoundLaunch
+from builders import binary, launch, program
+from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.cuda import available
 from warpsmith.devices.cuda.available import cuda_device_count, gpu_count
 from warpsmith.devices.cuda.interop import launch_stream
@@ -23,16 +24,15 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.program import Launch, Pointer, Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import Pointer
 from warpsmith.plans import plan as plans
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 
 REMEDY = "cannot be used in a forked child; start processes with the spawn method"
 PROBLEM = Filter2d(image=(4, 8), filter=(1, 1))
-PROGRAM = Program("test", Config.of({}), "", (Launch("k", (1, 1, 1), (1, 1, 1), (Pointer("image"),)),))
-BINARY = Binary(BinaryKind.CUBIN, b"", "sm_90", "none")
+PROGRAM = program("", launch(Pointer("image")))
+BINARY = binary()
 
 
 class Context:
