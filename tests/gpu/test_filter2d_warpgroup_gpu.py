@@ -21,7 +21,7 @@ from warpsmith.generator.filter2d.warpgroup.frame import frame_parameters
 from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, Geometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.operations.oracle import reference
+from warpsmith.tuner.operations.answers import reference
 
 pytestmark = pytest.mark.gpu
 

@@ -28,7 +28,7 @@ from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)

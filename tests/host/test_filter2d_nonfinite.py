@@ -26,7 +26,7 @@ from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.oracle import reference
+from warpsmith.tuner.operations.answers import reference
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

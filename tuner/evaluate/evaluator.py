@@ -48,7 +48,7 @@ class Evaluator:
         cls,
         problem: Problem,
         device: DeviceRef,
-        families: tuple[Family, ...],
+        families: tuple[Family, ...] | None,
         choice: CompilerChoice,
         seed: int,
         deadlines: Deadlines,
@@ -63,7 +63,7 @@ class Evaluator:
         Args:
             problem: what is worked on.
             device: where.
-            families: those that may solve it.
+            families: those that may solve it; None for the operation's.
             choice: of the compiler.
             seed: of the data.
             deadlines: for every job.

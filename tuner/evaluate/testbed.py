@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from warpsmith.devices.base import Allocation, Binary, Compiler, Runtime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
@@ -19,11 +19,12 @@ from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Lap
 from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
-from warpsmith.tuner.operations.oracle import noise, random_operands
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
+from warpsmith.tuner.operations.drawing import noise
 from warpsmith.tuner.operations.peer import Peer, first_line
 from warpsmith.tuner.operations.peers import candidates, warm_up
-from warpsmith.tuner.operations.stress import MAX_STRESS_TERMS, stress_operands, stress_slack, terms
+from warpsmith.tuner.operations.registry import judge_of
 
 
 class Testbed:
@@ -38,7 +39,7 @@ class Testbed:
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
         turn: of this process on the device, where another one uses it too.
-        finals: verify on stress data whatever their reference takes; see `MAX_STRESS_TERMS`.
+        finals: verify on stress data whatever their reference takes; see `is_quick`.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -79,11 +80,11 @@ class Testbed:
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
         """None where their reference would keep a search waiting, or where they do not fit beside the others."""
-        if not finals and self._problem.output.size * terms(self._problem) > MAX_STRESS_TERMS:
+        if not finals and not is_quick(self._problem):
             return None
         operands = stress_operands(self._problem, seed)
         with contextlib.suppress(OutOfMemory):
-            slack = stress_slack(self._problem)
+            slack = judge_of(self._problem).stress_slack(self._problem)
             return Dataset(self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands, slack)
         return None
 
@@ -130,8 +131,9 @@ class Testbed:
         """The time of a program that has been right so far, where it is right after that too."""
         self._data.poison_results()
         with measured(self._runtime, run, self._rotation, policy, best_ns) as found:
+            self._run_afresh(run, found.sets)
             fault, when = self._data.check_sets(found.sets), f"after {found.runs} timed runs"
-            if fault is None and found.replay:
+            if fault is None and found.replay and not self._data.has_state:  # it repeats runs
                 self._data.poison_results()
                 found.replay()
                 fault, when = self._data.check_sets(found.replayed), "in a replay of the CUDA graph"
@@ -146,6 +148,13 @@ class Testbed:
             shared_bytes=binary.shared_bytes,
             clock_mhz=self._runtime.clock_mhz(),
         )
+
+    def _run_afresh(self, run: Work, sets: Collection[int]) -> None:
+        """Where each run changes what the next one reads, one run from the first state is what can be looked at."""
+        if self._data.has_state:
+            self._data.poison_results()
+            for number in sets:
+                run(number)
 
     def _upload(self) -> None:
         for data in (self._data, self._stress):
@@ -177,18 +186,19 @@ class Testbed:
 
     def _refusal(self, peer: Peer) -> LeftOut | None:
         """Why a library is not to be timed; None where it is right."""
-        dtype = self._problem.output.dtype
+        output = self._problem.output
+        bound = judge_of(self._problem).error_bound(self._problem, output)
         try:
             with self._turn:
                 peer.run()
                 result = peer.result()
-            error = verify(result, self._data.reference, dtype).max_error
+            error = verify(result, self._data.references[output.name], output.dtype, bound).max_error
         except Exception as failure:  # a library may raise anything at what it does not know
             return LeftOut(peer.name, f"failed: {first_line(failure)}")
-        bound = peer.tolerance or 20 * ERROR_BOUND[dtype]
-        if error <= bound:
+        allowed = peer.tolerance or 20 * bound
+        if error <= allowed:
             return None
-        return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {bound:.1e}")
+        return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {allowed:.1e}")
 
     def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy, *, peers: bool = True) -> InTurns:
         """Times verified candidates, the device's copy and, unless `peers` is false, every peer installed here.

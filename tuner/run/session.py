@@ -11,7 +11,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.generator.registry import families_for
 from warpsmith.plans.lookup import program_of
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import open_beside
@@ -48,7 +48,7 @@ def tune(
     store: Store,
     options: TuneOptions,
     progress: Progress,
-    families: tuple[Family, ...] = FAMILIES,
+    families: tuple[Family, ...] | None = None,
 ) -> TuneReport:
     """Searches for the fastest right program for `problem` on `devices` and stores it, with every trial.
 
@@ -61,7 +61,7 @@ def tune(
         store: open for writing.
         options: how to search.
         progress: told how it goes.
-        families: those that compete.
+        families: those that compete; None for the operation's.
 
     Raises:
         BadArgument: no family solves the problem, or several devices have a store in memory.
@@ -113,7 +113,7 @@ def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device:
 def _evaluator(
     problem: Problem,
     device: DeviceRef,
-    families: tuple[Family, ...],
+    families: tuple[Family, ...] | None,
     options: TuneOptions,
     processes: int,
 ) -> contextlib.AbstractContextManager[Evaluator]:

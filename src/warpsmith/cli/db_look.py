@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from warpsmith.cli.operations import OPERATIONS, add_commands
+from warpsmith.cli.operations.registry import OPERATIONS, add_commands
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json, record_facts
 from warpsmith.cli.subjects import (
