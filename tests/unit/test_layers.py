@@ -104,6 +104,18 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text(), str(self.path))
 
+    @functools.cached_property
+    def lines_for_types(self) -> frozenset[int]:
+        """Those that only a type checker reads."""
+        blocks = (
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        )
+        return frozenset(
+            line for block in blocks for each in block.body for line in range(each.lineno, each.end_lineno + 1)
+        )
+
     def imports(self) -> Iterator[tuple[str, int]]:
         """Every module that is imported anywhere in the file, even in a function or for types alone, and the line."""
         for node in ast.walk(self.tree):
@@ -172,10 +184,11 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
-    """Neither in a function nor for types: such a circle is two modules that cannot be understood apart."""
+    """Neither in a function: such a circle is two modules that cannot be understood apart. For types alone they may."""
     names = modules_by_name()
     graph = {
-        name: {found for found, _ in module.imports() if found in names and found != name}
+        name: {found for found, line in module.imports() if found in names and line not in module.lines_for_types}
+        - {name}
         for name, module in names.items()
     }
     try:

@@ -15,7 +15,6 @@ from warpsmith.generator.registry import families_for
 from warpsmith.plans.lookup import program_of
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import open_beside
-from warpsmith.store.record import trial_spec
 from warpsmith.store.store import Store
 from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
@@ -68,9 +67,8 @@ def tune(
         DeviceError, CompileError, StoreError: as their names say.
         TuningFailed: no candidate was right.
     """
-    start = time.monotonic()
+    start, device = time.monotonic(), common_device(devices)
     first, *others = devices
-    device = common_device(devices)
     processes = max(1, cores() // len(devices))
     policy = options.timing_policy(first.kind)
     with (
@@ -90,8 +88,7 @@ def tune(
             choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before)
         publish(loop, store)
         report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
-        finalists = [trial_spec(trial) for trial in report.finalists]
-        store.add_run(problem, device, {"seed": options.seed, **report.spec(), "finalists": finalists})
+        store.add_run(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
     return report
 
 
