@@ -114,7 +114,7 @@ def walked(work: Callable[[], None], log: Path) -> tuple[int, int, int]:
 
 
 def circles(root: Path) -> int:
-    """Groups of modules that import each other in a circle, imports in functions among them; for types alone they may."""
+    """Groups of modules that import each other in a circle, if only in functions; for types alone they may."""
     graph = _imports(root)
     found, done = 0, set[str]()
     for name in graph:
