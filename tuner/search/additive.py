@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ Item = tuple[str, Value]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
+
+Expected = Callable[[Config], float]
+"""The logarithm of a config's time, up to a constant."""
 
 FITTED = 500
 """The fastest configs, to which the model is fitted, and as many failures: it need not know how slow a slow one is."""
@@ -38,11 +41,14 @@ class Additive:
 
     Args:
         space: the configs' space.
+        expected: the logarithm of a config's time as far as it is known otherwise, up to a constant: the sum is fitted
+            to what that leaves to explain. None where nothing is known.
 
     Source of the fit: backfitting, Hastie and Tibshirani 1986, "Generalized additive models", section 3.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, expected: Expected | None = None) -> None:
+        self._expected = expected
         values = {parameter.name: parameter.values for parameter in space.parameters}
         self._items = [[(name, value) for value in values[name]] for name in sorted(values)]
         self._places = {item: place for items in self._items for place, item in enumerate(items)}
@@ -63,8 +69,11 @@ class Additive:
         fastest, failed = fastest[:FITTED], failed[-FITTED:]
         excess = [min(math.log(time_ns / fastest[0][0]), SLOWEST) for time_ns, _ in fastest]
         weight = np.array([math.exp(-each / WEIGHT_SCALE) for each in excess] + [FAILURE_WEIGHT] * len(failed))
-        rows = self._rows_of([*(config for _, config in fastest), *failed])
-        self._fit(rows, np.array(excess + [SLOWEST] * len(failed)), weight)
+        configs = [*(config for _, config in fastest), *failed]
+        outcome = np.array(excess + [SLOWEST] * len(failed))
+        if self._expected is not None:
+            outcome -= [self._expected(config) for config in configs]
+        self._fit(self._rows_of(configs), outcome, weight)
         costs = (zip(items, cost.tolist(), strict=True) for items, cost in zip(self._items, self._cost, strict=True))
         return {item: cost for each in costs for item, cost in each}
 
