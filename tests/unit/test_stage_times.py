@@ -8,6 +8,7 @@ import random
 import pytest
 
 from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.tuner.search.additive import Expected
 from warpsmith.tuner.search.neighbours import Neighbours
 from warpsmith.tuner.search.stage_times import StageTimes
 
@@ -55,15 +56,14 @@ def test_changes_that_a_stage_rules_out_are_not_proposed(known: StageTimes) -> N
     The best config is four changes away, one more than are made at once.
     """
     start = Config.of({"first.rows": 8, "first.path": "texture", "second.rows": 1, "second.path": "global"})
-    proposals = {}
-    for name, expected in (("alone", None), ("with stages", known.log_ns)):
-        neighbours = Neighbours(SPACE, {start}, random.Random(0), expected)
-        neighbours.learn(start, time_ns(start))
-        proposals[name] = neighbours.next_likely()
     best = min(map(time_ns, SPACE.configs()))
-    told = proposals["with stages"]
-    assert told is not None
-    assert time_ns(told) <= 1.15 * best
-    alone = proposals["alone"]
-    assert alone is not None
-    assert time_ns(told) < time_ns(alone)
+
+    def proposed_ns(expected: Expected | None, seed: int) -> float:
+        neighbours = Neighbours(SPACE, {start}, random.Random(seed), expected)
+        neighbours.learn(start, time_ns(start))
+        proposal = neighbours.next_likely()
+        assert proposal is not None
+        return time_ns(proposal)
+
+    assert all(proposed_ns(known.log_ns, seed) <= 1.15 * best for seed in range(10))
+    assert not all(proposed_ns(None, seed) <= 1.15 * best for seed in range(10))
