@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from warpsmith.generator.space import Config, Space, Value
-from warpsmith.tuner.search.additive import Additive
+from warpsmith.tuner.search.additive import WIDE, Additive
 
 FITS = 4
 """Each fit of `Additive` begins where the last one ended; after so many it moves no more."""
@@ -16,7 +16,7 @@ class StageTimes:
     """What a joined config is expected to take, from trials of its stages as problems of their own.
 
     In 30 made-up pipelines of two stages with six, four and three values a parameter, the best of the first five
-    proposals was 1.009 times the best config after 30 trials of each stage, where the additive model of the whole
+    proposals was 1.001 times the best config after 30 trials of each stage, where the additive model of the whole
     pipeline needs 80 trials of it for 1.015. Fitting stages to times of the whole pipeline was no better than that
     (docs/tuning-notes.md).
 
@@ -29,7 +29,7 @@ class StageTimes:
         self._costs: dict[str, dict[tuple[str, Value], float]] = {}
         """Of each stage what each value adds to the logarithm of its time, the mean with one of them."""
         for stage, space in spaces.items():
-            model, fastest = Additive(space), trials[stage]
+            model, fastest = Additive(space, focus=WIDE), trials[stage]
             for _ in range(FITS):
                 costs = model.costs(fastest, [])
             best_ns, best = fastest[0]
