@@ -68,7 +68,7 @@ SCALE_BY_3 = {"scale": np.float32(3).tobytes()}
 
 
 def program() -> Program:
-    return Program(family="test", config=Config.of({}), source=SOURCE, launches=(SAXPY,))
+    return Program.of_source(family="test", config=Config.of({}), source=SOURCE, launches=(SAXPY,))
 
 
 @pytest.fixture(scope="module", params=list(DriverChoice))
@@ -84,7 +84,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[CudaRuntime]:
 @pytest.fixture(scope="module", params=[CompilerChoice.NVRTC, CompilerChoice.NVCC, CompilerChoice.PYCUDA])
 def module(request: pytest.FixtureRequest, runtime: Runtime) -> Iterator[Module]:
     try:
-        binary = DeviceRef(DeviceKind.CUDA).compiler(request.param).compile(program())
+        binary = DeviceRef(DeviceKind.CUDA).compiler(request.param).compile(program().compilation())
     except CompileError as error:
         if " is missing: " not in str(error):
             raise
@@ -220,11 +220,11 @@ def test_a_binary_of_another_architecture(runtime: Runtime) -> None:
     # Code runs on later chips of its generation, so another generation is needed.
     other = "sm_90" if runtime.device.compute_capability[0] == 8 else "sm_80"
     with pytest.raises(LaunchError, match="cannot load a binary on"):
-        runtime.load(cuda_compiler(other).compile(program()))
+        runtime.load(cuda_compiler(other).compile(program().compilation()))
 
 
 def test_a_closed_module_binds_no_more(runtime: Runtime, vectors: Vectors) -> None:
-    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program()))
+    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program().compilation()))
     loaded.close()
     loaded.close()
     with pytest.raises(LaunchError, match="after its module was closed"):
@@ -311,7 +311,7 @@ def test_a_second_gpu_beside_the_first(module: Module, vectors: Vectors) -> None
     second = CudaRuntime(1)
     try:
         other = Vectors(second)
-        loaded = second.load(DeviceRef(DeviceKind.CUDA, 1).compiler().compile(program()))
+        loaded = second.load(DeviceRef(DeviceKind.CUDA, 1).compiler().compile(program().compilation()))
         first_launch = module.bind(SAXPY, vectors.addresses, SCALE_BY_3)
         second_launch = loaded.bind(SAXPY, other.addresses, SCALE_BY_3)
         for launch in (first_launch, second_launch, first_launch, second_launch):
@@ -337,8 +337,8 @@ ref = DeviceRef.parse("cuda:0")
 runtime = ref.open()
 y = runtime.allocate(4096)
 launch = Launch("fault", (1, 1, 1), (32, 1, 1), (Pointer("y"),))
-program = Program(family="test", config=Config.of({}), source=SOURCE, launches=(launch,))
-module = runtime.load(ref.compiler().compile(program))
+program = Program.of_source(family="test", config=Config.of({}), source=SOURCE, launches=(launch,))
+module = runtime.load(ref.compiler().compile(program.compilation()))
 """
 
 
@@ -529,11 +529,10 @@ def test_pycudas_compiler_makes_what_nvcc_makes() -> None:
     pytest.importorskip("pycuda")
     ref = DeviceRef(DeviceKind.CUDA)
     try:
-        of_nvcc = ref.compiler(CompilerChoice.NVCC).compile(program())
+        of_nvcc = ref.compiler(CompilerChoice.NVCC).compile(program().compilation())
     except CompileError as error:
         pytest.skip(str(error))
-    of_pycuda = ref.compiler(CompilerChoice.PYCUDA).compile(program())
+    of_pycuda = ref.compiler(CompilerChoice.PYCUDA).compile(program().compilation())
     assert of_pycuda.compiler.startswith("pycuda ")
     assert of_nvcc.compiler in of_pycuda.compiler
-    usage = ("registers", "spill_bytes", "shared_bytes")
-    assert [getattr(of_pycuda, name) for name in usage] == [getattr(of_nvcc, name) for name in usage]
+    assert of_pycuda.kernels == of_nvcc.kernels

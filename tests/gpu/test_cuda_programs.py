@@ -69,8 +69,8 @@ def runtime() -> Iterator[CudaRuntime]:
 @pytest.fixture
 def module(runtime: CudaRuntime) -> Iterator[Module]:
     """Loaded for each test: `__constant__` variables, and what is known of them, start anew."""
-    program = Program("test", Config.of({}), SOURCE, (WEIGHTED,))
-    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program))
+    program = Program.of_source("test", Config.of({}), SOURCE, (WEIGHTED,))
+    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program.compilation()))
     yield loaded
     loaded.close()
 

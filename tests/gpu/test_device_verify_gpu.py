@@ -169,10 +169,10 @@ def test_what_only_later_runs_show_is_found_in_one_of_many_sets(
     assert policy.rotation(problem.bytes, runtime.device.l2_bytes).sets > 1
     arguments = (Pointer("image"), Pointer("result"), ByValue("weights"))
     launch = Launch("kernel", (313, 1, 1), (256, 1, 1), arguments)
-    program = Program("test", Config.of({}), LATER.replace("STORE", store), (launch,))
+    program = Program.of_source("test", Config.of({}), LATER.replace("STORE", store), (launch,))
     testbed = Testbed(runtime, problem, 3, policy, guarded=True, compiler=CUDA.compiler())
     try:
-        outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy).outcome
+        outcome = testbed.evaluate(program, CUDA.compiler().compile_program(program), policy).outcome
     finally:
         testbed.close()
     if not told:
@@ -199,7 +199,7 @@ def test_candidates_are_verified_without_a_download(
         try:
             for family in families_for(problem, runtime.device):
                 program = family.program(problem, family.default(problem, runtime.device))
-                outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy).outcome
+                outcome = testbed.evaluate(program, CUDA.compiler().compile_program(program), policy).outcome
                 assert isinstance(outcome, Measurement), outcome
                 outcomes.append((family.name, outcome.max_error))
         finally:

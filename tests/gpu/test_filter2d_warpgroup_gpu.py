@@ -45,7 +45,7 @@ def filtered(
 ) -> Any:
     """What the default config, but for what is wanted, makes of the image."""
     program = family.program(problem, Config.of(family.default(problem, runtime.device).values() | wanted))
-    module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program))
+    module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program.compilation()))
     source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
     runtime.upload(source.address, image)
     for launch in program.launches:

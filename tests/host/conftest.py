@@ -47,7 +47,7 @@ def make_program():
             Pointer(f"a{i}") if kind == "p" else ByValue(f"a{i}") for i, kind in enumerate(arguments)
         )
         launch = Launch(entry=entry, grid=grid, block=block, arguments=bound, shared_bytes=shared_bytes)
-        return Program(family="test", config=Config.of({}), source=source, launches=(launch,))
+        return Program.of_source(family="test", config=Config.of({}), source=source, launches=(launch,))
 
     return make
 
@@ -87,7 +87,7 @@ def compiler_at(level: str, folder: Path) -> HostCompiler:
 
 @pytest.fixture(scope="session")
 def compile_once(compiler):
-    return functools.cache(compiler.compile)
+    return functools.cache(lambda program: compiler.compile(program.compilation()))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ CONSTANT = Constant("constant_weights", "weights")
 
 
 def program(source: str, launch: Launch) -> Program:
-    return Program(family="test", config=Config.of({}), source=source, launches=(launch,))
+    return Program.of_source(family="test", config=Config.of({}), source=source, launches=(launch,))
 
 
 def drawn(dtype: DType, *shape: int) -> NDArray[Any]:

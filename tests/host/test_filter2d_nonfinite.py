@@ -127,7 +127,7 @@ class Bench:
     def plan(self, problem: Filter2d, program: Program) -> Callable[[NDArray[np.generic]], NDArray[np.generic]]:
         """What the program makes of an image, with `weights_of` the problem."""
         match = Match(MatchKind.DEFAULT, program, None, ())
-        plan = Plan(problem, match, self.compiler.compile(program), self.runtime)
+        plan = Plan(problem, match, self.compiler.compile_program(program), self.runtime)
 
         def filtered(pixels: NDArray[np.generic]) -> NDArray[np.generic]:
             image = problem.operands[0]

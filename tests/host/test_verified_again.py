@@ -49,7 +49,7 @@ on_both = pytest.mark.parametrize("compiler", [None, host_compiler()], ids=["on 
 def program(store: str = RIGHT, state: str = "") -> Program:
     source = SOURCE.replace("STATE", state).replace("STORE", store)
     arguments = (Pointer("image"), Pointer("result"), ByValue("weights"))
-    return Program("test", Config.of({}), source, (Launch("kernel", (ROWS, 1, 1), (WIDTH, 1, 1), arguments),))
+    return Program.of_source("test", Config.of({}), source, (Launch("kernel", (ROWS, 1, 1), (WIDTH, 1, 1), arguments),))
 
 
 class Replay(Graph):
@@ -81,7 +81,7 @@ def opened(host: HostRuntime, compiler: Compiler | None, problem: Filter2d = PRO
 
 
 def outcome(testbed: Testbed, candidate: Program, policy: TimingPolicy = QUICK) -> Measurement | Failure:
-    return testbed.evaluate(candidate, host_compiler().compile(candidate), policy).outcome
+    return testbed.evaluate(candidate, host_compiler().compile_program(candidate), policy).outcome
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:

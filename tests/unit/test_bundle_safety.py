@@ -172,8 +172,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
         f'__attribute__((constructor)) static void run() {{ std::fclose(std::fopen("{mark}", "w")); }}\n'
         'extern "C" __global__ void kernel(float* y) { y[0] = 0.0f; }\n'
     )
-    program = Program(family="test", config=Config.of({}), source=source, launches=())
-    return HostCompiler().compile(program).image, mark
+    program = Program.of_source(family="test", config=Config.of({}), source=source, launches=())
+    return HostCompiler().compile(program.compilation()).image, mark
 
 
 class TestLibraries:
@@ -194,7 +194,7 @@ class TestLibraries:
         (folder / "kernels" / "code").write_bytes(image)
         change(folder, lambda kernel: kernel.update(binaries=[cubin(folder / "kernels" / "code", "kernels/code")]))
         plan = load_bundle(folder).plan(PROBLEM, "host")
-        assert plan.binary.image != image
+        assert plan.binaries[""].image != image
         assert not mark.exists()
 
     def test_would_have_run(self, library: tuple[bytes, Path], tmp_path: Path) -> None:
@@ -248,7 +248,9 @@ class TestManifest:
             how(kernel)
             try:
                 (source,) = folder.rglob("*.cu")
-                kernel["trial"]["fingerprint"] = Program.from_spec(kernel["program"], source.read_text()).fingerprint
+                kernel["trial"]["fingerprint"] = Program.from_spec(
+                    kernel["program"], {"": source.read_text()}
+                ).fingerprint
             except TypeError:
                 pass
 
@@ -299,7 +301,7 @@ class TestText:
 
         def consistent(kernel: Any) -> None:
             kernel["source"] = file(source, str(source.relative_to(folder)))
-            kernel["trial"]["fingerprint"] = Program.from_spec(kernel["program"], text).fingerprint
+            kernel["trial"]["fingerprint"] = Program.from_spec(kernel["program"], {"": text}).fingerprint
 
         change(folder, consistent)
         assert "which no exported kernel has" in refusal(folder)

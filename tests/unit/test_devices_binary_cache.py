@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from warpsmith.devices.binary import Usage
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
 from warpsmith.errors import CompileError
-from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.steps import Compilation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,13 +29,13 @@ class LoggingCompiler(Compiler):
     def identity(self) -> str:
         return f"logging {self.version}"
 
-    def compile(self, program: Program) -> Binary:
-        if "bad" in program.source:
+    def compile(self, unit: Compilation) -> Binary:
+        if "bad" in unit.source:
             raise CompileError("program.cu(1): error: bad")
         with self.log.open("a") as log:
             log.write("x")
-        image = program.source.encode() + b"\n\x00\xff" + b"image" * 10_000
-        return Binary(BinaryKind.CUBIN, image, "sm_90", self.identity, registers=32, spill_bytes=0, shared_bytes=None)
+        image = unit.source.encode() + b"\n\x00\xff" + b"image" * 10_000
+        return Binary(BinaryKind.CUBIN, image, "sm_90", self.identity, {"kernel": Usage(32, 0, None)})
 
     @property
     def compilations(self) -> int:
@@ -52,8 +52,8 @@ def cached(compiler: LoggingCompiler, tmp_path: Path) -> CachedCompiler:
     return CachedCompiler(compiler, tmp_path / "cache")
 
 
-def program(source: str) -> Program:
-    return Program(family="test", config=Config.of({}), source=source, launches=())
+def program(source: str) -> Compilation:
+    return Compilation(source)
 
 
 def only_file(cached: CachedCompiler) -> Path:

@@ -16,12 +16,11 @@ from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
 from warpsmith.devices.private_folder import UntrustedCache
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.steps import Compilation
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
 STRANGER = os.geteuid() + 4242
-PROGRAM = Program(family="test", config=Config.of({}), source="a", launches=())
+PROGRAM = Compilation("a")
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 
@@ -34,10 +33,10 @@ class CountingCompiler(Compiler):
     def identity(self) -> str:
         return "counting 1"
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, unit: Compilation) -> Binary:
         with self.log.open("a") as log:
             log.write("x")
-        return Binary(BinaryKind.LIBRARY, f"ours: {program.source}".encode(), "host", self.identity)
+        return Binary(BinaryKind.LIBRARY, f"ours: {unit.source}".encode(), "host", self.identity)
 
     @property
     def compilations(self) -> int:

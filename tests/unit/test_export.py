@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.binary import Usage
 from warpsmith.errors import BadArgument, BundleError, CompileError, NothingStored
 from warpsmith.files import write_whole
 from warpsmith.generator.device import H200, HOST, Device
@@ -51,11 +52,12 @@ class Compilers:
             raise BadArgument(arch)
         return dataclasses.replace(self, release=f"{choice} {self.release} for {arch}")
 
-    def compile(self, program: Program) -> Binary:
+    def compile_program(self, program: Program) -> dict[str, Binary]:
         name, *_, arch = self.release.split()
         if name in self.refuses:
             raise CompileError(f"{name} is missing")
-        return Binary(BinaryKind.CUBIN, f"{self.release}: {program.fingerprint}".encode(), arch, self.release, 20, 0, 0)
+        image = f"{self.release}: {program.fingerprint}".encode()
+        return {"": Binary(BinaryKind.CUBIN, image, arch, self.release, {"kernel": Usage(20, 0, 0)})}
 
 
 @pytest.fixture

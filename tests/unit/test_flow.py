@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.binary import Usage
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import H200, HOST, DeviceKind
@@ -25,6 +26,7 @@ from warpsmith.generator.program import Launch, Program, Workspace
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
 from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, Candidate, Flow
 from warpsmith.tuner.run.screen import Screen
@@ -45,12 +47,13 @@ def measured(ns: float) -> Measurement:
 
 def program(number: int) -> Program:
     launch = Launch("kernel", (1 + number, 1, 1), (256, 1, 1), ())
-    return Program("plain", Config.of({"n": number}), f"// {number}", (launch,))
+    return Program.of_source("plain", Config.of({"n": number}), f"// {number}", (launch,))
 
 
 def compiled(program: Program, image: bytes | None = None, spill_bytes: int = 0) -> Compiled:
     image = program.source.encode() if image is None else image
-    return Compiled(Binary(BinaryKind.CUBIN, image, "sm_90", "nvrtc 13.0", 32, spill_bytes, 0), 1000.0)
+    usage = Usage(32, spill_bytes, 0)
+    return Compiled({"": Binary(BinaryKind.CUBIN, image, "sm_90", "nvrtc 13.0", {"kernel": usage})}, 1000.0)
 
 
 def number_of(trial: Trial | Program) -> int:
@@ -136,6 +139,8 @@ class Shop:
         kind = DeviceKind.HOST if host else DeviceKind.CUDA
         self.bench = FakeBench(DeviceRef(kind, 0))
         self.generate: Callable[[int], Program] = program
+
+    identity_of = Evaluator.identity_of  # over what is above
 
     def compile(self, program: Program) -> Future[Compiled | Failure]:
         return self.pool.submit(program)
@@ -354,7 +359,7 @@ class TestTwins:
     def shop(self) -> Shop:
         """Of whose candidates 0 and 2 have one binary and one launch."""
         shop = Shop()
-        shop.generate = lambda number: dataclasses.replace(program(number), launches=program(0).launches)
+        shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results[0] = compiled(program(0), b"the same")
         shop.pool.results[2] = dataclasses.replace(compiled(program(2), b"the same"), compile_ms=7.0)
         return shop
@@ -392,7 +397,7 @@ class TestTwins:
 
     def test_on_the_host_they_are_too(self) -> None:
         shop = Shop(host=True)
-        shop.generate = lambda number: dataclasses.replace(program(number), launches=program(0).launches)
+        shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results = {number: compiled(program(number), b"the same") for number in range(5)}
         assert len(all_trials(shop, 5)) == 5
         assert shop.bench.evaluated == [0]
@@ -400,9 +405,9 @@ class TestTwins:
     @pytest.mark.parametrize(
         "change",
         [
-            {"launches": (dataclasses.replace(program(0).launches[0], grid=(9, 1, 1)),)},
-            {"launches": (dataclasses.replace(program(0).launches[0], shared_bytes=16),)},
-            {"launches": program(0).launches * 2},
+            {"steps": (dataclasses.replace(program(0).launches[0], grid=(9, 1, 1)),)},
+            {"steps": (dataclasses.replace(program(0).launches[0], shared_bytes=16),)},
+            {"steps": program(0).steps * 2},
             {"workspaces": (Workspace("sums", 64),)},
         ],
         ids=["grid", "shared memory", "twice", "workspace"],
@@ -608,7 +613,7 @@ class TestCosts:
 
     def test_a_twin_costs_its_compilation_alone(self) -> None:
         shop, ledger = Shop(), Ledger()
-        shop.generate = lambda number: dataclasses.replace(program(number), launches=program(0).launches)
+        shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results = {number: compiled(program(number), b"the same") for number in range(4)}
         all_trials(shop, 4, ledger=ledger)
         assert ledger.seconds[Stage.COMPILE] == pytest.approx(4.0)

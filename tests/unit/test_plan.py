@@ -28,7 +28,7 @@ from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
 
 PROBLEM = Filter2d(image=(4, 8), filter=(1, 1), pitch=64, result_pitch=64)
-BINARY = Binary(BinaryKind.LIBRARY, b"", "host", "none")
+BINARIES = {"": Binary(BinaryKind.LIBRARY, b"", "host", "none")}
 
 
 class Recorder(Module):
@@ -74,9 +74,9 @@ class OnGpu:
 
 def plan_of(*arguments: Argument, constants: tuple[Constant, ...] = ()) -> tuple[Plan, Recorder]:
     launch = Launch("kernel", (1, 1, 1), (1, 1, 1), (*arguments, Pointer("result")), constants=constants)
-    program = Program("test", Config.of({}), "", (launch,))
+    program = Program.of_source("test", Config.of({}), "", (launch,))
     runtime = OnPaper()
-    return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), BINARY, runtime), runtime.module
+    return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), BINARIES, runtime), runtime.module
 
 
 def one(weight: float = 1.0) -> np.ndarray[Any, Any]:

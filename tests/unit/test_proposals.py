@@ -31,9 +31,11 @@ class FakeCrew:
         self.departed = 0
         self.asked: list[list[int]] = []
 
-    def claim(self, programs: Iterable[Program], compiler: str, _: Callable[[Trial], bool]) -> frozenset[Program]:
-        assert compiler == "nvrtc"
+    def claim(
+        self, programs: Iterable[Program], identity_of: Callable[[Program], str], _: Callable[[Trial], bool]
+    ) -> frozenset[Program]:
         wanted = list(programs)
+        assert {identity_of(each) for each in wanted} == {"nvrtc"}
         self.asked.append([each.config.integer("n") for each in wanted])
         return frozenset(each for each in wanted if each.config.integer("n") not in self.taken)
 
@@ -42,8 +44,8 @@ class Setting:
     def __init__(self, sharing: FakeCrew | None = None, processes: int = 64) -> None:
         family = FamilySearch("plain", SPACE, [Config.of({"n": 0})], 0)
         evaluator: Any = types.SimpleNamespace(
-            program=lambda family, config: Program(family, config, f"// {config}", ()),
-            compiler_identity="nvrtc",
+            program=lambda family, config: Program.of_source(family, config, f"// {config}", ()),
+            identity_of=lambda _: "nvrtc",
             pool=types.SimpleNamespace(processes=processes),
         )
         self.ledger, self.sharing = Ledger(), sharing

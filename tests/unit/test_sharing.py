@@ -23,7 +23,7 @@ COMPILER = "nvrtc 13.0"
 
 
 def program(number: int) -> Program:
-    return Program("plain", Config.of({"n": number}), f"// {number}", ())
+    return Program.of_source("plain", Config.of({"n": number}), f"// {number}", ())
 
 
 def trial(number: int, message: str = "no") -> Trial:
@@ -58,7 +58,7 @@ def join(store: Store, seen: int = 0) -> Sharing:
 
 
 def claim(sharing: Sharing, *numbers: int, holds: Callable[[Trial], bool] = always) -> set[int]:
-    granted = sharing.claim(map(program, numbers), COMPILER, holds)
+    granted = sharing.claim(map(program, numbers), lambda _: COMPILER, holds)
     return {each.config.integer("n") for each in granted}
 
 

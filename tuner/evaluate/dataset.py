@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from warpsmith.devices.base import BoundLaunch, Compiler, Module, Runtime
+from warpsmith.devices.base import BoundLaunch, Compiler, Runtime
+from warpsmith.devices.executable import Executable
 from warpsmith.generator.problem import Operand, Problem, Role
-from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, GuardedSets, poisons
 from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, device_verifier
@@ -95,17 +95,17 @@ class Dataset:
             verifier.upload(self.references[name])
             verifier.remember_inputs()
 
-    def bound(self, program: Program, module: Module, workspaces: Mapping[str, int]) -> Work:
-        """What runs a program on buffer set i."""
-        values = {name: array.tobytes() for name, array in self.operands.items() if name in program.by_value}
-        bound: list[list[BoundLaunch]] = []
+    def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
+        """What runs a program on buffer set i; `workspaces` gives the addresses of each set's."""
+        by_value = executable.program.by_value
+        values = {name: array.tobytes() for name, array in self.operands.items() if name in by_value}
+        bound: list[BoundLaunch] = []
         for buffers in self._sets:
-            addresses = {**workspaces, **{name: buffer.address for name, buffer in buffers.items()}}
-            bound.append([module.bind(launch, addresses, values) for launch in program.launches])
+            addresses = {name: buffer.address for name, buffer in buffers.items()}
+            bound.append(executable.bind(addresses, values, workspaces()))
 
         def run(index: int, /, stream: int | None = None) -> None:
-            for launch in bound[index]:
-                launch(stream)
+            bound[index](stream)
 
         return run
 

@@ -89,7 +89,7 @@ class DeviceVerifier:
         self._inputs = tuple(name for name in sets[0] if name not in self._outputs)
         program = verification(output, sets[0][output.name].guard_bytes, runtime.device.multiprocessors, bound)
         with contextlib.ExitStack() as opened:
-            module = runtime.load(compiler.compile(program))
+            module = runtime.load(compiler.compile(program.compilation()))
             opened.callback(module.close)
             self._expected = self._allocated(opened, nbytes)
             self._scale = self._allocated(opened, nbytes)
@@ -246,7 +246,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int, bound:
     ]
     if not output.is_dense:
         launches.append(launch("verify_gaps", output.span_bytes, Pointer("result"), poison, step, findings))
-    return Program("verify", Config.of({}), source, tuple(launches))
+    return Program.of_source("verify", Config.of({}), source, tuple(launches))
 
 
 def merged_dimensions(operand: Operand) -> tuple[tuple[int, int], ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
-from warpsmith.devices.base import Allocation, Binary, Compiler, Runtime
+from warpsmith.devices.base import Allocation, Compiler, Runtime
+from warpsmith.devices.binary import Binaries, Usage, most_used
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -15,6 +16,7 @@ from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, LeftOut
 from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
 from warpsmith.tuner.evaluate.dataset import Dataset
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
+from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Laps
 from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
@@ -89,7 +91,7 @@ class Testbed:
         return None
 
     def evaluate(
-        self, program: Program, binary: Binary, policy: TimingPolicy, best_ns: float | None = None
+        self, program: Program, binaries: Binaries, policy: TimingPolicy, best_ns: float | None = None
     ) -> Evaluated:
         """Verifies one candidate, times it, and looks once more at what the timed runs have left behind.
 
@@ -97,15 +99,15 @@ class Testbed:
         """
         laps = Laps()
         try:
-            with self._turn, self._loaded(program, binary) as loaded:
-                run = loaded(self._data)  # once: with 256 sets it takes a while
+            with self._turn, self._loaded(program, binaries) as candidate:
+                run = candidate.on(self._data)  # once: with 256 sets it takes a while
                 laps.next()
-                checked = self._check(run, loaded)
+                checked = self._check(run, candidate)
                 laps.next()
                 if isinstance(checked, Failure):
                     outcome: Measurement | Failure = checked
                 else:
-                    outcome = self._timed(run, binary, checked, policy, best_ns)
+                    outcome = self._timed(run, candidate, most_used(binaries), checked, policy, best_ns)
                 if isinstance(outcome, Failure):
                     self._upload()  # a wrong kernel may have written anywhere
                 laps.next()
@@ -115,37 +117,47 @@ class Testbed:
             outcome = Failure(FailureKind.OUT_OF_MEMORY, str(error))
         return Evaluated(outcome, *laps.three())
 
-    def _check(self, run: Work, loaded: Callable[[Dataset], Work]) -> float | Failure:
+    def _check(self, run: Work, candidate: LoadedCandidate) -> float | Failure:
         """The largest scaled error of a program that is right on all data, or what is wrong with it."""
-        error = self._data.check(run)
+        error = candidate.damage_or(self._data.check(candidate.verified(run)))
         if isinstance(error, Failure) or self._stress is None:
             return error
-        stressed = self._stress.check(loaded(self._stress))
+        stressed = candidate.damage_or(self._stress.check(candidate.verified(candidate.on(self._stress))))
         if isinstance(stressed, Failure):
             return dataclasses.replace(stressed, message=f"on stress data: {stressed.message}")
         return max(error, stressed)
 
     def _timed(
-        self, run: Work, binary: Binary, error: float, policy: TimingPolicy, best_ns: float | None
+        self,
+        run: Work,
+        candidate: LoadedCandidate,
+        usage: Usage,
+        error: float,
+        policy: TimingPolicy,
+        best_ns: float | None,
     ) -> Measurement | Failure:
         """The time of a program that has been right so far, where it is right after that too."""
         self._data.poison_results()
+        candidate.poison()
         with measured(self._runtime, run, self._rotation, policy, best_ns) as found:
             self._run_afresh(run, found.sets)
             fault, when = self._data.check_sets(found.sets), f"after {found.runs} timed runs"
             if fault is None and found.replay and not self._data.has_state:  # it repeats runs
                 self._data.poison_results()
+                candidate.poison()
                 found.replay()
                 fault, when = self._data.check_sets(found.replayed), "in a replay of the CUDA graph"
+        if damage := candidate.damage():
+            return dataclasses.replace(damage, message=f"{when}: {damage.message}")
         if fault:
             number, failure = fault
             return dataclasses.replace(failure, message=f"{when}, in buffer set {number}: {failure.message}")
         return Measurement(
             timing=found.timing,
             max_error=error,
-            registers=binary.registers,
-            spill_bytes=binary.spill_bytes,
-            shared_bytes=binary.shared_bytes,
+            registers=usage.registers,
+            spill_bytes=usage.spill_bytes,
+            shared_bytes=usage.shared_bytes,
             clock_mhz=self._runtime.clock_mhz(),
         )
 
@@ -216,7 +228,7 @@ class Testbed:
             entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
             # Numbers, which no library has for a name.
             for number, contender in enumerate(contenders):
-                run = stack.enter_context(self._loaded(contender.program, contender.binary))(self._data)
+                run = stack.enter_context(self._loaded(contender.program, contender.binaries)).on(self._data)
                 entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
             timings = measure_in_turns(self._runtime, entrants, policy)
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
@@ -225,8 +237,8 @@ class Testbed:
 
     def sustained(self, contender: Contender, seconds: float) -> Sustained:
         """How long a verified candidate takes once it has run for so many seconds, launch by launch."""
-        with self._turn, self._loaded(contender.program, contender.binary) as bound:
-            return measure_sustained(self._runtime, bound(self._data), self._rotation, seconds)
+        with self._turn, self._loaded(contender.program, contender.binaries) as candidate:
+            return measure_sustained(self._runtime, candidate.on(self._data), self._rotation, seconds)
 
     def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:
         """A peer as what takes turns; why it cannot be captured goes into `notes`, under its name."""
@@ -237,22 +249,8 @@ class Testbed:
         note = functools.partial(notes.__setitem__, peer.name)
         return Entrant(run, self._rotation, takes_stream=True, renew=peer.renew, uncaptured=note)
 
-    @contextlib.contextmanager
-    def _loaded(self, program: Program, binary: Binary) -> Iterator[Callable[[Dataset], Work]]:
-        """Loads a program; gives what binds it to data, for runs on buffer set i."""
-        module = self._runtime.load(binary)
-        workspaces: dict[str, Allocation] = {}
-        try:
-            for workspace in program.workspaces:
-                workspaces[workspace.name] = self._runtime.allocate(workspace.nbytes)
-            addresses = {name: each.address for name, each in workspaces.items()}
-            yield lambda data: data.bound(program, module, addresses)
-        finally:
-            # After a fault nothing can be given back; the fault itself is already on its way up.
-            with contextlib.suppress(DeviceError):
-                for allocation in workspaces.values():
-                    self._runtime.free(allocation)
-                module.close()
+    def _loaded(self, program: Program, binaries: Binaries) -> contextlib.AbstractContextManager[LoadedCandidate]:
+        return loaded(self._runtime, program, binaries, self._guard_bytes)
 
     @contextlib.contextmanager
     def _copying(self, sets: int) -> Iterator[Work]:
