@@ -75,7 +75,7 @@ def compile_s(compiler: Compiler, problem: Problem, device: Device, every: bool)
     for family, config in defaults:
         program = family.program(problem, config)
         before = os.times()
-        compiler.compile(program)
+        compiler.compile_program(program)
         after = os.times()
         spent = sum(after[:4]) - sum(before[:4])
         yield spent, family.name, config.key()

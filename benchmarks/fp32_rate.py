@@ -48,8 +48,8 @@ def main() -> None:
     runtime = ref.open()
     blocks = runtime.device.multiprocessors * BLOCKS_PER_MULTIPROCESSOR
     launch = Launch("chains", (blocks, 1, 1), (THREADS, 1, 1), (Pointer("data"),))
-    program = Program("fp32_rate", Config.of({}), SOURCE, (launch,))
-    module = runtime.load(ref.compiler(CompilerChoice.AUTO).compile(program))
+    program = Program.of_source("fp32_rate", Config.of({}), SOURCE, (launch,))
+    module = runtime.load(ref.compiler(CompilerChoice.AUTO).compile(program.compilation()))
     data = np.random.default_rng(0).uniform(0.1, 0.9, CHAINS).astype(np.float32)
     allocation = runtime.allocate(data.nbytes)
     runtime.upload(allocation.address, data)

@@ -78,6 +78,8 @@ class Role(enum.StrEnum):
 
     INPUT = "input"
     OUTPUT = "output"
+    STATE = "state"
+    """Read and written: what a call leaves for the next one, such as the end of a signal that comes in pieces."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,8 +179,13 @@ class Problem(abc.ABC):
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
-        """The operands that are read."""
-        return tuple(operand for operand in self.operands if operand.role is Role.INPUT)
+        """The operands that are read, and that a plan is called with; state among them."""
+        return tuple(operand for operand in self.operands if operand.role is not Role.OUTPUT)
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        """The operands that are written, state among them."""
+        return tuple(operand for operand in self.operands if operand.role is not Role.INPUT)
 
     @property
     def known(self) -> Mapping[str, tuple[float, ...]]:
@@ -187,7 +194,7 @@ class Problem(abc.ABC):
 
     @property
     def output(self) -> Operand:
-        """The operand that is written."""
+        """The operand that is written; the last one where there are several."""
         return self.operands[-1]
 
     @staticmethod

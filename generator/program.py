@@ -1,107 +1,115 @@
-"""Programs: one candidate as CUDA source and the launches that run it."""
+"""Programs: one candidate as units of CUDA text and the steps that run it."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warpsmith.generator.problem import DType
+from warpsmith.generator.library_calls import Library
+from warpsmith.generator.program_spec import launch_spec as launch_spec
+from warpsmith.generator.program_spec import step_of, step_spec, workspace_of, workspace_spec
 from warpsmith.generator.space import Config
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pointer:
-    """A kernel argument: the device address of an operand or a workspace."""
-
-    buffer: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ByValue:
-    """A kernel argument: an input operand's bytes, copied into the kernel's parameter block."""
-
-    operand: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Texture:
-    """A kernel argument: the 64-bit handle of a texture object over an operand's memory.
-
-    One channel of `dtype` a texel, float16 read as float and the others as they are; no filtering, coordinates in
-    texels, clamped. `width` in texels, `pitch` in bytes from row to row. `height` rows for `tex2D`; 0 for one line of
-    `width` texels for `tex1Dfetch`.
-    """
-
-    buffer: str
-    dtype: DType
-    width: int
-    height: int = 0
-    pitch: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Transformed:
-    """A kernel argument: an input operand of float32, each row of it (its last dimension) multiplied by `matrix`.
-
-    In float64, and rounded to float32 at the end. Copied into the kernel's parameter block.
-    """
-
-    operand: str
-    matrix: tuple[tuple[float, ...], ...]
-
-
-Argument = Pointer | ByValue | Texture | Transformed
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Constant:
-    """A `__constant__` variable: an input operand's bytes are copied into it, in stream order, before the launch."""
-
-    symbol: str
-    operand: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel launch. `grid` in blocks and `block` in threads, x first; `shared_bytes` is dynamic shared memory."""
-
-    entry: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    arguments: tuple[Argument, ...]
-    shared_bytes: int = 0
-    constants: tuple[Constant, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Workspace:
-    """Scratch memory that a program's launches share; contents undefined at the start."""
-
-    name: str
-    nbytes: int
+from warpsmith.generator.steps import Argument as Argument
+from warpsmith.generator.steps import ByValue as ByValue
+from warpsmith.generator.steps import Compilation as Compilation
+from warpsmith.generator.steps import Constant as Constant
+from warpsmith.generator.steps import Launch as Launch
+from warpsmith.generator.steps import LibraryCall as LibraryCall
+from warpsmith.generator.steps import Lifetime as Lifetime
+from warpsmith.generator.steps import Pointer as Pointer
+from warpsmith.generator.steps import Step as Step
+from warpsmith.generator.steps import Texture as Texture
+from warpsmith.generator.steps import Transformed as Transformed
+from warpsmith.generator.steps import Unit as Unit
+from warpsmith.generator.steps import Workspace as Workspace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Program:
-    """One candidate: CUDA source, the launches in order, the workspaces they need."""
+    """One candidate: its texts, what is done with them in order, the workspaces that takes.
+
+    A program of one text has one unit, whose name is empty: `of_source` makes it. A program that only calls a library
+    has none.
+
+    Raises:
+        TypeError: text where units belong.
+        ValueError: two units or two workspaces of one name, or a launch of a unit that is not there.
+    """
 
     family: str
     config: Config
-    source: str
-    launches: tuple[Launch, ...]
+    units: tuple[Unit, ...]
+    steps: tuple[Step, ...]
     workspaces: tuple[Workspace, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(unit, Unit) for unit in self.units):
+            raise TypeError("a program has units; Program.of_source makes one of a single text")
+        for names in ([unit.name for unit in self.units], [each.name for each in self.workspaces]):
+            if len(set(names)) != len(names):
+                raise ValueError(f"two of {', '.join(map(repr, names))} have one name")
+        if strangers := {launch.unit for launch in self.launches} - {unit.name for unit in self.units}:
+            raise ValueError(f"there is no unit {', '.join(map(repr, sorted(strangers)))} to launch from")
+
+    @classmethod
+    def of_source(
+        cls,
+        family: str,
+        config: Config,
+        source: str,
+        launches: tuple[Launch, ...],
+        workspaces: tuple[Workspace, ...] = (),
+    ) -> Program:
+        """A program of one text, whose kernels are launched in order."""
+        return cls(family, config, (Unit("", source),), launches, workspaces)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The steps that are launches, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def calls(self) -> tuple[LibraryCall, ...]:
+        """The steps that are calls of libraries, in order."""
+        return tuple(step for step in self.steps if isinstance(step, LibraryCall))
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """Those that are called, in the order of their names: their versions decide the results and the time too."""
+        return tuple(sorted({call.library for call in self.calls}))
+
+    @property
+    def source(self) -> str:
+        """All texts as one, for people: of one unit the text itself; else each behind its name, and what is called."""
+        if self._is_one_text:
+            return self.units[0].source
+        told = [f"// calls {call.told()}\n" for call in self.calls]
+        named = (f"// unit {unit.name}\n{unit.source}" if unit.name else unit.source for unit in self.units)
+        return "\n".join([*filter(None, ["".join(told)]), *named])
+
+    @property
+    def _is_one_text(self) -> bool:
+        """Whether it is what programs were before there were units: one text, and launches of it."""
+        return [unit.name for unit in self.units] == [""] and not self.calls
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether bundles of format 1 have words for all of it."""
+        offsets = (each.offset for each in self._arguments() if isinstance(each, Pointer))
+        return self._is_one_text and not any(offsets) and all(w.lifetime is Lifetime.CALL for w in self.workspaces)
 
     @property
     def fingerprint(self) -> str:
-        """Identity of what runs: the source text and its launches.
+        """Identity of what runs: the texts and the steps.
 
         A stored time holds only for the program it was taken of, so a record whose config generates another
         fingerprint today is a miss.
         """
-        text = json.dumps([self.source, [launch_spec(launch) for launch in self.launches], self._workspace_spec()])
+        texts = self.units[0].source if self._is_one_text else [[unit.name, unit.source] for unit in self.units]
+        text = json.dumps([texts, [step_spec(step) for step in self.steps], self._workspace_spec()])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -113,81 +121,50 @@ class Program:
 
     @property
     def pointed_to(self) -> frozenset[str]:
-        """The operands and workspaces that some launch takes the address of, or reads through a texture."""
+        """The operands and workspaces that some step takes the address of, or reads through a texture."""
         return frozenset(argument.buffer for argument in self._arguments() if isinstance(argument, Pointer | Texture))
 
+    def compilation(self, unit: str = "") -> Compilation:
+        """What a compiler is to make of a unit. Raises KeyError where there is none of that name."""
+        return self.compilations()[unit]
+
+    def compilations(self) -> dict[str, Compilation]:
+        """What a compiler is to make of each unit, by name."""
+        return {
+            unit.name: Compilation.of(unit.source, tuple(each for each in self.launches if each.unit == unit.name))
+            for unit in self.units
+        }
+
     def _arguments(self) -> Iterator[Argument]:
-        return (argument for launch in self.launches for argument in launch.arguments)
+        return (argument for step in self.steps for argument in step.arguments)
 
     def _workspace_spec(self) -> list[dict[str, Any]]:
-        return [dataclasses.asdict(workspace) for workspace in self.workspaces]
+        return [workspace_spec(workspace) for workspace in self.workspaces]
 
     def spec(self) -> dict[str, Any]:
-        """Everything but the source, as JSON values; `from_spec` reads it back beside the source."""
+        """Everything but the texts, as JSON values; `from_spec` reads it back beside them."""
+        steps = [step_spec(step) for step in self.steps]
+        told = (
+            {"launches": steps} if self._is_one_text else {"units": [each.name for each in self.units], "steps": steps}
+        )
         return {
             "family": self.family,
             "config": self.config.values(),
-            "launches": [launch_spec(launch) for launch in self.launches],
+            **told,
             "workspaces": self._workspace_spec(),
         }
 
     @classmethod
-    def from_spec(cls, spec: dict[str, Any], source: str) -> Program:
+    def from_spec(cls, spec: dict[str, Any], sources: Mapping[str, str]) -> Program:
+        """What `spec` wrote, with the text of each unit by its name.
+
+        Raises ValueError, TypeError or LookupError for anything else.
+        """
+        names, steps = (spec["units"], spec["steps"]) if "units" in spec else ([""], spec["launches"])
         return cls(
             family=spec["family"],
             config=Config.of(spec["config"]),
-            source=source,
-            launches=tuple(_launch_of(launch) for launch in spec["launches"]),
-            workspaces=tuple(Workspace(**workspace) for workspace in spec["workspaces"]),
+            units=tuple(Unit(name, sources[name]) for name in names),
+            steps=tuple(step_of(step) for step in steps),
+            workspaces=tuple(workspace_of(workspace) for workspace in spec["workspaces"]),
         )
-
-
-def launch_spec(launch: Launch) -> dict[str, Any]:
-    """A launch as JSON values. What most launches lack is left out, so that their fingerprints stay what they were."""
-    spec: dict[str, Any] = {
-        "entry": launch.entry,
-        "grid": list(launch.grid),
-        "block": list(launch.block),
-        "shared_bytes": launch.shared_bytes,
-        "arguments": [_argument_spec(argument) for argument in launch.arguments],
-    }
-    if launch.constants:
-        spec["constants"] = [dataclasses.asdict(constant) for constant in launch.constants]
-    return spec
-
-
-def _argument_spec(argument: Argument) -> dict[str, Any]:
-    match argument:
-        case Pointer(buffer):
-            return {"pointer": buffer}
-        case ByValue(operand):
-            return {"by_value": operand}
-        case Transformed(operand, matrix):
-            return {"transformed": operand, "matrix": [list(row) for row in matrix]}
-        case Texture(dtype=dtype):
-            return {"texture": {**dataclasses.asdict(argument), "dtype": str(dtype)}}
-
-
-def _launch_of(spec: dict[str, Any]) -> Launch:
-    grid_x, grid_y, grid_z = spec["grid"]
-    block_x, block_y, block_z = spec["block"]
-    return Launch(
-        entry=spec["entry"],
-        grid=(grid_x, grid_y, grid_z),
-        block=(block_x, block_y, block_z),
-        arguments=tuple(_argument_of(argument) for argument in spec["arguments"]),
-        shared_bytes=spec["shared_bytes"],
-        constants=tuple(Constant(**constant) for constant in spec.get("constants", ())),
-    )
-
-
-def _argument_of(spec: dict[str, Any]) -> Argument:
-    match spec:
-        case {"pointer": buffer}:
-            return Pointer(buffer)
-        case {"transformed": operand, "matrix": matrix}:
-            return Transformed(operand, tuple(tuple(row) for row in matrix))
-        case {"texture": fields}:
-            return Texture(**{**fields, "dtype": DType(fields["dtype"])})
-        case _:
-            return ByValue(spec["by_value"])

@@ -1,4 +1,4 @@
-"""The kernel families that this version knows. One line each; nothing else names them."""
+"""The operations that this version knows. One line each; nothing else names them."""
 
 from __future__ import annotations
 
@@ -7,44 +7,26 @@ from collections.abc import Mapping
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
-from warpsmith.generator.fft.block.family import FftBlock
-from warpsmith.generator.fft.problem import Fft
-from warpsmith.generator.fft.warp.family import FftWarp
-from warpsmith.generator.filter2d.matrix import Filter2dMatrix
-from warpsmith.generator.filter2d.plain import Filter2dPlain
-from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
-from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.fft.operation import FFT
+from warpsmith.generator.filter2d.operation import FILTER2D
+from warpsmith.generator.operation import Operation
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 
-SIMPLEST_FILTER = Filter2dPlain()
-"""What filters are set beside: no prefetch, and no constraint on the problem."""
+OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT)}
+"""By name."""
 
-SIMPLEST_TRANSFORM = FftBlock()
-"""What transforms are set beside: passes of one radix after the other over shared memory, as the method is written down
-(Cooley and Tukey 1965), for any size. `FftWarp` is no simpler: it takes powers of two alone, and exchanges by shuffles
-what these passes store."""
-
-SIMPLEST: Mapping[str, Family] = {Filter2d.operation: SIMPLEST_FILTER, Fft.operation: SIMPLEST_TRANSFORM}
-"""By operation the family whose default config, which nobody has searched for, is the simplest kernel."""
-
-FAMILIES: tuple[Family, ...] = (
-    Filter2dWindow(),
-    Filter2dMatrix(),
-    Filter2dWarpgroup(),
-    SIMPLEST_FILTER,
-    SIMPLEST_TRANSFORM,
-    FftWarp(),
-)
-"""In the order of preference where nothing is measured."""
+FAMILIES: tuple[Family, ...] = tuple(family for operation in OPERATIONS.values() for family in operation.families)
+"""Of all operations, those of one in the order of preference where nothing is measured."""
 
 
-def families_for(problem: Problem, device: Device, families: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
-    """The families that can solve `problem` on `device`, preferred first.
+def families_for(problem: Problem, device: Device, families: tuple[Family, ...] | None = None) -> tuple[Family, ...]:
+    """Those of `families`, or of the operation's, that can solve `problem` on `device`, preferred first.
 
     Raises BadArgument with each family's reason where there is none.
     """
+    if families is None:
+        families = OPERATIONS[problem.operation].families if problem.operation in OPERATIONS else ()
     reasons = {family.name: family.why_not(problem, device) for family in families}
     able = tuple(family for family in families if reasons[family.name] is None)
     if not able:
@@ -66,9 +48,14 @@ def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
 
 def simplest_family(operation: str) -> Family | None:
     """The family of an operation's simplest kernel; None for an operation that this version has none for."""
-    return SIMPLEST.get(operation)
+    return OPERATIONS[operation].simplest if operation in OPERATIONS else None
 
 
 def family_named(name: str) -> Family | None:
     """The family of that name, or None where this version has none."""
     return next((family for family in FAMILIES if family.name == name), None)
+
+
+def is_simplest(family: str) -> bool:
+    """Whether an operation's simplest kernel is of the family of that name."""
+    return any(operation.simplest.name == family for operation in OPERATIONS.values())

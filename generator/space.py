@@ -71,6 +71,16 @@ class Config:
         """The values by name."""
         return dict(self.items)
 
+    @classmethod
+    def joined(cls, stages: Mapping[str, Config]) -> Config:
+        """The configs of several stages as one, each name behind its stage's: `rows.threads`."""
+        return cls.of({f"{stage}.{name}": value for stage, config in stages.items() for name, value in config.items})
+
+    def of_stage(self, stage: str) -> Config:
+        """The config of one stage of a joined one."""
+        start = f"{stage}."
+        return Config.of({name.removeprefix(start): value for name, value in self.items if name.startswith(start)})
+
     def key(self) -> str:
         """One readable line: `block_x=32 columns=4 ...`."""
         return " ".join(f"{name}={value}" for name, value in self.items)
@@ -93,6 +103,21 @@ class Space:
                 raise ValueError(f"constraint {constraint.why!r} reads unknown parameters {sorted(unknown)}")
         self.parameters = parameters
         self.constraints = constraints
+
+    @classmethod
+    def joined(cls, spaces: Mapping[str, Space]) -> Space:
+        """The spaces of several stages as one, each parameter's name behind its stage's; see `Config.joined`."""
+        parameters = tuple(
+            dataclasses.replace(each, name=f"{stage}.{each.name}", meaning=f"{stage}: {each.meaning}")
+            for stage, space in spaces.items()
+            for each in space.parameters
+        )
+        constraints = tuple(
+            Constraint(f"{stage}: {each.why}", each.holds, tuple(f"{stage}.{name}" for name in each.parameters))
+            for stage, space in spaces.items()
+            for each in space.constraints
+        )
+        return cls(parameters, constraints)
 
     def why_not(self, config: Config) -> str | None:
         """Why `config` is not a point of this space, in one line; None where it is one."""

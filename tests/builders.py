@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.binary import Binary, BinaryKind, Usage
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Argument, Constant, Launch, Program, Workspace
+from warpsmith.generator.program import Argument, Constant, Launch, Program, Unit, Workspace
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import (
@@ -59,7 +59,7 @@ def program(
     workspaces: Iterable[Workspace] = (),
 ) -> Program:
     """A candidate of one text."""
-    return Program(family, config, source, launches, tuple(workspaces))
+    return Program.of_source(family, config, source, launches, tuple(workspaces))
 
 
 def rewritten(
@@ -70,8 +70,8 @@ def rewritten(
         given,
         family=given.family if family is None else family,
         config=given.config if config is None else config,
-        source=source,
-        launches=launches or given.launches,
+        units=(Unit("", source),),
+        steps=launches or given.steps,
     )
 
 
@@ -84,10 +84,12 @@ def binary(
     registers: int | None = 32,
     spill_bytes: int | None = 0,
     shared_bytes: int | None = 0,
+    kernels: Mapping[str, Usage] | None = None,
 ) -> Binary:
-    """What a compiler makes, for sm_90 or for the host."""
+    """What a compiler makes of a unit, for sm_90 or for the host. By default it has one kernel, `kernel`."""
     arch = arch or {BinaryKind.CUBIN: "sm_90", BinaryKind.LIBRARY: "host"}[kind]
-    return Binary(kind, image, arch, compiler, registers, spill_bytes, shared_bytes)
+    usage = Usage(registers, spill_bytes, shared_bytes)
+    return Binary(kind, image, arch, compiler, {"kernel": usage} if kernels is None else kernels)
 
 
 def timing(

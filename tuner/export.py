@@ -13,14 +13,14 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.base import Binary
 from warpsmith.devices.select import CompilerChoice, cuda_compiler
 from warpsmith.errors import BundleError, CompileError, NothingStored
 from warpsmith.files import write_whole
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.program import Program
-from warpsmith.plans.bundle import FORMAT, VERSION, binary_spec
+from warpsmith.generator.program import Program, Unit
+from warpsmith.plans.bundle import FORMAT, ONE_TEXT, UNITS
 from warpsmith.plans.bundle_files import MANIFEST, BundleFiles
+from warpsmith.plans.bundle_program import UnitBinary, binary_spec, sources_of
 from warpsmith.plans.lookup import regenerate
 from warpsmith.store.record import Record
 
@@ -78,33 +78,40 @@ class _Kernel:
 
     record: Record
     program: Program
-    cubins: tuple[Binary, ...]
+    cubins: tuple[UnitBinary, ...]
 
     def files(self) -> dict[str, bytes]:
         """What to write, by path in the bundle; the manifest's entry names the same paths."""
-        cubins = {self._cubin_path(cubin): cubin.image for cubin in self.cubins}
-        return {self._source_path: self.program.source.encode()} | cubins
+        cubins = {self._cubin_path(cubin): cubin.binary.image for cubin in self.cubins}
+        return {self._source_path(unit): unit.source.encode() for unit in self.program.units} | cubins
 
     def entry(self) -> dict[str, Any]:
         """What the manifest says of it."""
-        return self.record.spec() | {
-            "program": self.program.spec(),
-            "source": _file_spec(self._source_path, self.program.source.encode()),
-            "binaries": [_file_spec(self._cubin_path(each), each.image) | binary_spec(each) for each in self.cubins],
-        }
+        texts = [_file_spec(self._source_path(unit), unit.source.encode()) for unit in self.program.units]
+        codes = [_file_spec(self._cubin_path(each), each.binary.image) for each in self.cubins]
+        codes = [code | binary_spec(each.binary) for code, each in zip(codes, self.cubins, strict=True)]
+        told = self.record.spec() | {"program": self.program.spec()}
+        if self.program.is_plain:
+            return told | {"source": texts[0], "binaries": codes}
+        named = [{"unit": unit.name} | text for unit, text in zip(self.program.units, texts, strict=True)]
+        of_units = [{"unit": each.unit} | code for each, code in zip(self.cubins, codes, strict=True)]
+        return told | {"sources": named, "binaries": of_units}
 
     @property
     def _stem(self) -> str:
         words = re.sub(r"[^a-z0-9]+", "_", self.record.problem.key().lower()).strip("_")
         return f"{KERNELS}/{words[:80]}_{self.program.fingerprint[:8]}"
 
-    @property
-    def _source_path(self) -> str:
-        return f"{self._stem}.cu"
+    def _source_path(self, unit: Unit) -> str:
+        return f"{self._of_unit(unit.name)}.cu"
 
-    def _cubin_path(self, cubin: Binary) -> str:
+    def _cubin_path(self, cubin: UnitBinary) -> str:
         # Another compiler's code for the same text is another file, so that the earlier manifest stays true.
-        return f"{self._stem}.{cubin.arch}.{hashlib.sha256(cubin.image).hexdigest()[:8]}.cubin"
+        digest = hashlib.sha256(cubin.binary.image).hexdigest()[:8]
+        return f"{self._of_unit(cubin.unit)}.{cubin.binary.arch}.{digest}.cubin"
+
+    def _of_unit(self, name: str) -> str:
+        return f"{self._stem}_{name}" if name else self._stem
 
 
 def _file_spec(path: str, content: bytes) -> dict[str, Any]:
@@ -134,10 +141,10 @@ def _listed_files(folder: Path) -> frozenset[str] | None:
         content = BundleFiles(folder).manifest()
         if content["format"] != FORMAT:
             return None
-        files = [file["path"] for entry in content["kernels"] for file in (entry["source"], *entry["binaries"])]
+        files = [file["path"] for entry in content["kernels"] for file in (*sources_of(entry), *entry["binaries"])]
         # Files of an older bundle are removed: a path that leads elsewhere must not be believed.
         return frozenset(path for path in files if re.fullmatch(rf"{KERNELS}/[^/]+", path))
-    except (BundleError, LookupError, TypeError):
+    except (BundleError, LookupError, TypeError, ValueError, AttributeError):
         return None
 
 
@@ -153,13 +160,14 @@ def _kernels(records: Iterable[Record], archs: tuple[str, ...]) -> tuple[list[_K
     return kernels, skipped
 
 
-def _cubins(record: Record, program: Program, archs: tuple[str, ...], skipped: list[str]) -> Iterable[Binary]:
+def _cubins(record: Record, program: Program, archs: tuple[str, ...], skipped: list[str]) -> Iterable[UnitBinary]:
     own = (record.device.arch,) if record.device.kind is DeviceKind.CUDA else ()
     for arch in archs or own:
         errors: list[str] = []
         for choice in (CompilerChoice.NVRTC, CompilerChoice.NVCC):
             try:
-                yield cuda_compiler(arch, choice).compile(program)
+                binaries = cuda_compiler(arch, choice).compile_program(program)
+                yield from (UnitBinary(unit, binary) for unit, binary in binaries.items())
                 break
             except CompileError as error:
                 errors.append(str(error))
@@ -172,7 +180,7 @@ def _write_bundle(folder: Path, kernels: list[_Kernel], earlier: frozenset[str])
     files = {path: content for kernel in kernels for path, content in kernel.files().items()}
     manifest = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": ONE_TEXT if all(kernel.program.is_plain for kernel in kernels) else UNITS,
         "warpsmith": importlib.metadata.version("warpsmith"),
         "kernels": [kernel.entry() for kernel in kernels],
     }

@@ -56,3 +56,7 @@ class TuneReport:
             "families": [dataclasses.asdict(standing) for standing in self.standings],
             "interrupted": self.interrupted,
         }
+
+    def finalists_spec(self) -> dict[str, Any]:
+        """The finalists as JSON values."""
+        return {"finalists": [trial_spec(trial) for trial in self.finalists]}

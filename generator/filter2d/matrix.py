@@ -218,7 +218,7 @@ class Filter2dMatrix(Family):
             arguments=filter2d_arguments(weights),
             constants=filter2d_constants(weights),
         )
-        return Program(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch,))
 
 
 class _Walk(NamedTuple):

@@ -159,7 +159,7 @@ class Filter2dPlain(Family):
             arguments=filter2d_arguments(weights, texture),
             constants=filter2d_constants(weights),
         )
-        return Program(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch,))
 
     def work(self, problem: Problem, config: Config) -> Work | None:
         filter2d = require_filter2d(problem)

@@ -77,7 +77,7 @@ def check_under_sanitizer(tmp_path: Path) -> Callable[[str, Device, Sequence[tup
     def check(tool: str, device: Device, cases: Sequence[tuple[Problem, Program]]) -> None:
         compiler = NvrtcCompiler(device.arch)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            binaries = list(pool.map(lambda case: compiler.compile(case[1]), cases))
+            binaries = list(pool.map(lambda case: compiler.compile_program(case[1]), cases))
         compiled = tmp_path / "programs"
         compiled.write_bytes(pickle.dumps([(*case, binary) for case, binary in zip(cases, binaries, strict=True)]))
         watched = (sys.executable, str(Path(__file__).with_name("memory_checked.py")), str(compiled))

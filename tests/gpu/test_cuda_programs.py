@@ -71,7 +71,7 @@ def runtime() -> Iterator[CudaRuntime]:
 def module(runtime: CudaRuntime) -> Iterator[Module]:
     """Loaded for each test: `__constant__` variables, and what is known of them, start anew."""
     program = made_program(SOURCE, WEIGHTED)
-    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program))
+    loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program.compilation()))
     yield loaded
     loaded.close()
 

@@ -25,7 +25,7 @@ from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import Reference
+from warpsmith.tuner.operations.reference import Reference
 
 pytestmark = pytest.mark.gpu
 
@@ -173,7 +173,7 @@ def test_what_only_later_runs_show_is_found_in_one_of_many_sets(
     program = made_program(LATER.replace("STORE", store), run)
     testbed = Testbed(runtime, problem, 3, policy, guarded=True, compiler=CUDA.compiler())
     try:
-        outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy).outcome
+        outcome = testbed.evaluate(program, CUDA.compiler().compile_program(program), policy).outcome
     finally:
         testbed.close()
     if not told:
@@ -200,7 +200,7 @@ def test_candidates_are_verified_without_a_download(
         try:
             for family in families_for(problem, runtime.device):
                 program = family.program(problem, family.default(problem, runtime.device))
-                outcome = testbed.evaluate(program, CUDA.compiler().compile(program), policy).outcome
+                outcome = testbed.evaluate(program, CUDA.compiler().compile_program(program), policy).outcome
                 assert isinstance(outcome, Measurement), outcome
                 outcomes.append((family.name, outcome.max_error))
         finally:

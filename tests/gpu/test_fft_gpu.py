@@ -23,7 +23,7 @@ from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.peers import peers
 
 pytestmark = pytest.mark.gpu
@@ -113,7 +113,7 @@ def plans(problem: Fft) -> list[Plan]:
     for family in families_for(problem, CUDA.device()):
         program = family.program(problem, family.default(problem, CUDA.device()))
         match = Match(MatchKind.DEFAULT, program, None, ())
-        made.append(Plan(problem, match, CUDA.compiler().compile(program), open_runtime(CUDA)))
+        made.append(Plan(problem, match, CUDA.compiler().compile_program(program), open_runtime(CUDA)))
     return made
 
 

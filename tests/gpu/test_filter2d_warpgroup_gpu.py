@@ -21,7 +21,7 @@ from warpsmith.generator.filter2d.warpgroup.frame import frame_parameters
 from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, Geometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.operations.oracle import reference
+from warpsmith.tuner.operations.answers import reference
 
 pytestmark = pytest.mark.gpu
 
@@ -45,7 +45,7 @@ def filtered(
 ) -> Any:
     """What the default config, but for what is wanted, makes of the image."""
     program = family.program(problem, Config.of(family.default(problem, runtime.device).values() | wanted))
-    module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program))
+    module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program.compilation()))
     source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
     runtime.upload(source.address, image)
     for launch in program.launches:

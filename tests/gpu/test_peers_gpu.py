@@ -20,8 +20,9 @@ from warpsmith.store.record import COPY
 from warpsmith.tuner.evaluate.sustained import measure_sustained
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.peers import peers
 
 pytestmark = pytest.mark.gpu
@@ -74,7 +75,7 @@ def test_a_graph_computes_the_problem_again(runtime: Runtime, problem: Problem) 
     expected = reference(problem, operands)
 
     def is_right(result: Any, tolerance: float | None) -> bool:
-        return verify(np.array(result), expected, dtype).max_error <= (tolerance or 20 * ERROR_BOUND[dtype])
+        return verify(np.array(result), expected, dtype).max_error <= (tolerance or 20 * FLOAT32_BOUND)
 
     found = peers(problem, operands, DeviceKind.CUDA, 3)
     if not found:

@@ -39,8 +39,8 @@ def plan_with(**wanted: str) -> Plan:
     assert config is not None
     assert {name: config.values()[name] for name in wanted} == wanted
     program = family.program(PROBLEM, config)
-    binary = CUDA.compiler().compile(program)
-    return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binary, open_runtime(CUDA))
+    binaries = CUDA.compiler().compile_program(program)
+    return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, open_runtime(CUDA))
 
 
 def drawn(seed: int) -> tuple[Any, Any]:

@@ -100,7 +100,7 @@ def quickest(precompiled_folder: Path) -> HostCompiler:
 
 @pytest.fixture(scope="session")
 def compile_once(compiler):
-    return functools.cache(compiler.compile)
+    return functools.cache(lambda program: compiler.compile(program.compilation()))
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def run_apart(make_program, tmp_path):
         pointers = [argument.buffer for argument in launch.arguments if isinstance(argument, Pointer)]
         values = {f"a{i}": np.int32(value).tobytes() for i in range(len(arguments))}
         job = tmp_path / "job"
-        job.write_bytes(pickle.dumps((compiler.compile(program), launch, pointers, values)))
+        job.write_bytes(pickle.dumps((compiler.compile(program.compilation()), launch, pointers, values)))
         environment = {**os.environ, **(compiler.sanitizer_environment() if sanitize else {})}
         return subprocess.run(
             [sys.executable, "-c", CHILD, str(job)], env=environment, capture_output=True, text=True, timeout=60
@@ -199,6 +199,6 @@ def test_right_kernels_run_clean_under_the_sanitizers():
 
 
 def test_sanitized_library_in_a_plain_process_is_refused(make_program):
-    binary = HostCompiler(sanitize=True).compile(make_program('extern "C" __global__ void kernel() {}'))
+    binary = HostCompiler(sanitize=True).compile(make_program('extern "C" __global__ void kernel() {}').compilation())
     with pytest.raises(LaunchError, match="sanitizer_environment"):
         HostRuntime().load(binary)

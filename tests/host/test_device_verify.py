@@ -26,8 +26,9 @@ from warpsmith.tuner.evaluate.device_verify import (
     merged_dimensions,
     verification,
 )
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
-from warpsmith.tuner.operations.oracle import Reference
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
+from warpsmith.tuner.operations.reference import Reference
 
 GUARD = 4096
 IMAGE = Operand("image", Role.INPUT, (50,), DType.FLOAT32)
@@ -159,7 +160,7 @@ def test_every_float16_at_both_ends_of_what_rounds_to_it(bench: Callable[..., Be
         ends = (both[0] + both[1]) / 2
     scale = np.maximum(np.abs(ends), 2.0**-24)
     scale[np.isnan(scale)] = 1.0
-    expected = ends + sign * beyond * ERROR_BOUND[DType.FLOAT16] * scale
+    expected = ends + sign * beyond * FLOAT32_BOUND * scale
     made = bench(result_of(DType.FLOAT16, halves.shape))
     numbers = ~np.isnan(halves)
     found = same_as_verify(made, halves, expected, scale, DType.FLOAT16)

@@ -28,7 +28,7 @@ from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
@@ -111,7 +111,7 @@ class Bench:
         program = case.family.program(case.problem, case.config)
         source, target = (Guarded(operand) for operand in case.problem.operands)
         source.elements[...] = given
-        module = self.runtime.load(self.compiler.compile(program))
+        module = self.runtime.load(self.compiler.compile(program.compilation()))
         addresses = {case.problem.inputs[0].name: source.address, case.problem.output.name: target.address}
         scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
         addresses |= {name: allocation.address for name, allocation in scratch.items()}

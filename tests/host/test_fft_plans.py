@@ -16,7 +16,7 @@ from warpsmith.generator.registry import families_for
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
 
 HOST = DeviceRef(DeviceKind.HOST)
 
@@ -30,7 +30,9 @@ def plan(problem: Fft) -> Plan:
     """The default config of the family that is preferred."""
     family = families_for(problem, HOST.device())[0]
     program = family.program(problem, family.default(problem, HOST.device()))
-    return Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), HOST.compiler().compile(program), HostRuntime())
+    return Plan(
+        problem, Match(MatchKind.DEFAULT, program, None, ()), HOST.compiler().compile_program(program), HostRuntime()
+    )
 
 
 class TestPlan:

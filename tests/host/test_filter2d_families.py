@@ -154,7 +154,7 @@ class Bench:
         """The image and the result, after the program has run."""
         source, target = LaidOut(problem.operands[0]), LaidOut(problem.output)
         source.elements[...] = image
-        module = self.runtime.load(self.compiler.compile(program))
+        module = self.runtime.load(self.compiler.compile(program.compilation()))
         scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
         addresses = {"image": source.address, "result": target.address}
         addresses |= {name: allocation.address for name, allocation in scratch.items()}
@@ -399,7 +399,9 @@ def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
     assert program.by_value == frozenset()
     image = np.zeros(problem.image, np.float32)
     image[10, 20] = np.inf
-    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), HOST.compiler().compile(program), HostRuntime())
+    plan = Plan(
+        problem, Match(MatchKind.DEFAULT, program, None, ()), HOST.compiler().compile_program(program), HostRuntime()
+    )
     result = plan(image)
     assert np.isinf(result[9:12, [19, 21]]).all()
     assert not result[:, 20].any()

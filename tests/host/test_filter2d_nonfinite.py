@@ -27,7 +27,8 @@ from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.oracle import Reference, reference
+from warpsmith.tuner.operations.answers import reference
+from warpsmith.tuner.operations.reference import Reference
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
@@ -140,7 +141,7 @@ class Bench:
     def plan(self, problem: Filter2d, program: Program) -> Callable[[NDArray[np.generic]], NDArray[np.generic]]:
         """What the program makes of an image, with `weights_of` the problem."""
         match = Match(MatchKind.DEFAULT, program, None, ())
-        plan = Plan(problem, match, self.compiler.compile(program), self.runtime)
+        plan = Plan(problem, match, self.compiler.compile_program(program), self.runtime)
 
         def filtered(pixels: NDArray[np.generic]) -> NDArray[np.generic]:
             image = problem.operands[0]

@@ -24,7 +24,7 @@ def script(path: Path, text: str) -> str:
 
 
 def test_compiles_to_a_library_of_the_host(make_program):
-    binary = HostCompiler().compile(make_program(GOOD, "p"))
+    binary = HostCompiler().compile(make_program(GOOD, "p").compilation())
     assert binary.kind is BinaryKind.LIBRARY
     assert binary.arch == "host"
     assert binary.image.startswith(b"\x7fELF")
@@ -36,13 +36,13 @@ def test_reads_no_header_of_the_working_folder(make_program, monkeypatch, tmp_pa
     for name in ("cuda_on_host.h", "cuda_fp16.h"):
         (tmp_path / name).write_text("#error planted\n")
     monkeypatch.chdir(tmp_path)
-    assert HostCompiler().compile(make_program(f"#include <cuda_fp16.h>\n{GOOD}", "p")).image
+    assert HostCompiler().compile(make_program(f"#include <cuda_fp16.h>\n{GOOD}", "p").compilation()).image
 
 
 def test_refused_program_is_one_line_with_its_place(make_program):
     source = "\n\n" + GOOD.replace("= 1", "= nonsense")
     with pytest.raises(CompileError) as caught:
-        HostCompiler().compile(make_program(source, "p"))
+        HostCompiler().compile(make_program(source, "p").compilation())
     message = str(caught.value)
     assert "program.cu:3:" in message
     assert "nonsense" in message
@@ -52,13 +52,17 @@ def test_refused_program_is_one_line_with_its_place(make_program):
 @pytest.mark.parametrize("source", ["__global__ void other() {}", GOOD + "\n#error stop", "this is not CUDA"])
 def test_other_refusals(make_program, source):
     with pytest.raises(CompileError, match="refused the program"):
-        HostCompiler().compile(make_program(source, "p"))
+        HostCompiler().compile(make_program(source, "p").compilation())
 
 
 def test_no_compiler_says_what_to_install(make_program, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    for use in (find_compiler, lambda: HostCompiler().identity, lambda: HostCompiler().compile(make_program(GOOD))):
+    for use in (
+        find_compiler,
+        lambda: HostCompiler().identity,
+        lambda: HostCompiler().compile(make_program(GOOD).compilation()),
+    ):
         with pytest.raises(CompileError, match=r"apt-get install g\+\+.*dnf install gcc-c\+\+.*xcode-select") as caught:
             use()
         assert "\n" not in str(caught.value)
@@ -78,9 +82,9 @@ def test_cxx_is_preferred(monkeypatch, tmp_path):
 
 def test_something_that_is_no_compiler(make_program, tmp_path):
     with pytest.raises(CompileError, match="no working C"):
-        HostCompiler(script(tmp_path / "c++", "echo confused >&2; exit 1")).compile(make_program(GOOD))
+        HostCompiler(script(tmp_path / "c++", "echo confused >&2; exit 1")).compile(make_program(GOOD).compilation())
     with pytest.raises(CompileError, match="cannot start"):
-        HostCompiler(str(tmp_path / "absent")).compile(make_program(GOOD))
+        HostCompiler(str(tmp_path / "absent")).compile(make_program(GOOD).compilation())
 
 
 def test_hanging_compiler_is_killed_with_its_children(make_program, tmp_path):
@@ -90,7 +94,7 @@ def test_hanging_compiler_is_killed_with_its_children(make_program, tmp_path):
     compiler = HostCompiler(script(tmp_path / "c++", text), timeout_s=2.0)
     start = time.monotonic()
     with pytest.raises(CompileError, match=r"did not end within 2 s"):
-        compiler.compile(make_program(GOOD, "p"))
+        compiler.compile(make_program(GOOD, "p").compilation())
     assert time.monotonic() - start < 20
     child = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 5
@@ -154,7 +158,7 @@ def test_header_compiles_without_warnings(make_program, tmp_path, sanitize):
     """
     # A wrapper that turns every warning into an error.
     strict = script(tmp_path / "c++", f'exec {find_compiler()} -Wall -Wextra -Werror "$@"')
-    HostCompiler(strict, sanitize=sanitize).compile(make_program(source, "pp", shared_bytes=256))
+    HostCompiler(strict, sanitize=sanitize).compile(make_program(source, "pp", shared_bytes=256).compilation())
 
 
 def test_words_in_comments_do_not_count():

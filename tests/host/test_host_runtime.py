@@ -25,7 +25,7 @@ SOURCE = 'extern "C" __global__ void kernel(float* x, int n) { x[blockIdx.x * bl
 
 @pytest.fixture(scope="module")
 def binary():
-    return HostCompiler().compile(program(SOURCE, made_launch()))
+    return HostCompiler().compile(program(SOURCE, made_launch()).compilation())
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_transformed_argument_has_its_rows_multiplied(host, make_program):
     matrix = ((1.0, 0.0), (0.5, 0.5), (0.0, -1.0))
     program = make_program(source, "pv", block=(6, 1, 1))
     launch = dataclasses.replace(program.launches[0], arguments=(Pointer("out"), Transformed("rows", matrix)))
-    module = host.load(HostCompiler().compile(dataclasses.replace(program, launches=(launch,))))
+    module = host.load(HostCompiler().compile(dataclasses.replace(program, steps=(launch,)).compilation()))
     out = host.allocate(24)
     given = np.array([[1, 2], [3, 5]], np.float32)
     module.bind(launch, {"out": out.address}, {"rows": given.tobytes()})(None)
@@ -194,7 +194,7 @@ def test_cubins_are_refused(host):
 
 def test_two_modules_keep_their_own_code(host, make_program):
     sources = [SOURCE.replace("= n", f"= n + {i}") for i in range(2)]
-    binaries = [HostCompiler().compile(make_program(source)) for source in sources]
+    binaries = [HostCompiler().compile(make_program(source).compilation()) for source in sources]
     modules = [host.load(binary) for binary in binaries]
     buffer: Allocation = host.allocate(4)
     results = np.zeros(1, np.float32)

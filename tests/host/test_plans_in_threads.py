@@ -49,7 +49,7 @@ def plan_of(host: HostRuntime, compile_once: Any) -> PlanOf:
         assert config is not None
         assert {name: config.values()[name] for name in wanted} == wanted
         program = family.program(PROBLEM, config)
-        return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), compile_once(program), runtime)
+        return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {"": compile_once(program)}, runtime)
 
     return make
 

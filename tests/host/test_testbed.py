@@ -88,7 +88,7 @@ def evaluated_with(
 ) -> Measurement | Failure:
     testbed = Testbed(host, of, 3, QUICK, guarded=True, compiler=compiler)
     try:
-        return testbed.evaluate(candidate, host_compiler().compile(candidate), QUICK).outcome
+        return testbed.evaluate(candidate, host_compiler().compile_program(candidate), QUICK).outcome
     finally:
         testbed.close()
 
@@ -109,14 +109,14 @@ def no_download(buffer: GuardedBuffer) -> NoReturn:
 def test_a_right_result_stays_on_the_device(host: HostRuntime, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     of = problem(dtype)
     candidate = program(of)
-    binary = host_compiler().compile(candidate)
+    binaries = host_compiler().compile_program(candidate)
     testbed = Testbed(host, of, 3, QUICK, guarded=True, compiler=host_compiler())
     monkeypatch.setattr(GuardedBuffer, "download", no_download)
     try:
         for seed in (4, 5):
-            assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
+            assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
             testbed.renew(seed)  # another reference goes to the device
-        assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
+        assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
     finally:
         testbed.close()
 
@@ -126,7 +126,7 @@ def test_a_reference_that_was_overwritten_there_is_written_again(
 ) -> None:
     of = problem(DType.FLOAT32)
     candidate = program(of)
-    binary = host_compiler().compile(candidate)
+    binaries = host_compiler().compile_program(candidate)
     allocated: list[Allocation] = []
     allocate = host.allocate
 
@@ -139,9 +139,9 @@ def test_a_reference_that_was_overwritten_there_is_written_again(
     try:
         for reference in (each for each in allocated if each.nbytes == ROWS * COLUMNS * 8):
             host.fill(reference.address, 0x3F, reference.nbytes)
-        assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
+        assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
         monkeypatch.setattr(GuardedBuffer, "download", no_download)
-        assert isinstance(testbed.evaluate(candidate, binary, QUICK).outcome, Measurement)
+        assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
     finally:
         testbed.close()
 
@@ -286,12 +286,12 @@ def test_what_stands_beside_ours_is_timed_under_its_conditions_or_named(
 
     monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.candidates", found)
     candidate = program(of)
-    binary = host_compiler().compile(candidate)
+    binaries = host_compiler().compile_program(candidate)
     testbed = Testbed(host, of, 3, QUICK, guarded=True)
     try:
-        measured = testbed.evaluate(candidate, binary, QUICK).outcome
+        measured = testbed.evaluate(candidate, binaries, QUICK).outcome
         assert isinstance(measured, Measurement)
-        contenders = (Contender(candidate, binary, measured),)
+        contenders = (Contender(candidate, binaries, measured),)
         alone = testbed.side_by_side(contenders, QUICK, peers=False)
         assert made == []
         beside = testbed.side_by_side(contenders, QUICK)

@@ -83,7 +83,7 @@ def opened(host: HostRuntime, compiler: Compiler | None, problem: Filter2d = PRO
 
 
 def outcome(testbed: Testbed, candidate: Program, policy: TimingPolicy = QUICK) -> Measurement | Failure:
-    return testbed.evaluate(candidate, host_compiler().compile(candidate), policy).outcome
+    return testbed.evaluate(candidate, host_compiler().compile_program(candidate), policy).outcome
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:

@@ -89,3 +89,19 @@ def test_what_was_fitted_before_is_forgotten() -> None:
         base, *others = ((parameter.name, value) for value in parameter.values)
         for other in others:  # what all values of a parameter have in common ranks nothing, and fades slowly
             assert ours[other] - ours[base] == pytest.approx(theirs[other] - theirs[base], abs=2e-3)
+
+
+class TestExpected:
+    """What is known of the times beforehand is not learned once more."""
+
+    def test_nothing_is_left_to_learn_where_all_is_known(self) -> None:
+        model, configs = Additive(SPACE, lambda config: math.log(time_ns(config))), list(SPACE.configs())
+        assert all(abs(cost) < 1e-9 for cost in model.costs(known(configs), []).values())
+
+    def test_what_is_known_wrongly_is_learned(self) -> None:
+        """Texture is expected to be the faster path, which it is not."""
+        model = Additive(SPACE, lambda config: -0.2 if config.text("path") == "texture" else 0.0)
+        for _ in range(5):
+            costs = model.costs(known(list(SPACE.configs()) * 20), [])
+        gap = costs["path", "texture"] - costs["path", "global"]
+        assert gap == pytest.approx(math.log(1.15) + 0.2, abs=0.01)

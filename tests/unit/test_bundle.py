@@ -68,10 +68,10 @@ class TestDamage:
         (folder / MANIFEST).write_bytes(content[: len(content) // 2])
         assert "is damaged" in refusal(folder)
 
-    @pytest.mark.parametrize("version", [2, 0, "1", None])
+    @pytest.mark.parametrize("version", [3, 0, "1", None])
     def test_another_format(self, folder: Path, version: object) -> None:
         self._change(folder, lambda manifest: manifest.update(version=version))
-        assert refusal(folder) == f"{folder} has bundle format {version}; this version reads 1: upgrade warpsmith"
+        assert refusal(folder) == f"{folder} has bundle format {version}; this version reads 1 and 2: upgrade warpsmith"
 
     @pytest.mark.parametrize(
         "change",

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from builders import program, winner
+from builders import winner
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BundleError
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 from warpsmith.plans import bundle_files
 from warpsmith.plans.bundle import MANIFEST, load_bundle
 from warpsmith.plans.bundle_program import checked_text
@@ -162,8 +163,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
         f'__attribute__((constructor)) static void run() {{ std::fclose(std::fopen("{mark}", "w")); }}\n'
         'extern "C" __global__ void kernel(float* y) { y[0] = 0.0f; }\n'
     )
-    made = program(source)
-    return HostCompiler().compile(made).image, mark
+    return HostCompiler().compile(Compilation(source)).image, mark
 
 
 class TestLibraries:
@@ -184,7 +184,7 @@ class TestLibraries:
         (folder / "kernels" / "code").write_bytes(image)
         change(folder, lambda kernel: kernel.update(binaries=[cubin(folder / "kernels" / "code", "kernels/code")]))
         plan = load_bundle(folder).plan(PROBLEM, "host")
-        assert plan.binary.image != image
+        assert plan.binaries[""].image != image
         assert not mark.exists()
 
     def test_would_have_run(self, library: tuple[bytes, Path], tmp_path: Path) -> None:
@@ -238,7 +238,9 @@ class TestManifest:
             how(kernel)
             try:
                 (source,) = folder.rglob("*.cu")
-                kernel["trial"]["fingerprint"] = Program.from_spec(kernel["program"], source.read_text()).fingerprint
+                kernel["trial"]["fingerprint"] = Program.from_spec(
+                    kernel["program"], {"": source.read_text()}
+                ).fingerprint
             except TypeError:
                 pass
 
@@ -289,7 +291,7 @@ class TestText:
 
         def consistent(kernel: Any) -> None:
             kernel["source"] = file(source, str(source.relative_to(folder)))
-            kernel["trial"]["fingerprint"] = Program.from_spec(kernel["program"], text).fingerprint
+            kernel["trial"]["fingerprint"] = Program.from_spec(kernel["program"], {"": text}).fingerprint
 
         change(folder, consistent)
         assert "which no exported kernel has" in refusal(folder)

@@ -41,10 +41,10 @@ class Scripted(Compiler):
     def identity(self):
         return "scripted"
 
-    def compile(self, program):
+    def compile(self, unit):
         with (self.notes / f"{os.getpid()}").open("a") as note:
-            note.write(program.source + "\\n")
-        word, _, rest = program.source.partition(" ")
+            note.write(unit.source + "\\n")
+        word, _, rest = unit.source.partition(" ")
         match word:
             case "refuse":
                 raise CompileError("error: " + rest)
@@ -111,7 +111,7 @@ def compiled(pool: CompilePool, source: str) -> Any:
 def image(pool: CompilePool, source: str) -> str:
     outcome = compiled(pool, source)
     assert isinstance(outcome, Compiled), outcome
-    return outcome.binary.image.decode()
+    return outcome.binaries[""].image.decode()
 
 
 def begun(notes: Path) -> dict[int, list[str]]:
@@ -134,7 +134,7 @@ class TestCompiling:
     def test_gives_the_binary_and_how_long_it_took(self, pool_of: Callable[..., CompilePool]) -> None:
         outcome = compiled(pool_of(1), "sleep 0.2")
         assert isinstance(outcome, Compiled)
-        assert outcome.binary.image == b"0.2"
+        assert outcome.binaries[""].image == b"0.2"
         assert 200 <= outcome.compile_ms < PATIENCE_S * 1e3
 
     def test_has_a_process_for_each_core_at_work_at_once(self, pool_of: Callable[..., CompilePool]) -> None:
@@ -142,7 +142,7 @@ class TestCompiling:
         assert pool.processes == 2
         meeting = [pool.submit(program(f"meet meeting {number}")) for number in range(2)]
         outcomes = [each.result(PATIENCE_S) for each in meeting]
-        assert len({outcome.binary.compiler for outcome in outcomes if isinstance(outcome, Compiled)}) == 2
+        assert len({outcome.binaries[""].compiler for outcome in outcomes if isinstance(outcome, Compiled)}) == 2
 
     def test_one_process_serves_program_after_program(self, pool_of: Callable[..., CompilePool], notes: Path) -> None:
         pool = pool_of(1)

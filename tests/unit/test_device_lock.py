@@ -28,9 +28,9 @@ from warpsmith.devices.binary_cache import turns_folder
 from warpsmith.devices.private_folder import UntrustedCache
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.tuner.evaluate.device_lock import Turn, shared_device
+from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
-with Turn(Path(sys.argv[1])):
+with DeviceLock(Path(sys.argv[1])):
     print("mine", flush=True)
     sys.stdin.readline()
 print("given back", flush=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from builders import binary, program
+from builders import binary
 from warpsmith.devices.base import Binary, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
 from warpsmith.errors import CompileError
-from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +29,12 @@ class LoggingCompiler(Compiler):
     def identity(self) -> str:
         return f"logging {self.version}"
 
-    def compile(self, program: Program) -> Binary:
-        if "bad" in program.source:
+    def compile(self, unit: Compilation) -> Binary:
+        if "bad" in unit.source:
             raise CompileError("program.cu(1): error: bad")
         with self.log.open("a") as log:
             log.write("x")
-        image = program.source.encode() + b"\n\x00\xff" + b"image" * 10_000
+        image = unit.source.encode() + b"\n\x00\xff" + b"image" * 10_000
         return binary(image, compiler=self.identity, shared_bytes=None)
 
     @property
@@ -50,6 +50,10 @@ def compiler(tmp_path: Path) -> LoggingCompiler:
 @pytest.fixture
 def cached(compiler: LoggingCompiler, tmp_path: Path) -> CachedCompiler:
     return CachedCompiler(compiler, tmp_path / "cache")
+
+
+def program(source: str) -> Compilation:
+    return Compilation(source)
 
 
 def only_file(cached: CachedCompiler) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpsmith.devices.cuda.compile_log import Usage, first_error, usage_of
+from warpsmith.devices.binary import Usage
+from warpsmith.devices.cuda.compile_log import first_error, usages_of
 
 NVCC_LOG = """\
 ptxas info    : Overriding maximum register limit 256 for 'spilling' with  32 of maxrregcount option
@@ -65,16 +66,25 @@ PTXAS_ERROR = NVRTC_LOG.strip("\0") + (
 )
 
 
-def test_the_hungriest_kernel_counts() -> None:
-    assert usage_of(NVCC_LOG) == Usage(registers=32, spill_bytes=520, shared_bytes=400)
+def test_each_kernel_has_its_own() -> None:
+    assert usages_of(NVCC_LOG) == {
+        "spilling": Usage(registers=32, spill_bytes=520, shared_bytes=400),
+        "plain": Usage(registers=10, spill_bytes=0, shared_bytes=0),
+    }
+
+
+def test_the_frame_of_a_function_that_was_not_inlined_is_its_kernels() -> None:
+    callee = "ptxas info    : Function properties for helper\n    64 bytes stack frame, 0 bytes spill stores\n"
+    log = NVRTC_LOG.replace("ptxas info    : Used 48", callee + "ptxas info    : Used 48")
+    assert usages_of(log)["spill"].spill_bytes == 64
 
 
 def test_a_kernel_without_shared_memory_uses_none_of_it() -> None:
-    assert usage_of(NVRTC_LOG) == Usage(registers=48, spill_bytes=0, shared_bytes=0)
+    assert usages_of(NVRTC_LOG) == {"spill": Usage(registers=48, spill_bytes=0, shared_bytes=0)}
 
 
 def test_a_silent_compiler_tells_nothing() -> None:
-    assert usage_of("\0") == Usage(registers=None, spill_bytes=None, shared_bytes=None)
+    assert usages_of("\0") == {}
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from builders import program
+from builders import program as of_one
 from warpsmith.devices.base import BinaryKind, Compiler
 from warpsmith.devices.cuda.compiler import NO_CACHE, NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
 from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.errors import CompileError
+from warpsmith.generator.steps import Compilation
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers.compile_job import Compiled
 from warpsmith.tuner.workers.compile_pool import CompilePool
@@ -34,6 +35,10 @@ extern "C" __global__ void kernel_a(const float* x, float* y, Weights weights) {
 }
 extern "C" __global__ void kernel_b(float* y) { y[threadIdx.x] = 0.0f; }
 """
+
+
+def program(source: str) -> Compilation:
+    return Compilation(source)
 
 
 def _nvrtc() -> Compiler:
@@ -80,9 +85,9 @@ def test_a_program_becomes_a_cubin(compiler: Compiler) -> None:
     assert binary.image.startswith(b"\x7fELF")
     assert b"kernel_a" in binary.image
     assert b"kernel_b" in binary.image
-    assert binary.registers is not None
-    assert 8 <= binary.registers <= 255
-    assert binary.spill_bytes == 0
+    assert binary.most.registers is not None
+    assert 8 <= binary.most.registers <= 255
+    assert binary.most.spill_bytes == 0
     assert binary.shared_bytes == 64 * 4
     assert compiler.identity.startswith(binary.compiler)
 
@@ -203,7 +208,7 @@ class TestPyCuda:
     def test_spills_are_read(self) -> None:
         local = 'extern "C" __global__ void kernel(float* y, int i) { float a[64]; for (int n = 0; n < 64; ++n) '
         binary = _pycuda().compile(program(local + "a[n * i & 63] = y[n]; y[0] = a[i & 63]; }"))
-        assert binary.spill_bytes == 256
+        assert binary.most.spill_bytes == 256
 
     def test_without_nvcc_the_toolkit_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("CUDA_HOME", str(tmp_path))
@@ -222,12 +227,12 @@ class TestPyCuda:
         deadlines = Deadlines(compile_s=120.0, least_compile_s=1.0, compile_factor=10.0)
         pool = CompilePool(PyCudaCompiler("sm_90", executable=str(nvcc)), deadlines, processes=1)
         try:
-            made = pool.submit(program(SOURCE)).result()
+            made = pool.submit(of_one(SOURCE)).result()
             assert isinstance(made, Compiled), made
-            assert made.binary.registers is not None
+            assert made.binaries[""].most.registers is not None
             (tmp_path / "hang").touch()
             pool.expect(100.0)
-            failed = pool.submit(program(SOURCE + "// another")).result()
+            failed = pool.submit(of_one(SOURCE + "// another")).result()
             assert failed == Failure(FailureKind.COMPILE, "the compiler gave no answer within 2 s")
         finally:
             pool.close()
@@ -266,17 +271,13 @@ def test_nvrtc_opens_no_gpu(tmp_path: Path, option: str, opened: bool) -> None:
     command = ["gcc", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1", "-Wl,-soname,libcuda.so.1"]
     subprocess.run(command, cwd=tmp_path, check=True)
     (tmp_path / "compile.py").write_text(
-        "from builders import program\n"
         "from warpsmith.devices.cuda import compiler\n"
+        "from warpsmith.generator.steps import Compilation\n"
         f"compiler.NO_CACHE = {option!r}\n"
         "source = 'extern \"C\" __global__ void kernel(float* y) { *y = 0.0f; }'\n"
-        "assert compiler.NvrtcCompiler('sm_90').compile(program(source)).image\n"
+        "assert compiler.NvrtcCompiler('sm_90').compile(Compilation(source)).image\n"
     )
-    environment = os.environ | {
-        "LD_LIBRARY_PATH": str(tmp_path),
-        "CUDA_CACHE_PATH": str(tmp_path / "cache"),
-        "PYTHONPATH": str(Path(__file__).parents[1]),
-    }
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_CACHE_PATH": str(tmp_path / "cache")}
     told = subprocess.run(
         [sys.executable, "compile.py"], cwd=tmp_path, env=environment, check=True, text=True, stdout=subprocess.PIPE
     ).stdout

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from builders import binary, program, rewritten
+from builders import binary
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
 from warpsmith.devices.private_folder import UntrustedCache
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
 STRANGER = os.geteuid() + 4242
-PROGRAM = program("a")
+PROGRAM = Compilation("a")
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 
@@ -34,10 +34,10 @@ class CountingCompiler(Compiler):
     def identity(self) -> str:
         return "counting 1"
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, unit: Compilation) -> Binary:
         with self.log.open("a") as log:
             log.write("x")
-        return binary(f"ours: {program.source}".encode(), BinaryKind.LIBRARY, compiler=self.identity)
+        return binary(f"ours: {unit.source}".encode(), BinaryKind.LIBRARY, compiler=self.identity)
 
     @property
     def compilations(self) -> int:
@@ -170,7 +170,7 @@ def test_what_is_no_file_of_its_own(cached: CachedCompiler, compiler: CountingCo
 def test_a_file_under_another_programs_name(cached: CachedCompiler, compiler: CountingCompiler) -> None:
     """A folder that others could write for a while: our own files may have changed places."""
     first = entry(cached)
-    other = rewritten(PROGRAM, "b")
+    other = Compilation("b")
     cached.compile(other)
     (second,) = set(cached.folder.iterdir()) - {first}
     second.write_bytes(first.read_bytes())

@@ -42,12 +42,12 @@ class Compilers:
             raise BadArgument(arch)
         return dataclasses.replace(self, release=f"{choice} {self.release} for {arch}")
 
-    def compile(self, program: Program) -> Binary:
+    def compile_program(self, program: Program) -> dict[str, Binary]:
         name, *_, arch = self.release.split()
         if name in self.refuses:
             raise CompileError(f"{name} is missing")
         image = f"{self.release}: {program.fingerprint}".encode()
-        return binary(image, arch=arch, compiler=self.release, registers=20)
+        return {"": binary(image, arch=arch, compiler=self.release, registers=20)}
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.evaluate.verify import Verdict, verify
-from warpsmith.tuner.operations.oracle import Reference, random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.reference import Reference
 from warpsmith.tuner.operations.strips import STRIP_BYTES
 
 DIRECTIONS: list[dict[str, Any]] = [

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.peer import Peer
 from warpsmith.tuner.operations.peers import peers, warm_up
 
@@ -164,7 +164,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     )
     cufft.__dict__.update(CUFFT_FORWARD=-1, CUFFT_INVERSE=1, CUFFT_R2C="R2C", CUFFT_C2R="C2R", CUFFT_C2C="C2C")
     cufft.__dict__.update(Plan1d=plan_1d, PlanNd=plan_nd, getVersion=lambda: 12345)
-    monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", {"cupy": ModuleSpec("cupy", None)}.get)
+    monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", {"cupy": ModuleSpec("cupy", None)}.get)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.cuda.cufft", cufft)
     return asked
@@ -224,7 +224,7 @@ def test_without_either_library_there_is_none(monkeypatch: pytest.MonkeyPatch) -
     def find_none(name: str) -> None:
         names.append(name)
 
-    monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", find_none)
+    monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", find_none)
     problem = Fft((8,), 3)
     for kind, package in ((DeviceKind.HOST, "scipy"), (DeviceKind.CUDA, "cupy")):
         assert peers(problem, random_operands(problem, 0), kind) == ()

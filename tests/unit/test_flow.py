@@ -26,6 +26,7 @@ from warpsmith.generator.device import H200, HOST, DeviceKind
 from warpsmith.generator.program import Program, Workspace
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
 from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, Candidate, Flow
 from warpsmith.tuner.run.screen import Screen
@@ -46,7 +47,7 @@ def program(number: int) -> Program:
 
 def compiled(program: Program, image: bytes | None = None, spill_bytes: int = 0) -> Compiled:
     image = program.source.encode() if image is None else image
-    return Compiled(binary(image, spill_bytes=spill_bytes), 1000.0)
+    return Compiled({"": binary(image, spill_bytes=spill_bytes)}, 1000.0)
 
 
 def number_of(trial: Trial | Program) -> int:
@@ -132,6 +133,8 @@ class Shop:
         kind = DeviceKind.HOST if host else DeviceKind.CUDA
         self.bench = FakeBench(DeviceRef(kind, 0))
         self.generate: Callable[[int], Program] = program
+
+    identity_of = Evaluator.identity_of  # over what is above
 
     def compile(self, program: Program) -> Future[Compiled | Failure]:
         return self.pool.submit(program)
@@ -355,7 +358,7 @@ class TestTwins:
     def shop(self) -> Shop:
         """Of whose candidates 0 and 2 have one binary and one launch."""
         shop = Shop()
-        shop.generate = lambda number: dataclasses.replace(program(number), launches=program(0).launches)
+        shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results[0] = compiled(program(0), b"the same")
         shop.pool.results[2] = dataclasses.replace(compiled(program(2), b"the same"), compile_ms=7.0)
         return shop
@@ -393,7 +396,7 @@ class TestTwins:
 
     def test_on_the_host_they_are_too(self) -> None:
         shop = Shop(host=True)
-        shop.generate = lambda number: dataclasses.replace(program(number), launches=program(0).launches)
+        shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results = {number: compiled(program(number), b"the same") for number in range(5)}
         assert len(all_trials(shop, 5)) == 5
         assert shop.bench.evaluated == [0]
@@ -401,9 +404,9 @@ class TestTwins:
     @pytest.mark.parametrize(
         "change",
         [
-            {"launches": (dataclasses.replace(program(0).launches[0], grid=(9, 1, 1)),)},
-            {"launches": (dataclasses.replace(program(0).launches[0], shared_bytes=16),)},
-            {"launches": program(0).launches * 2},
+            {"steps": (dataclasses.replace(program(0).launches[0], grid=(9, 1, 1)),)},
+            {"steps": (dataclasses.replace(program(0).launches[0], shared_bytes=16),)},
+            {"steps": program(0).steps * 2},
             {"workspaces": (Workspace("sums", 64),)},
         ],
         ids=["grid", "shared memory", "twice", "workspace"],
@@ -609,7 +612,7 @@ class TestCosts:
 
     def test_a_twin_costs_its_compilation_alone(self) -> None:
         shop, ledger = Shop(), Ledger()
-        shop.generate = lambda number: dataclasses.replace(program(number), launches=program(0).launches)
+        shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results = {number: compiled(program(number), b"the same") for number in range(4)}
         all_trials(shop, 4, ledger=ledger)
         assert ledger.seconds[Stage.COMPILE] == pytest.approx(4.0)

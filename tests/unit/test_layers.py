@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import graphlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,16 +25,17 @@ MAY_IMPORT = {
     "errors": set(),
     "extras": {"errors"},
     "files": set(),
+    "units": set(),
     "templates": set(),
     "generator": {"errors", "templates"},
     "store": {"errors", "extras", "generator"},
     "devices": {"errors", "extras", "files", "generator"},
     "plans": {"errors", "generator", "store", "devices"},
     # plans, for the format of a bundle, which its writer and its reader share
-    "tuner": {"errors", "files", "generator", "store", "devices", "plans"},
+    "tuner": {"errors", "files", "units", "generator", "store", "devices", "plans"},
     "api": {"errors", "extras", "generator", "store", "devices", "plans", "tuner"},
     "": {"api", "errors", "generator"},
-    "cli": {"", "api", "errors", "extras", "files", "generator", "store", "devices", "plans", "tuner"},
+    "cli": {"", "api", "errors", "extras", "files", "units", "generator", "store", "devices", "plans", "tuner"},
     "__main__": {"cli"},
 }
 """For each part of warpsmith, the other parts that it may import. The package's own `__init__` is the empty name."""
@@ -48,14 +50,11 @@ LIVES_IN = {
     "rich": {"warpsmith.cli", "warpsmith.tuner.progress"},
     "platformdirs": {"warpsmith.devices.binary_cache", "warpsmith.store.location"},
     "cuda": {"warpsmith.devices.cuda", "warpsmith.devices.arrays"},
-    "torch": {"warpsmith.tuner.operations.peers", "warpsmith.tuner.operations.filter2d.torch_peers"},
-    "cupy": {
-        "warpsmith.tuner.operations.peers",
-        "warpsmith.tuner.operations.filter2d.ndimage_peers",
-        "warpsmith.tuner.operations.fft.peers",
-    },
-    "cupyx": {"warpsmith.tuner.operations.filter2d.ndimage_peers"},
-    "scipy": {"warpsmith.tuner.operations.filter2d.ndimage_peers", "warpsmith.tuner.operations.fft.peers"},
+    # What winners are measured beside, operation by operation.
+    "torch": {"warpsmith.tuner.operations"},
+    "cupy": {"warpsmith.tuner.operations"},
+    "cupyx": {"warpsmith.tuner.operations"},
+    "scipy": {"warpsmith.tuner.operations"},
     "matplotlib": {"warpsmith.tuner.plots"},
     "numpy": {
         "warpsmith.devices",
@@ -67,6 +66,16 @@ LIVES_IN = {
     },
 }
 """For each third party, the modules, or packages with all that is in them, that may import it."""
+
+FLOORS = (
+    {"costs", "operations", "search", "workers"},
+    {"evaluate"},
+    {"options", "report", "progress", "plots"},
+    {"finals"},
+    {"run"},
+    {"spaces", "export"},
+)
+"""The rooms of the tuner from the ground up: each imports from its own floor and from those below alone."""
 
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 50
@@ -94,6 +103,18 @@ class Module:
     @functools.cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text(), str(self.path))
+
+    @functools.cached_property
+    def lines_for_types(self) -> frozenset[int]:
+        """Those that only a type checker reads."""
+        blocks = (
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        )
+        return frozenset(
+            line for block in blocks for each in block.body for line in range(each.lineno, each.end_lineno + 1)
+        )
 
     def imports(self) -> Iterator[tuple[str, int]]:
         """Every module that is imported anywhere in the file, even in a function or for types alone, and the line."""
@@ -146,6 +167,7 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
         "errors",
         "extras",
         "files",
+        "units",
         "templates",
         "generator",
         "store",
@@ -159,6 +181,33 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
     ):
         assert MAY_IMPORT[part] <= seen, part
         seen.add(part)
+
+
+def test_no_import_goes_round_in_a_circle() -> None:
+    """Neither in a function: such a circle is two modules that cannot be understood apart. For types alone they may."""
+    names = modules_by_name()
+    graph = {
+        name: {found for found, line in module.imports() if found in names and line not in module.lines_for_types}
+        - {name}
+        for name, module in names.items()
+    }
+    try:
+        tuple(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_no_room_of_the_tuner_imports_from_a_floor_above() -> None:
+    floor_of = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+    offenders = [
+        f"{where(module.path, line)}: {room} may not import {name}"
+        for module in modules()
+        if module.part == "tuner" and module.name != "warpsmith.tuner"
+        for name, line in module.imports()
+        if name.startswith("warpsmith.tuner.")
+        if floor_of[name.split(".")[2]] > floor_of[room := module.name.split(".")[2]]
+    ]
+    assert not offenders, "\n".join(offenders)
 
 
 def test_every_part_imports_only_what_it_may() -> None:

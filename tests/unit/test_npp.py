@@ -20,8 +20,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.filter2d import npp
-from warpsmith.tuner.operations.oracle import random_operands, reference
 from warpsmith.tuner.operations.peers import Peer, peers
 
 FLOATS, BYTES = "nppiFilterBorder_32f_C1R", "nppiFilterBorder32f_8u_C1R"
@@ -101,7 +101,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     cupy = types.ModuleType("cupy")
     cupy.__dict__.update(asarray=lambda array: np.array(array).view(OnDevice), asnumpy=np.asarray)
     found = {"cupy": ModuleSpec("cupy", None)}
-    monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", found.get)
+    monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", found.get)
+    monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers.find_spec", found.get)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(npp, "_library", lambda: library)
     monkeypatch.setattr(npp, "_context", lambda: CONTEXT)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType, Operand, Problem
-from warpsmith.tuner.operations.oracle import noise, random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.drawing import noise
 from warpsmith.tuner.operations.strips import for_each_strip
 
 ndimage = pytest.importorskip("scipy.ndimage")
@@ -171,7 +172,7 @@ class TestReference:
             def distance(self, other: Problem) -> float | None:  # noqa: ARG002
                 return None
 
-        with pytest.raises(TypeError, match="no oracle for unheard"):
+        with pytest.raises(TypeError, match="no judge for unheard"):
             reference(Unheard(), {})
 
 

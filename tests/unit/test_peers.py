@@ -19,7 +19,7 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.peers import Peer, candidates, peers
 
 pytest.importorskip("scipy")
@@ -50,7 +50,8 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return None
 
-    monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", find_none)
+    monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", find_none)
+    monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers.find_spec", find_none)
     return names
 
 
@@ -144,7 +145,10 @@ class TestCupy:
     def test_is_asked_for_the_problem(self, problem: Filter2d, monkeypatch: pytest.MonkeyPatch) -> None:
         cupy = types.ModuleType("cupy")
         cupy.__dict__.update(__version__="0.1", asarray=np.array, empty=np.empty, asnumpy=np.asarray)
-        monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", {"cupy": ModuleSpec("cupy", None)}.get)
+        monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", {"cupy": ModuleSpec("cupy", None)}.get)
+        monkeypatch.setattr(
+            "warpsmith.tuner.operations.filter2d.peers.find_spec", {"cupy": ModuleSpec("cupy", None)}.get
+        )
         monkeypatch.setitem(sys.modules, "cupy", cupy)
         monkeypatch.setitem(sys.modules, "cupyx.scipy.ndimage", importlib.import_module("scipy.ndimage"))
         operands = random_operands(problem, 0)
@@ -251,7 +255,7 @@ class TestLeftOut:
         def fail(*_: Any) -> None:
             raise RuntimeError("no driver\nand much more")
 
-        monkeypatch.setattr("warpsmith.tuner.operations.peers.ndimage_peer", fail)
+        monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers.ndimage_peer", fail)
         assert self.reasons(PROBLEM, DeviceKind.HOST) == {"SciPy ndimage": "failed: RuntimeError: no driver"}
 
 

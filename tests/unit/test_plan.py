@@ -27,7 +27,7 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 
 PROBLEM = Filter2d(image=(4, 8), filter=(1, 1), pitch=64, result_pitch=64)
-BINARY = binary(kind=BinaryKind.LIBRARY)
+BINARIES = {"": binary(kind=BinaryKind.LIBRARY)}
 
 
 class Recorder(Module):
@@ -74,7 +74,7 @@ class OnGpu:
 def plan_of(*arguments: Argument, constants: tuple[Constant, ...] = ()) -> tuple[Plan, Recorder]:
     made = program("", launch(*arguments, Pointer("result"), constants=constants))
     runtime = OnPaper()
-    return Plan(PROBLEM, Match(MatchKind.DEFAULT, made, None, ()), BINARY, runtime), runtime.module
+    return Plan(PROBLEM, Match(MatchKind.DEFAULT, made, None, ()), BINARIES, runtime), runtime.module
 
 
 def one(weight: float = 1.0) -> np.ndarray[Any, Any]:

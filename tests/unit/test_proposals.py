@@ -28,9 +28,11 @@ class FakeCrew:
         self.departed = 0
         self.asked: list[list[int]] = []
 
-    def claim(self, programs: Iterable[Program], compiler: str, _: Callable[[Trial], bool]) -> frozenset[Program]:
-        assert compiler == "nvrtc"
+    def claim(
+        self, programs: Iterable[Program], identity_of: Callable[[Program], str], _: Callable[[Trial], bool]
+    ) -> frozenset[Program]:
         wanted = list(programs)
+        assert {identity_of(each) for each in wanted} == {"nvrtc"}
         self.asked.append([each.config.integer("n") for each in wanted])
         return frozenset(each for each in wanted if each.config.integer("n") not in self.taken)
 
@@ -40,7 +42,7 @@ class Setting:
         family = FamilySearch("plain", SPACE, [Config.of({"n": 0})], 0)
         evaluator: Any = types.SimpleNamespace(
             program=lambda family, config: program(f"// {config}", family=family, config=config),
-            compiler_identity="nvrtc",
+            identity_of=lambda _: "nvrtc",
             pool=types.SimpleNamespace(processes=processes),
         )
         self.ledger, self.sharing = Ledger(), sharing

@@ -11,16 +11,22 @@ from builders import SMALL as PROBLEM
 from builders import binary, numbered
 from builders import launch as made_launch
 from builders import program as made_program
+from warpsmith.devices.binary import Binaries, Usage
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.work import Work
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.run.screen import MAX_SPILL_BYTES, MIN_WARPS, Screen, resident_warps
 
 CRASH = Failure(FailureKind.CRASH, "illegal address")
-GOOD = binary()
+GOOD = Usage(registers=32, spill_bytes=0, shared_bytes=0)
+SIDE = Strided((8,), 1, 8)
+CALL = LibraryCall(
+    CufftTransform(TransformKind.C2C, (8,), 1, Direction.FORWARD, SIDE, SIDE), (Pointer("signal"), Pointer("spectrum"))
+)
 MILLISECOND = Work(multiply_adds=132 * 128 * 1_980_000, loaded_bytes=0)
 """1,980,000 cycles on each of an H200's 132 multiprocessors, at 1980 MHz."""
 
@@ -57,6 +63,15 @@ def screen(
     if best_ns is not None:
         made.expect(best_ns)
     return made
+
+
+def usage(**changes: int | None) -> Usage:
+    return dataclasses.replace(GOOD, **changes)
+
+
+def binaries(of: Usage = GOOD, **others: Usage) -> Binaries:
+    """Of one unit with `kernel`, which takes so much, and other kernels."""
+    return {"": binary(kernels={"kernel": of, **others})}
 
 
 class TestPoison:
@@ -101,22 +116,44 @@ class TestBinary:
         ("spill_bytes", "drops"), [(None, False), (0, False), (MAX_SPILL_BYTES, False), (MAX_SPILL_BYTES + 1, True)]
     )
     def test_that_spills_much_is_dropped(self, spill_bytes: int | None, drops: bool) -> None:
-        failure = screen().of_binary(program(), binary(spill_bytes=spill_bytes))
+        failure = screen().of_binaries(program(), binaries(usage(spill_bytes=spill_bytes)))
         told = Failure(FailureKind.DROPPED, f"each thread spills {spill_bytes} bytes of registers")
         assert failure == (told if drops else None)
 
     # Blocks of four warps, and as much shared memory as leaves room for two of them, or for one.
     @pytest.mark.parametrize(("kib", "warps"), [(113, 8), (114, 4)])
     def test_of_which_few_warps_fit_is_dropped(self, kib: int, warps: int) -> None:
-        failure = screen().of_binary(program(launch((128, 1, 1), kib << 10)), GOOD)
+        failure = screen().of_binaries(program(launch((128, 1, 1), kib << 10)), binaries())
         told = Failure(FailureKind.DROPPED, f"a multiprocessor holds {warps} of its warps at once")
         assert failure == (told if warps < MIN_WARPS else None)
 
-    def test_is_as_good_as_its_least_launch(self) -> None:
+    def test_is_as_good_as_its_best_launch(self) -> None:
+        """Nothing tells which of them takes the time."""
         few = launch((128, 1, 1), 114 << 10)
-        for launches in ((launch(), few), (few, launch())):
-            assert screen().of_binary(program(*launches), GOOD) is not None
-        assert screen().of_binary(program(launch(), launch()), GOOD) is None
+        for launches in ((launch(), few), (few, launch()), (launch(), launch())):
+            assert screen().of_binaries(program(*launches), binaries()) is None
+        assert screen().of_binaries(program(few, few), binaries()) is not None
+
+    def test_each_launch_is_judged_by_its_own_kernel(self) -> None:
+        """By the most of any kernel both would be dropped: the one that spills has room, and the other does not spill.
+
+        `wide` has 255 registers and a block that fits once with so many; `kernel` has few.
+        """
+        spills, wide = usage(spill_bytes=MAX_SPILL_BYTES + 1), usage(registers=255)
+        large = dataclasses.replace(launch((128, 1, 1), 114 << 10), entry="wide")
+        small = launch((32, 1, 1))
+        assert screen().of_binaries(program(small, large), binaries(GOOD, wide=spills)) is None
+        assert screen().of_binaries(program(small), binaries(GOOD, wide=wide)) is None
+        assert screen().of_binaries(program(small), binaries(GOOD, wide=spills)) is None
+        assert screen().of_binaries(program(large), binaries(GOOD, wide=spills)) is not None
+        assert screen().of_binaries(program(small, large), binaries(spills, wide=wide)) is not None
+
+    def test_a_librarys_part_is_not_known(self) -> None:
+        few = launch((128, 1, 1), 114 << 10)
+        with_call = dataclasses.replace(program(few), steps=(few, CALL))
+        assert screen().of_binaries(with_call, binaries()) is None
+        alone = Program("busy", Config.of({"n": 1}), (), (CALL,))
+        assert screen().of_binaries(alone, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +164,10 @@ class TestBinary:
 def test_nothing_is_dropped(nothing: dict[str, Any]) -> None:
     made = screen(Work(10**18, 10**18), **{"best_ns": 1.0, **nothing})
     assert made.of_program(program(), "f") is None
-    assert made.of_binary(program(launch((32, 1, 1), 200 << 10)), binary(registers=255, spill_bytes=4000)) is None
+    assert (
+        made.of_binaries(program(launch((32, 1, 1), 200 << 10)), binaries(usage(registers=255, spill_bytes=4000)))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +215,7 @@ def test_nothing_is_dropped(nothing: dict[str, Any]) -> None:
 def test_warps_that_an_h200_holds(
     block: tuple[int, int, int], registers: int | None, static: int | None, dynamic: int, warps: int
 ) -> None:
-    made = binary(registers=registers, shared_bytes=static)
+    made = usage(registers=registers, shared_bytes=static)
     assert resident_warps(launch(block, dynamic), made, H200) == warps
 
 
@@ -185,5 +225,5 @@ def test_warps_that_an_h200_holds(
 )
 def test_blocks_that_a_multiprocessor_of_other_devices_holds(capability: tuple[int, int], blocks: int) -> None:
     device = dataclasses.replace(H200, compute_capability=capability)
-    assert resident_warps(launch((32, 1, 1)), binary(registers=32), device) == blocks
-    assert resident_warps(launch((1024, 1, 1)), binary(registers=32), device) == 64
+    assert resident_warps(launch((32, 1, 1)), usage(registers=32), device) == blocks
+    assert resident_warps(launch((1024, 1, 1)), usage(registers=32), device) == 64

@@ -59,7 +59,7 @@ def join(store: Store, seen: int = 0) -> Sharing:
 
 
 def claim(sharing: Sharing, *numbers: int, holds: Callable[[Trial], bool] = always) -> set[int]:
-    granted = sharing.claim(map(program, numbers), COMPILER, holds)
+    granted = sharing.claim(map(program, numbers), lambda _: COMPILER, holds)
     return {each.config.integer("n") for each in granted}
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import cast
 
 import warpsmith as ws
+from warpsmith.cli.output import record_facts
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import NonFinite
@@ -59,3 +60,11 @@ def test_the_papers_filters_are_shipped_for_an_h200() -> None:
         assert {COPY, "cudnn", "cupy", "filter2d_plain"} <= peers.keys()
         assert record.trial.median_ns is not None
         assert record.trial.median_ns < min(time for name, time in peers.items() if name != COPY)
+
+
+def test_shipped_baselines_that_merely_came_last_are_not_told() -> None:
+    with Store.open(str(shipped_store()), write=False) as store:
+        records = [each for each in store.records("fft") if any(b.name == "fft_warp" for b in each.baselines)]
+    assert records
+    for record in records:
+        assert not any("fft_warp:" in fact for name, fact in record_facts(record) if name == "beside")

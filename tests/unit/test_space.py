@@ -217,3 +217,31 @@ class TestConfig:
             config.integer("store")
         with pytest.raises(TypeError, match="parameter width is 4, not a word"):
             config.text("width")
+
+
+class TestJoined:
+    """The spaces of stages as one."""
+
+    ROWS = Space(
+        (Parameter("rows", (1, 2, 4), "rows a thread"), Parameter("threads", (32, 64), "of a block")),
+        (Constraint("at most 128 rows a block", lambda rows, threads: rows * threads <= 128),),
+    )
+    SPACE = Space.joined({"x": ROWS, "y": ROWS})
+
+    def test_has_every_pair_of_configs(self) -> None:
+        configs = list(self.SPACE.configs())
+        assert len(configs) == len(list(self.ROWS.configs())) ** 2
+        assert {(each.of_stage("x"), each.of_stage("y")) for each in configs} == {
+            (x, y) for x in self.ROWS.configs() for y in self.ROWS.configs()
+        }
+
+    def test_a_config_is_joined_of_its_stages(self) -> None:
+        for config in self.SPACE.configs():
+            assert Config.joined({stage: config.of_stage(stage) for stage in ("x", "y")}) == config
+
+    def test_says_which_stage_breaks_a_rule(self) -> None:
+        legal, broken = Config.of({"rows": 1, "threads": 32}), Config.of({"rows": 4, "threads": 64})
+        assert self.SPACE.why_not(Config.joined({"x": legal, "y": broken})) == "y: at most 128 rows a block"
+
+    def test_has_a_fingerprint_of_its_own(self) -> None:
+        assert self.SPACE.fingerprint != Space.joined({"y": self.ROWS, "x": self.ROWS}).fingerprint

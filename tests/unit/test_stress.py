@@ -11,8 +11,8 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.problem import PIXELS, DType, Problem
-from warpsmith.tuner.operations.oracle import random_operands, reference
-from warpsmith.tuner.operations.stress import stress_operands, stress_slack, terms
+from warpsmith.tuner.operations.answers import random_operands, reference, stress_operands
+from warpsmith.tuner.operations.registry import judge_of
 
 TRANSFORMS = [
     Fft(256, 64),
@@ -77,7 +77,7 @@ def test_no_frequency_is_higher_than_float32_can_hold(problem: Fft) -> None:
 
 @pytest.mark.parametrize("problem", [Filter2d((100, 100), (3, 5)), Fft(256, 100)], ids=lambda each: each.key())
 def test_terms_are_counted(problem: Problem) -> None:
-    assert terms(problem) == (15 if isinstance(problem, Filter2d) else 64)
+    assert judge_of(problem).terms(problem) == (15 if isinstance(problem, Filter2d) else 64)
 
 
 def test_separable_terms_may_not_cancel_under_a_tap() -> None:
@@ -103,4 +103,4 @@ def test_separable_terms_may_not_cancel_under_a_tap() -> None:
     ],
 )
 def test_room_for_rounding_grows_with_the_root_of_the_taps(problem: Problem, slack: float) -> None:
-    assert stress_slack(problem) == slack
+    assert judge_of(problem).stress_slack(problem) == slack

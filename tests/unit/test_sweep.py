@@ -14,9 +14,10 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import SIMPLEST_FILTER, families_for
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.store.record import FailureKind, Trial
 from warpsmith.tuner.spaces.config_counts import ConfigCounts
@@ -130,7 +131,7 @@ class TestCensus:
                 counts.at(number)
 
     def test_counts_a_space_of_a_real_family(self) -> None:
-        plainest = SIMPLEST_FILTER
+        plainest = FILTER2D.simplest
         space = plainest.space(PROBLEM, H200)
         assert ConfigCounts(space, plainest.default(PROBLEM, H200)).size == sum(1 for _ in space.configs())
 
@@ -248,7 +249,7 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out: str
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("warpsmith.cli.sweep.plan_sweep", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr("warpsmith.cli.operations.filter2d.sweep.plan_sweep", lambda *_: pytest.fail("it went on"))
     arguments = ["--image", "8x40", "--filter", "3x3", "--device", "host", "--sweep", "--out", str(tmp_path / out)]
     assert run(["bench", "filter2d", *arguments]) == 1
     (line,) = capsys.readouterr().err.splitlines()

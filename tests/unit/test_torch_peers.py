@@ -15,8 +15,9 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
-from warpsmith.tuner.operations.oracle import random_operands, reference
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.peer import Peer
 from warpsmith.tuner.operations.peers import candidates
 
@@ -36,7 +37,8 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         STREAMS.append(handle)
         yield
 
-    monkeypatch.setattr("warpsmith.tuner.operations.peers.find_spec", {"torch": ModuleSpec("torch", None)}.get)
+    monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", {"torch": ModuleSpec("torch", None)}.get)
+    monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers.find_spec", {"torch": ModuleSpec("torch", None)}.get)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle: handle)
     monkeypatch.setattr(torch.cuda, "stream", stream)
@@ -66,7 +68,7 @@ def test_computes_the_problem_in_its_own_precision(dtype: DType, border: Border)
         peer, operands = peer_of(problem), random_operands(problem, 0)
         peer.run()
         error = verify(peer.result(), reference(problem, operands), problem.output.dtype).max_error
-        assert error <= (peer.tolerance or 20 * ERROR_BOUND[dtype]), problem.key()
+        assert error <= (peer.tolerance or 20 * FLOAT32_BOUND), problem.key()
 
 
 def test_is_named_by_what_it_does() -> None:

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND, Verdict, verify
-from warpsmith.tuner.operations.oracle import Reference, random_operands, reference
+from warpsmith.tuner.evaluate.verify import Verdict, verify
+from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
+from warpsmith.tuner.operations.reference import Reference
 
-BOUND = ERROR_BOUND[DType.FLOAT32]
+BOUND = FLOAT32_BOUND
 LARGEST_RIGHT = np.float32(1e-6)
 """The float32 next to the bound is 9.99999997e-7, just under it."""
 SMALLEST_WRONG = np.nextafter(LARGEST_RIGHT, np.float32(1))

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND, Verdict, verify
-from warpsmith.tuner.operations.oracle import Reference, random_operands, reference
+from warpsmith.tuner.evaluate.verify import Verdict, verify
+from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
+from warpsmith.tuner.operations.reference import Reference
 
 TINY = 2.0**-24
 """The smallest float16 above 0."""
@@ -178,7 +180,7 @@ class TestEveryType:
         exact = Reference(products.sum(axis=0)[None], np.abs(products).sum(axis=0)[None])
         verdict = verify(rounded(total[None].astype(np.float64), dtype), exact, dtype)
         assert verdict.right, verdict.message
-        assert verdict.max_error <= ERROR_BOUND[dtype]
+        assert verdict.max_error <= FLOAT32_BOUND
 
     @pytest.mark.parametrize("shape", [(4, 5), (3, 4, 5), (4, 5, 3), (2, 4, 5, 3), (2, 6, 4, 5, 3)])
     def test_names_the_element_of_a_result_of_any_rank(self, shape: tuple[int, ...]) -> None:

@@ -32,7 +32,7 @@ from warpsmith.plans.plan import Plan
 REMEDY = "cannot be used in a forked child; start processes with the spawn method"
 PROBLEM = Filter2d(image=(4, 8), filter=(1, 1))
 PROGRAM = program("", launch(Pointer("image")))
-BINARY = binary()
+BINARIES = {"": binary()}
 
 
 class Context:
@@ -109,8 +109,8 @@ def test_a_plan_in_a_forked_child_asks_the_driver_for_nothing(
     def bind(*_: object) -> BoundLaunch:
         return launched.append
 
-    monkeypatch.setattr(CudaRuntime, "load", lambda *_: SimpleNamespace(bind=bind))
-    plan = Plan(PROBLEM, Match(MatchKind.DEFAULT, PROGRAM, None, ()), BINARY, CudaRuntime(0))
+    monkeypatch.setattr(CudaRuntime, "load", lambda *_: SimpleNamespace(bind=bind, close=lambda: None))
+    plan = Plan(PROBLEM, Match(MatchKind.DEFAULT, PROGRAM, None, ()), BINARIES, CudaRuntime(0))
     image, weights = np.zeros((4, 8), np.float32), np.ones((1, 1), np.float32)
     assert in_a_fork(lambda: plan(image, weights)) == f"DeviceError: cuda:0 {REMEDY}"
     array = {"shape": (4, 8), "typestr": "<f4", "strides": None, "version": 3}

@@ -119,7 +119,7 @@ class Bench:
         """Verifies and times one candidate; a candidate that kills or hangs the worker is a failure of its own."""
         self._ensure_open()  # ahead of the clock
         start = time.monotonic()
-        job = Evaluate(program, compiled.binary, self._open.policy, best_ns)
+        job = Evaluate(program, compiled.binaries, self._open.policy, best_ns)
         answer = self._call(job, self._deadlines.of_run(self._fastest_s))
         took = time.monotonic() - start
         evaluated = Evaluated(answer, 0.0, took * 1e3, 0.0) if isinstance(answer, Failure) else answer

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from warpsmith.devices.base import BoundLaunch, Compiler, Module, Runtime
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Program
+from warpsmith.devices.base import BoundLaunch, Compiler, Runtime
+from warpsmith.devices.executable import Executable
+from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.tuner.evaluate.buffers import GuardedBuffer, GuardedSets, poisons
-from warpsmith.tuner.evaluate.device_verify import device_verifier
+from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, GuardedSets, poisons
+from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, device_verifier
 from warpsmith.tuner.evaluate.timing import Work
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.oracle import Operands, Reference, reference
+from warpsmith.tuner.operations.answers import references
+from warpsmith.tuner.operations.reference import Operands, References
+from warpsmith.tuner.operations.registry import judge_of
 
 
 class Dataset:
@@ -45,8 +47,10 @@ class Dataset:
         operands: Operands,
         slack: float = 1.0,
     ) -> None:
-        self._runtime, self._output = runtime, problem.output
+        self._runtime, self._outputs = runtime, problem.outputs
         self._problem, self._slack = problem, slack
+        self.has_state = any(operand.role is Role.STATE for operand in problem.operands)
+        """Whether a run changes what the next one reads."""
         with contextlib.ExitStack() as opened:
             self._memory: dict[str, GuardedSets] = {}
             for operand in problem.operands:
@@ -55,18 +59,30 @@ class Dataset:
             self._sets: list[dict[str, GuardedBuffer]] = [
                 {name: memory.buffers[i] for name, memory in self._memory.items()} for i in range(sets)
             ]
-            self._verifier = device_verifier(runtime, compiler, self._sets, self._output) if compiler else None
-            if self._verifier:
-                opened.callback(self._verifier.close)
+            self._verifiers = self._made_verifiers(compiler, opened) if compiler else {}
             self.draw(operands)
             self._opened = opened.pop_all()
+
+    def _made_verifiers(self, compiler: Compiler, opened: contextlib.ExitStack) -> dict[str, DeviceVerifier]:
+        """A verifier for each output, or none at all: memory is looked at by all of them or from the host."""
+        names, made = [output.name for output in self._outputs], {}
+        for output in self._outputs:
+            bound = judge_of(self._problem).error_bound(self._problem, output)
+            verifier = device_verifier(self._runtime, compiler, self._sets, output, names, bound)
+            if verifier is None:
+                return {}
+            opened.callback(verifier.close)
+            made[output.name] = verifier
+        return made
 
     def draw(self, operands: Operands) -> None:
         """Takes other inputs."""
         self.operands = operands
-        exact = reference(self._problem, operands)
         # An error is told in units of the scale, so that a larger one gives room.
-        self.reference: Reference = dataclasses.replace(exact, scale=exact.scale * self._slack)
+        self.references: References = {
+            name: dataclasses.replace(exact, scale=exact.scale * self._slack)
+            for name, exact in references(self._problem, operands).items()
+        }
         self.upload()
 
     def upload(self) -> None:
@@ -75,42 +91,58 @@ class Dataset:
             self._memory[name].poison()
             for buffers in self._sets:
                 buffers[name].upload(array)
-        if self._verifier:
-            self._verifier.upload(self.reference)
-            self._verifier.remember_inputs()
+        for name, verifier in self._verifiers.items():
+            verifier.upload(self.references[name])
+            verifier.remember_inputs()
 
-    def bound(self, program: Program, module: Module, workspaces: Mapping[str, int]) -> Work:
-        """What runs a program on buffer set i."""
-        values = {name: array.tobytes() for name, array in self.operands.items() if name in program.by_value}
-        bound: list[list[BoundLaunch]] = []
+    def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
+        """What runs a program on buffer set i; `workspaces` gives the addresses of each set's."""
+        by_value = executable.program.by_value
+        values = {name: array.tobytes() for name, array in self.operands.items() if name in by_value}
+        bound: list[BoundLaunch] = []
         for buffers in self._sets:
-            addresses = {**workspaces, **{name: buffer.address for name, buffer in buffers.items()}}
-            bound.append([module.bind(launch, addresses, values) for launch in program.launches])
+            addresses = {name: buffer.address for name, buffer in buffers.items()}
+            bound.append(executable.bind(addresses, values, workspaces()))
 
         def run(index: int, /, stream: int | None = None) -> None:
-            for launch in bound[index]:
-                launch(stream)
+            bound[index](stream)
 
         return run
 
     def check(self, run: Work) -> float | Failure:
-        """Runs on set 0. The largest scaled error of a right result, or what is wrong with it."""
-        output = self._sets[0][self._output.name]
+        """Runs on set 0. The largest scaled error of right results, or what is wrong with them."""
         error = 0.0
-        for poison in poisons(self._output.dtype):
-            output.poison(poison)
+        for byte in dict.fromkeys(each for output in self._outputs for each in poisons(output.dtype)):
+            self._fill(self._sets[0], byte)
             run(0)
             self._runtime.synchronize()
-            found = self._verifier.findings(poison) if self._verifier else None
-            checked = found.max_error if found and found.right else self._checked_on_host(0)
-            if isinstance(checked, Failure):
-                return checked
-            error = max(error, checked)
+            for output in self._outputs:
+                checked = self._checked(output, byte)
+                if isinstance(checked, Failure):
+                    return checked
+                error = max(error, checked)
         return error
+
+    def _fill(self, buffers: Mapping[str, GuardedBuffer], byte: int) -> None:
+        """Fills a set's outputs; state is what it was at first."""
+        for output in self._outputs:
+            buffers[output.name].poison(byte)
+            if output.role is Role.STATE:
+                buffers[output.name].upload(self.operands[output.name])
+
+    def _checked(self, output: Operand, byte: int) -> float | Failure:
+        """The same of one result of set 0, which was filled with `byte`."""
+        verifier = self._verifiers.get(output.name)
+        found = verifier.findings(byte) if verifier else None
+        return found.max_error if found and found.right else self._checked_on_host(output, 0)
 
     def poison_results(self) -> None:
         """Fills the results of all sets, so that what a run does not write there is found."""
-        self._memory[self._output.name].poison()
+        for output in self._outputs:
+            self._memory[output.name].poison()
+        if self.has_state:
+            for buffers in self._sets:
+                self._fill(buffers, POISON)
 
     def check_sets(self, numbers: Iterable[int]) -> tuple[int, Failure] | None:
         """Looks at the sets on which runs have written to poisoned results: the first that is not right, and why.
@@ -119,35 +151,47 @@ class Dataset:
         """
         checked = sorted(numbers)
         self._runtime.synchronize()
-        if self._verifier is None:
-            suspects, changed = checked, [(name, number) for number in checked for name in self.operands]
-        else:
-            findings = self._verifier.findings_on_all()
-            suspects = [number for number in checked if not findings[number].right]
-            changed = [each for each in self._verifier.changed_inputs() if each[1] in checked]
-        for number in suspects:
-            found = self._checked_on_host(number)
-            if isinstance(found, Failure):
-                return number, found
-        for name, number in changed:
+        for output in self._outputs:
+            for number in self._suspects(output, checked):
+                found = self._checked_on_host(output, number)
+                if isinstance(found, Failure):
+                    return number, found
+        for name, number in self._changed_inputs(checked):
             if difference := self._sets[number][name].difference(np.ascontiguousarray(self.operands[name])):
                 return number, Failure(FailureKind.WRONG, f"changed its input {name}: {difference}")
         return None
 
-    def _checked_on_host(self, number: int) -> float | Failure:
-        """The largest scaled error of the result that lies in a set, or what is wrong with it, in words."""
-        buffers, name = self._sets[number], self._output.name
+    def _suspects(self, output: Operand, numbers: list[int]) -> list[int]:
+        """The sets whose result the device does not find right; all where it cannot tell."""
+        if output.name not in self._verifiers:
+            return numbers
+        findings = self._verifiers[output.name].findings_on_all()
+        return [number for number in numbers if not findings[number].right]
+
+    def _changed_inputs(self, numbers: list[int]) -> list[tuple[str, int]]:
+        """The inputs of sets that may have changed, each with the number of its set."""
+        if not self._verifiers:
+            written = {output.name for output in self._outputs}
+            return [(name, number) for number in numbers for name in self.operands if name not in written]
+        changed = next(iter(self._verifiers.values())).changed_inputs()
+        return [each for each in changed if each[1] in numbers]
+
+    def _checked_on_host(self, output: Operand, number: int) -> float | Failure:
+        """The largest scaled error of a result that lies in a set, or what is wrong with it, in words."""
+        buffers, name = self._sets[number], output.name
         result, between = buffers[name].download()
         damages = {each: buffer.damage() for each, buffer in buffers.items()}
         damages[name] = damages[name] or between
         for each, damage in damages.items():
             if damage:
                 return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
-        verdict = verify(result, self.reference, self._output.dtype)
+        bound = judge_of(self._problem).error_bound(self._problem, output)
+        verdict = verify(result, self.references[name], output.dtype, bound)
         if not verdict.right:
-            return Failure(FailureKind.WRONG, verdict.message)
-        if self._verifier:  # some kernel has written into the reference there, and perhaps into inputs
-            self._verifier.upload(self.reference)
+            told = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
+            return Failure(FailureKind.WRONG, told)
+        if name in self._verifiers:  # some kernel has written into the reference there, and perhaps into inputs
+            self._verifiers[name].upload(self.references[name])
         return verdict.max_error
 
     def close(self) -> None:

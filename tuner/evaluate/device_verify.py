@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,8 @@ from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND
-from warpsmith.tuner.operations.oracle import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
+from warpsmith.tuner.operations.reference import Reference
 
 _THREADS = 256
 """Of a block."""
@@ -61,7 +61,9 @@ class DeviceVerifier:
         runtime: the device.
         compiler: makes binaries for it.
         sets: of a problem's operands, by name, each as far from the one before. They must outlive this.
-        output: which of them is the result.
+        output: which of them is the result that is looked at.
+        outputs: the names of all that are written, where it is not the only one.
+        bound: largest error over the reference's scale.
 
     Raises:
         CompileError: the kernels do not compile.
@@ -71,17 +73,23 @@ class DeviceVerifier:
     """
 
     def __init__(
-        self, runtime: Runtime, compiler: Compiler, sets: Sequence[Mapping[str, GuardedBuffer]], output: Operand
+        self,
+        runtime: Runtime,
+        compiler: Compiler,
+        sets: Sequence[Mapping[str, GuardedBuffer]],
+        output: Operand,
+        outputs: Collection[str] = (),
+        bound: float = FLOAT32_BOUND,
     ) -> None:
         nbytes = output.components.size * np.dtype(np.float64).itemsize
         if 2 * nbytes > runtime.device.memory_bytes // _SHARE_OF_MEMORY:
             raise OutOfMemory(f"a reference of {2 * nbytes:,} bytes leaves too little for what is verified")
         self._runtime = runtime
-        self._sets, self._output = sets, output.name
-        self._inputs = tuple(name for name in sets[0] if name != output.name)
-        program = verification(output, sets[0][output.name].guard_bytes, runtime.device.multiprocessors)
+        self._sets, self._output, self._outputs = sets, output.name, {output.name, *outputs}
+        self._inputs = tuple(name for name in sets[0] if name not in self._outputs)
+        program = verification(output, sets[0][output.name].guard_bytes, runtime.device.multiprocessors, bound)
         with contextlib.ExitStack() as opened:
-            module = runtime.load(compiler.compile(program))
+            module = runtime.load(compiler.compile(program.compilation()))
             opened.callback(module.close)
             self._expected = self._allocated(opened, nbytes)
             self._scale = self._allocated(opened, nbytes)
@@ -111,7 +119,7 @@ class DeviceVerifier:
         filled = {**_filled(byte), **self._step(output)}
         bound = [module.bind(launch, addresses, filled) for launch in (compare, *gaps)]
         for name, buffer in buffers.items():
-            filled = {**_filled(byte if name == output else buffer.filled_with), **self._step(name)}
+            filled = {**_filled(byte if name in self._outputs else buffer.filled_with), **self._step(name)}
             bound += [module.bind(guard, {**addresses, "guard": at}, filled) for _, at in buffer.guards]
         return bound
 
@@ -181,11 +189,16 @@ class DeviceVerifier:
 
 
 def device_verifier(
-    runtime: Runtime, compiler: Compiler, sets: Sequence[Mapping[str, GuardedBuffer]], output: Operand
+    runtime: Runtime,
+    compiler: Compiler,
+    sets: Sequence[Mapping[str, GuardedBuffer]],
+    output: Operand,
+    outputs: Collection[str] = (),
+    bound: float = FLOAT32_BOUND,
 ) -> DeviceVerifier | None:
     """A verifier on the device; None where there can be none, so that results must go to the host."""
     with contextlib.suppress(CompileError, LaunchError, OutOfMemory):
-        return DeviceVerifier(runtime, compiler, sets, output)
+        return DeviceVerifier(runtime, compiler, sets, output, outputs, bound)
     return None
 
 
@@ -198,7 +211,7 @@ def _filled(byte: int) -> dict[str, bytes]:
     return {"poison": np.uint32(byte).tobytes()}
 
 
-def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Program:
+def verification(output: Operand, guard_bytes: int, multiprocessors: int, bound: float = FLOAT32_BOUND) -> Program:
     """The kernels that look at one result: at its elements, at a guard of any buffer, at an input, and between the
     result's rows where it has gaps.
     """
@@ -214,7 +227,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Pro
         is_dense=output.is_dense,
         dimensions=dimensions,
         guard_bytes=guard_bytes,
-        bound=repr(ERROR_BOUND[output.dtype]),
+        bound=repr(bound),
         threads=_THREADS,
         blocks=_BLOCKS_A_MULTIPROCESSOR,
     )
@@ -233,7 +246,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int) -> Pro
     ]
     if not output.is_dense:
         launches.append(launch("verify_gaps", output.span_bytes, Pointer("result"), poison, step, findings))
-    return Program("verify", Config.of({}), source, tuple(launches))
+    return Program.of_source("verify", Config.of({}), source, tuple(launches))
 
 
 def merged_dimensions(operand: Operand) -> tuple[tuple[int, int], ...]:

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from warpsmith.devices.base import Compiler
+from warpsmith.devices.library import identity_with_libraries, is_of_today
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import Device
@@ -48,7 +49,7 @@ class Evaluator:
         cls,
         problem: Problem,
         device: DeviceRef,
-        families: tuple[Family, ...],
+        families: tuple[Family, ...] | None,
         choice: CompilerChoice,
         seed: int,
         deadlines: Deadlines,
@@ -63,7 +64,7 @@ class Evaluator:
         Args:
             problem: what is worked on.
             device: where.
-            families: those that may solve it.
+            families: those that may solve it; None for the operation's.
             choice: of the compiler.
             seed: of the data.
             deadlines: for every job.
@@ -110,6 +111,10 @@ class Evaluator:
         """The candidate that `family` generates for `config`."""
         return self.families[family].program(self.problem, config)
 
+    def identity_of(self, program: Program) -> str:
+        """What decides a program's machine code, as its trial keeps it: the compiler, and the libraries it calls."""
+        return identity_with_libraries(self.compiler_identity, program.libraries, self.device.kind)
+
     def compile(self, program: Program) -> Future[Compiled | Failure]:
         """Compiles in the pool."""
         return self.pool.submit(program)
@@ -122,11 +127,13 @@ class Evaluator:
         if isinstance(compiled, Failure):
             return compiled
         outcome = bench.evaluate(program, compiled).outcome
-        return outcome if isinstance(outcome, Failure) else Contender(program, compiled.binary, outcome)
+        return outcome if isinstance(outcome, Failure) else Contender(program, compiled.binaries, outcome)
 
     def may_hold(self, trial: Trial) -> bool:
-        """Whether a trial has today's compiler, and conditions of timing that are today's."""
-        if trial.family not in self.families or trial.compiler != self.compiler_identity:
+        """Whether a trial has today's compiler and libraries, and conditions of timing that are today's."""
+        if trial.family not in self.families:
+            return False
+        if not is_of_today(trial.compiler, self.compiler_identity, self.device.kind):
             return False
         return trial.conditions is None or trial.conditions == self.bench.opened.conditions
 
@@ -136,7 +143,9 @@ class Evaluator:
             return False
         family = self.families[trial.family]
         program = family.legal_program(self.problem, self.device, trial.config)
-        return program is not None and program.fingerprint == trial.fingerprint
+        if program is None or program.fingerprint != trial.fingerprint:
+            return False
+        return trial.compiler == self.identity_of(program)
 
 
 def common_device(devices: tuple[DeviceRef, ...]) -> Device:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from warpsmith.devices.base import Binary, Compiler
+from warpsmith.devices.base import Compiler
+from warpsmith.devices.binary import Binaries
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
@@ -81,12 +82,12 @@ class Evaluate(Job[Evaluated]):
     """Verify and time one candidate of the problem that is open."""
 
     program: Program
-    binary: Binary
+    binaries: Binaries
     policy: TimingPolicy
     best_ns: float | None
 
     def run(self, state: WorkerState) -> Evaluated:
-        return _testbed(state).evaluate(self.program, self.binary, self.policy, self.best_ns)
+        return _testbed(state).evaluate(self.program, self.binaries, self.policy, self.best_ns)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable
 
-from warpsmith.devices.base import Binary
+from warpsmith.devices.binary import Binaries
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 
@@ -17,7 +17,7 @@ class Contender:
     """A verified program, to be timed in turns with others."""
 
     program: Program
-    binary: Binary
+    binaries: Binaries
     measurement: Measurement
     """The verification, with the program timed alone."""
 

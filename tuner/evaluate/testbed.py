@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 
-from warpsmith.devices.base import Allocation, Binary, Compiler, Runtime
+from warpsmith.devices.base import Allocation, Compiler, Runtime
+from warpsmith.devices.binary import Binaries, Usage, most_used
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -15,15 +16,17 @@ from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, LeftOut
 from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
 from warpsmith.tuner.evaluate.dataset import Dataset
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
+from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Laps
 from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND, verify
-from warpsmith.tuner.operations.oracle import noise, random_operands
+from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
+from warpsmith.tuner.operations.drawing import noise
 from warpsmith.tuner.operations.peer import Peer, first_line
 from warpsmith.tuner.operations.peers import candidates, warm_up
-from warpsmith.tuner.operations.stress import MAX_STRESS_TERMS, stress_operands, stress_slack, terms
+from warpsmith.tuner.operations.registry import judge_of
 
 
 class Testbed:
@@ -38,7 +41,7 @@ class Testbed:
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
         turn: of this process on the device, where another one uses it too.
-        finals: verify on stress data whatever their reference takes; see `MAX_STRESS_TERMS`.
+        finals: verify on stress data whatever their reference takes; see `is_quick`.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -79,16 +82,16 @@ class Testbed:
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
         """None where their reference would keep a search waiting, or where they do not fit beside the others."""
-        if not finals and self._problem.output.size * terms(self._problem) > MAX_STRESS_TERMS:
+        if not finals and not is_quick(self._problem):
             return None
         operands = stress_operands(self._problem, seed)
         with contextlib.suppress(OutOfMemory):
-            slack = stress_slack(self._problem)
+            slack = judge_of(self._problem).stress_slack(self._problem)
             return Dataset(self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands, slack)
         return None
 
     def evaluate(
-        self, program: Program, binary: Binary, policy: TimingPolicy, best_ns: float | None = None
+        self, program: Program, binaries: Binaries, policy: TimingPolicy, best_ns: float | None = None
     ) -> Evaluated:
         """Verifies one candidate, times it, and looks once more at what the timed runs have left behind.
 
@@ -96,15 +99,15 @@ class Testbed:
         """
         laps = Laps()
         try:
-            with self._turn, self._loaded(program, binary) as loaded:
-                run = loaded(self._data)  # once: with 256 sets it takes a while
+            with self._turn, self._loaded(program, binaries) as candidate:
+                run = candidate.on(self._data)  # once: with 256 sets it takes a while
                 laps.next()
-                checked = self._check(run, loaded)
+                checked = self._check(run, candidate)
                 laps.next()
                 if isinstance(checked, Failure):
                     outcome: Measurement | Failure = checked
                 else:
-                    outcome = self._timed(run, binary, checked, policy, best_ns)
+                    outcome = self._timed(run, candidate, most_used(binaries), checked, policy, best_ns)
                 if isinstance(outcome, Failure):
                     self._upload()  # a wrong kernel may have written anywhere
                 laps.next()
@@ -114,38 +117,56 @@ class Testbed:
             outcome = Failure(FailureKind.OUT_OF_MEMORY, str(error))
         return Evaluated(outcome, *laps.three())
 
-    def _check(self, run: Work, loaded: Callable[[Dataset], Work]) -> float | Failure:
+    def _check(self, run: Work, candidate: LoadedCandidate) -> float | Failure:
         """The largest scaled error of a program that is right on all data, or what is wrong with it."""
-        error = self._data.check(run)
+        error = candidate.damage_or(self._data.check(candidate.verified(run)))
         if isinstance(error, Failure) or self._stress is None:
             return error
-        stressed = self._stress.check(loaded(self._stress))
+        stressed = candidate.damage_or(self._stress.check(candidate.verified(candidate.on(self._stress))))
         if isinstance(stressed, Failure):
             return dataclasses.replace(stressed, message=f"on stress data: {stressed.message}")
         return max(error, stressed)
 
     def _timed(
-        self, run: Work, binary: Binary, error: float, policy: TimingPolicy, best_ns: float | None
+        self,
+        run: Work,
+        candidate: LoadedCandidate,
+        usage: Usage,
+        error: float,
+        policy: TimingPolicy,
+        best_ns: float | None,
     ) -> Measurement | Failure:
         """The time of a program that has been right so far, where it is right after that too."""
         self._data.poison_results()
+        candidate.poison()
         with measured(self._runtime, run, self._rotation, policy, best_ns) as found:
+            self._run_afresh(run, found.sets)
             fault, when = self._data.check_sets(found.sets), f"after {found.runs} timed runs"
-            if fault is None and found.replay:
+            if fault is None and found.replay and not self._data.has_state:  # it repeats runs
                 self._data.poison_results()
+                candidate.poison()
                 found.replay()
                 fault, when = self._data.check_sets(found.replayed), "in a replay of the CUDA graph"
+        if damage := candidate.damage():
+            return dataclasses.replace(damage, message=f"{when}: {damage.message}")
         if fault:
             number, failure = fault
             return dataclasses.replace(failure, message=f"{when}, in buffer set {number}: {failure.message}")
         return Measurement(
             timing=found.timing,
             max_error=error,
-            registers=binary.registers,
-            spill_bytes=binary.spill_bytes,
-            shared_bytes=binary.shared_bytes,
+            registers=usage.registers,
+            spill_bytes=usage.spill_bytes,
+            shared_bytes=usage.shared_bytes,
             clock_mhz=self._runtime.clock_mhz(),
         )
+
+    def _run_afresh(self, run: Work, sets: Collection[int]) -> None:
+        """Where each run changes what the next one reads, one run from the first state is what can be looked at."""
+        if self._data.has_state:
+            self._data.poison_results()
+            for number in sets:
+                run(number)
 
     def _upload(self) -> None:
         for data in (self._data, self._stress):
@@ -177,18 +198,19 @@ class Testbed:
 
     def _refusal(self, peer: Peer) -> LeftOut | None:
         """Why a library is not to be timed; None where it is right."""
-        dtype = self._problem.output.dtype
+        output = self._problem.output
+        bound = judge_of(self._problem).error_bound(self._problem, output)
         try:
             with self._turn:
                 peer.run()
                 result = peer.result()
-            error = verify(result, self._data.reference, dtype).max_error
+            error = verify(result, self._data.references[output.name], output.dtype, bound).max_error
         except Exception as failure:  # a library may raise anything at what it does not know
             return LeftOut(peer.name, f"failed: {first_line(failure)}")
-        bound = peer.tolerance or 20 * ERROR_BOUND[dtype]
-        if error <= bound:
+        allowed = peer.tolerance or 20 * bound
+        if error <= allowed:
             return None
-        return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {bound:.1e}")
+        return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {allowed:.1e}")
 
     def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy, *, peers: bool = True) -> InTurns:
         """Times verified candidates, the device's copy and, unless `peers` is false, every peer installed here.
@@ -206,7 +228,7 @@ class Testbed:
             entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
             # Numbers, which no library has for a name.
             for number, contender in enumerate(contenders):
-                run = stack.enter_context(self._loaded(contender.program, contender.binary))(self._data)
+                run = stack.enter_context(self._loaded(contender.program, contender.binaries)).on(self._data)
                 entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
             timings = measure_in_turns(self._runtime, entrants, policy)
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
@@ -215,8 +237,8 @@ class Testbed:
 
     def sustained(self, contender: Contender, seconds: float) -> Sustained:
         """How long a verified candidate takes once it has run for so many seconds, launch by launch."""
-        with self._turn, self._loaded(contender.program, contender.binary) as bound:
-            return measure_sustained(self._runtime, bound(self._data), self._rotation, seconds)
+        with self._turn, self._loaded(contender.program, contender.binaries) as candidate:
+            return measure_sustained(self._runtime, candidate.on(self._data), self._rotation, seconds)
 
     def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:
         """A peer as what takes turns; why it cannot be captured goes into `notes`, under its name."""
@@ -227,22 +249,8 @@ class Testbed:
         note = functools.partial(notes.__setitem__, peer.name)
         return Entrant(run, self._rotation, takes_stream=True, renew=peer.renew, uncaptured=note)
 
-    @contextlib.contextmanager
-    def _loaded(self, program: Program, binary: Binary) -> Iterator[Callable[[Dataset], Work]]:
-        """Loads a program; gives what binds it to data, for runs on buffer set i."""
-        module = self._runtime.load(binary)
-        workspaces: dict[str, Allocation] = {}
-        try:
-            for workspace in program.workspaces:
-                workspaces[workspace.name] = self._runtime.allocate(workspace.nbytes)
-            addresses = {name: each.address for name, each in workspaces.items()}
-            yield lambda data: data.bound(program, module, addresses)
-        finally:
-            # After a fault nothing can be given back; the fault itself is already on its way up.
-            with contextlib.suppress(DeviceError):
-                for allocation in workspaces.values():
-                    self._runtime.free(allocation)
-                module.close()
+    def _loaded(self, program: Program, binaries: Binaries) -> contextlib.AbstractContextManager[LoadedCandidate]:
+        return loaded(self._runtime, program, binaries, self._guard_bytes)
 
     @contextlib.contextmanager
     def _copying(self, sets: int) -> Iterator[Work]:

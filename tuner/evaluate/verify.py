@@ -10,12 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.oracle import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
+from warpsmith.tuner.operations.reference import Reference
 from warpsmith.tuner.operations.strips import for_each_strip
-
-ERROR_BOUND = dict.fromkeys(DType, 1e-6)
-"""Largest error over the sum of |terms|. Sums of up to 5000 float32 products stay under 2.3e-7; rounding to float16 or
-uint8 comes on top of it and is taken off before."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,13 +35,14 @@ class Verdict:
         return self.wrong == 0
 
 
-def verify(result: NDArray[Any], reference: Reference, dtype: DType) -> Verdict:
+def verify(result: NDArray[Any], reference: Reference, dtype: DType, bound: float = FLOAT32_BOUND) -> Verdict:
     """Compares `result`, of element type `dtype`, with its reference, both of one shape but for complex parts.
+
+    An error is wrong where it is over `bound` times the reference's scale.
 
     An element that is not a number is wrong: outputs are filled with NaN before a candidate runs, so it was
     never written. uint8 has none: there a fill of 255 is right where the reference is saturated.
     """
-    bound = ERROR_BOUND[dtype]
     if dtype is DType.COMPLEX64:
         result, dtype = result[..., np.newaxis].view(np.float32), DType.FLOAT32
     got, expected, scale = result.reshape(-1), reference.expected.reshape(-1), reference.scale.reshape(-1)

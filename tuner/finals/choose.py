@@ -244,7 +244,7 @@ def _untried_finalists(
     for program in answers:
         contender = evaluator.verified(program, finals)
         outcome = contender if isinstance(contender, Failure) else contender.measurement
-        trial = Trial(program.family, program.config, program.fingerprint, outcome, evaluator.compiler_identity)
+        trial = Trial(program.family, program.config, program.fingerprint, outcome, evaluator.identity_of(program))
         keep(trial)
         if not isinstance(contender, Failure):
             yield _Finalist(trial, contender, is_answer=True)

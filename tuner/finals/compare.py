@@ -10,7 +10,6 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
@@ -41,7 +40,7 @@ class Comparison:
 def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, sanitize: bool = False) -> Measurement:
     """Verifies `program` on data drawn from `seed`. Raises WrongAnswer where it is not right."""
     with Evaluator.open(
-        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize, finals=True
+        problem, device, None, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize, finals=True
     ) as evaluator:
         return _verified(evaluator, program).measurement
 
@@ -70,7 +69,7 @@ def compare(
     Raises WrongAnswer where the program is not right.
     """
     with Evaluator.open(
-        problem, device, FAMILIES, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False, finals=True
+        problem, device, None, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False, finals=True
     ) as evaluator:
         ours = _verified(evaluator, program)
         right = dict(_right(evaluator, others or {}))

@@ -12,7 +12,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES, simplest_family
+from warpsmith.generator.registry import simplest_family
 from warpsmith.plans.lookup import regenerate
 from warpsmith.store.checked import Checked, Verdict
 from warpsmith.store.conditions import THROTTLED
@@ -167,7 +167,7 @@ def _reopened(record: Record, device: DeviceRef, seed: int) -> contextlib.Abstra
     return Evaluator.open(
         record.problem,
         device,
-        FAMILIES,
+        None,
         CompilerChoice.AUTO,
         seed,
         Deadlines(),

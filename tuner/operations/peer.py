@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
+
+from warpsmith.store.record import LeftOut
 
 
 class Unavailable(Exception):
@@ -41,3 +44,25 @@ def first_line(error: BaseException) -> str:
     """What an error says, in one line."""
     told = str(error).strip().splitlines()
     return f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeerMaker:
+    """A library that may be installed, and what makes a `Peer` of it."""
+
+    name: str
+    """Of the library, where there is no peer that knows its version."""
+    packages: tuple[str, ...]
+    """One of them must be installed."""
+    make: Callable[[], Peer]
+
+    def made(self) -> Peer | LeftOut:
+        """The library, ready to run, or why it is left out."""
+        if not any(find_spec(package) is not None for package in self.packages):
+            return LeftOut(self.name, f"{' or '.join(self.packages)} is not installed")
+        try:
+            return self.make()
+        except Unavailable as error:
+            return LeftOut(self.name, str(error))
+        except Exception as error:
+            return LeftOut(self.name, f"failed: {first_line(error)}")

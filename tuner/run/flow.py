@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.program import Program, launch_spec
+from warpsmith.generator.program import Program
+from warpsmith.generator.program_spec import step_spec, workspace_spec
 from warpsmith.store.record import Failure, Measurement, Timing, Trial
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
@@ -229,7 +230,7 @@ class Flow:
         elif key in self._twins:
             self._ledger.twins += 1
             self._twins[key].append((candidate, compiled))
-        elif self._screen and (failure := self._screen.of_binary(candidate.program, compiled.binary)):
+        elif self._screen and (failure := self._screen.of_binaries(candidate.program, compiled.binaries)):
             self._finish(candidate, compiled, failure, None)
         else:
             self._twins[key] = []
@@ -259,7 +260,7 @@ class Flow:
             config=candidate.program.config,
             fingerprint=candidate.fingerprint,
             outcome=outcome,
-            compiler=self._evaluator.compiler_identity,
+            compiler=self._evaluator.identity_of(candidate.program),
             compile_ms=None if compiled is None else compiled.compile_ms,
             gpu=gpu,
         )
@@ -282,7 +283,8 @@ class Flow:
 
 
 def _code_of(program: Program, compiled: Compiled) -> str:
-    """What two candidates share that do the same: the machine code, and how it is launched."""
-    launches = json.dumps([launch_spec(launch) for launch in program.launches])
-    workspaces = json.dumps([dataclasses.asdict(workspace) for workspace in program.workspaces])
-    return hashlib.sha256(compiled.binary.image + f"{launches}{workspaces}".encode()).hexdigest()
+    """What two candidates share that do the same: the machine code of their units, and the steps."""
+    steps = [step_spec(step) for step in program.steps]
+    workspaces = [workspace_spec(workspace) for workspace in program.workspaces]
+    images = [[unit.name, hashlib.sha256(compiled.binaries[unit.name].image).hexdigest()] for unit in program.units]
+    return hashlib.sha256(json.dumps([images, steps, workspaces]).encode()).hexdigest()

@@ -100,7 +100,7 @@ class Proposals:
             self._mine.extend(programs)
             return
         start = time.monotonic()
-        granted = self._sharing.claim(programs, self._evaluator.compiler_identity, self._holds)
+        granted = self._sharing.claim(programs, self._evaluator.identity_of, self._holds)
         self._ledger.add(Stage.STORE, time.monotonic() - start)
         for program in programs:
             if program in granted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
-from warpsmith.devices.base import Binary
+from warpsmith.devices.binary import Binaries, Usage
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
@@ -80,30 +80,38 @@ class Screen:
             FailureKind.DROPPED, f"its work takes {least:.1f} us at the least, the best so far {best:.1f} us"
         )
 
-    def of_binary(self, program: Program, binary: Binary) -> Failure | None:
-        """Why not to run a compiled candidate; None where nothing speaks against it."""
+    def of_binaries(self, program: Program, binaries: Binaries) -> Failure | None:
+        """Why not to run a compiled candidate; None where nothing speaks against it.
+
+        The limits were measured of programs of one launch. Of several nothing tells which of them takes the time, so
+        all must be such that would be dropped alone; and of a library's work nothing is known.
+        """
         if not self._may_drop(program):
             return None
-        if (binary.spill_bytes or 0) > MAX_SPILL_BYTES:
-            return Failure(FailureKind.DROPPED, f"each thread spills {binary.spill_bytes} bytes of registers")
-        warps = min(resident_warps(launch, binary, self._device) for launch in program.launches)
-        if warps < MIN_WARPS:
-            return Failure(FailureKind.DROPPED, f"a multiprocessor holds {warps} of its warps at once")
-        return None
+        reasons = [self._of_launch(each, binaries[each.unit].usage(each.entry)) for each in program.launches]
+        if program.calls or None in reasons:
+            return None
+        return next((Failure(FailureKind.DROPPED, reason) for reason in reasons if reason), None)
+
+    def _of_launch(self, launch: Launch, usage: Usage) -> str | None:
+        if (usage.spill_bytes or 0) > MAX_SPILL_BYTES:
+            return f"each thread spills {usage.spill_bytes} bytes of registers"
+        warps = resident_warps(launch, usage, self._device)
+        return f"a multiprocessor holds {warps} of its warps at once" if warps < MIN_WARPS else None
 
     def _may_drop(self, program: Program) -> bool:
         return self._drops and self._best_ns < math.inf and (program.family, program.config) not in self._spared
 
 
-def resident_warps(launch: Launch, binary: Binary, device: Device) -> int:
-    """Warps of a launch that a multiprocessor holds at once; what is not known of the binary does not limit them."""
+def resident_warps(launch: Launch, usage: Usage, device: Device) -> int:
+    """Warps of a launch that a multiprocessor holds at once; what is not known of its kernel does not limit them."""
     warps = math.ceil(math.prod(launch.block) / _WARP)
     blocks = _FEWER_BLOCKS.get(device.compute_capability, _MOST_BLOCKS)
     fitting = [blocks, device.threads_per_multiprocessor // (warps * _WARP)]
-    if binary.registers:
-        registers = math.ceil(binary.registers * _WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+    if usage.registers:
+        registers = math.ceil(usage.registers * _WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
         held = device.registers_per_multiprocessor // registers // _WARPS_AT_ONCE * _WARPS_AT_ONCE
         fitting.append(held // warps)
-    shared = (binary.shared_bytes or 0) + launch.shared_bytes + _RESERVED_SHARED
+    shared = (usage.shared_bytes or 0) + launch.shared_bytes + _RESERVED_SHARED
     fitting.append(device.shared_per_multiprocessor_bytes // shared)
     return min(fitting) * warps

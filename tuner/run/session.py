@@ -11,11 +11,10 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES, families_for
+from warpsmith.generator.registry import families_for
 from warpsmith.plans.lookup import program_of
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import open_beside
-from warpsmith.store.record import trial_spec
 from warpsmith.store.store import Store
 from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
@@ -48,7 +47,7 @@ def tune(
     store: Store,
     options: TuneOptions,
     progress: Progress,
-    families: tuple[Family, ...] = FAMILIES,
+    families: tuple[Family, ...] | None = None,
 ) -> TuneReport:
     """Searches for the fastest right program for `problem` on `devices` and stores it, with every trial.
 
@@ -61,16 +60,15 @@ def tune(
         store: open for writing.
         options: how to search.
         progress: told how it goes.
-        families: those that compete.
+        families: those that compete; None for the operation's.
 
     Raises:
         BadArgument: no family solves the problem, or several devices have a store in memory.
         DeviceError, CompileError, StoreError: as their names say.
         TuningFailed: no candidate was right.
     """
-    start = time.monotonic()
+    start, device = time.monotonic(), common_device(devices)
     first, *others = devices
-    device = common_device(devices)
     processes = max(1, cores() // len(devices))
     policy = options.timing_policy(first.kind)
     with (
@@ -90,8 +88,7 @@ def tune(
             choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before)
         publish(loop, store)
         report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
-        finalists = [trial_spec(trial) for trial in report.finalists]
-        store.add_run(problem, device, {"seed": options.seed, **report.spec(), "finalists": finalists})
+        store.add_run(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
     return report
 
 
@@ -113,7 +110,7 @@ def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device:
 def _evaluator(
     problem: Problem,
     device: DeviceRef,
-    families: tuple[Family, ...],
+    families: tuple[Family, ...] | None,
     options: TuneOptions,
     processes: int,
 ) -> contextlib.AbstractContextManager[Evaluator]:

@@ -77,13 +77,15 @@ class Sharing:
         """One of this tuner's own, in 32 bits: tuners that search alike want the same."""
         return int.from_bytes(hashlib.sha256(f"{seed} {self._tuner}".encode()).digest()[:4])
 
-    def claim(self, programs: Iterable[Program], compiler: str, holds: Callable[[Trial], bool]) -> frozenset[Program]:
-        """Those of the programs that are this tuner's to try.
+    def claim(
+        self, programs: Iterable[Program], identity_of: Callable[[Program], str], holds: Callable[[Trial], bool]
+    ) -> frozenset[Program]:
+        """Those of the programs that are this tuner's to try; `identity_of` tells what of each its trial will say.
 
         Trials of the others that are stored already are news from here on; see `Store.claim`.
         """
         self._raise()
-        claims = {Claim(each.family, each.config, each.fingerprint, compiler): each for each in programs}
+        claims = {Claim(each.family, each.config, each.fingerprint, identity_of(each)): each for each in programs}
         granted = self._while_at_work(
             lambda tuner: self._store.claim(self._problem, self._device, tuner, claims, holds)
         )

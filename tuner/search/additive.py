@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +17,33 @@ Item = tuple[str, Value]
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
+Expected = Callable[[Config], float]
+"""The logarithm of a config's time, up to a constant."""
+
 FITTED = 500
 """The fastest configs, to which the model is fitted, and as many failures: it need not know how slow a slow one is."""
-WEIGHT_SCALE = 0.3
-"""A config that takes e^0.3 = 1.35 times as long as the fastest counts as much as 0.37 of the fastest."""
-SLOWEST = 1.0
-"""A time longer than e times the shortest counts as e times: beyond that it says nothing about what is fast."""
 FAILURE_WEIGHT = 0.2
 """What a failure counts, as the slowest time: enough to be avoided, too little to outweigh fast configs beside it."""
 RIDGE = 0.5
 """The prior's weight, in configs: a value that one config has moves the prediction by two thirds of what it seems."""
 SWEEPS = 3
 """Passes over the parameters a fit; each begins where the last fit ended."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Focus:
+    """Which times a model is to explain: the fast ones alone, or slow ones too."""
+
+    weight_scale: float
+    """A config that takes e^weight_scale times as long as the fastest counts as much as 0.37 of the fastest."""
+    slowest: float
+    """A time longer than e^slowest times the shortest counts as so many times."""
+
+
+NEAR_THE_BEST = Focus(weight_scale=0.3, slowest=1.0)
+"""Beyond e times the shortest a time says nothing about what is fast."""
+WIDE = Focus(weight_scale=2.0, slowest=3.0)
+"""For a stage of several: how slow a slow one is decides what it may cost to be fast in the others."""
 
 
 class Additive:
@@ -38,11 +54,15 @@ class Additive:
 
     Args:
         space: the configs' space.
+        expected: the logarithm of a config's time as far as it is known otherwise, up to a constant: the sum is fitted
+            to what that leaves to explain. None where nothing is known.
+        focus: how far beyond the shortest time the model looks.
 
     Source of the fit: backfitting, Hastie and Tibshirani 1986, "Generalized additive models", section 3.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, expected: Expected | None = None, focus: Focus = NEAR_THE_BEST) -> None:
+        self._expected, self._focus = expected, focus
         values = {parameter.name: parameter.values for parameter in space.parameters}
         self._items = [[(name, value) for value in values[name]] for name in sorted(values)]
         self._places = {item: place for items in self._items for place, item in enumerate(items)}
@@ -61,10 +81,14 @@ class Additive:
             failed: configs without a time, the latest last.
         """
         fastest, failed = fastest[:FITTED], failed[-FITTED:]
-        excess = [min(math.log(time_ns / fastest[0][0]), SLOWEST) for time_ns, _ in fastest]
-        weight = np.array([math.exp(-each / WEIGHT_SCALE) for each in excess] + [FAILURE_WEIGHT] * len(failed))
-        rows = self._rows_of([*(config for _, config in fastest), *failed])
-        self._fit(rows, np.array(excess + [SLOWEST] * len(failed)), weight)
+        focus = self._focus
+        excess = [min(math.log(time_ns / fastest[0][0]), focus.slowest) for time_ns, _ in fastest]
+        weight = np.array([math.exp(-each / focus.weight_scale) for each in excess] + [FAILURE_WEIGHT] * len(failed))
+        configs = [*(config for _, config in fastest), *failed]
+        outcome = np.array(excess + [focus.slowest] * len(failed))
+        if self._expected is not None:
+            outcome -= [self._expected(config) for config in configs]
+        self._fit(self._rows_of(configs), outcome, weight)
         costs = (zip(items, cost.tolist(), strict=True) for items, cost in zip(self._items, self._cost, strict=True))
         return {item: cost for each in costs for item, cost in each}
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Container, Sequence
 
 from warpsmith.generator.space import Config, Space
-from warpsmith.tuner.search.additive import Additive, Item
+from warpsmith.tuner.search.additive import Additive, Expected, Item
 
 BEST = 8
 """The fastest configs, whose neighbours are tried."""
@@ -39,14 +39,18 @@ class Neighbours:
         space: where they lie.
         tried: what is not to be proposed again; read at each call.
         rng: of the changes.
+        expected: what is known of times beside those that are learned; see `Additive`.
     """
 
-    def __init__(self, space: Space, tried: Container[Config], rng: random.Random) -> None:
+    def __init__(
+        self, space: Space, tried: Container[Config], rng: random.Random, expected: Expected | None = None
+    ) -> None:
+        self._expected = expected
         self._space, self._tried, self._rng = space, tried, rng
         values = {parameter.name: parameter.values for parameter in space.parameters}
         self._choices = [[(name, value) for value in values[name]] for name in sorted(values)]
         """What may stand at each place of a config's items."""
-        self._model = Additive(space)
+        self._model = Additive(space, expected)
         self._times: dict[Config, float | None] = {}
         self._fastest: list[tuple[float, Config]] = []
         self._failed: list[Config] = []
@@ -143,6 +147,8 @@ class Neighbours:
         candidates = dict(self._changed() for _ in range(CANDIDATES))
         cost = self._model.costs(self._fastest, self._failed)
         scores = {items: sum(map(cost.__getitem__, items)) for items in candidates}
+        if self._expected is not None:
+            scores = {items: score + self._expected(Config(items)) for items, score in scores.items()}
         order = sorted(scores, key=scores.__getitem__, reverse=True)  # the likeliest is popped first
         self._ranked = [(items, candidates[items]) for items in order]
 

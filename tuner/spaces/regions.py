@@ -15,7 +15,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import FAMILIES, SIMPLEST_FILTER, families_for
+from warpsmith.generator.registry import families_for, is_simplest
 from warpsmith.generator.space import Config
 from warpsmith.tuner.spaces.config_counts import ConfigCounts
 
@@ -61,14 +61,14 @@ class RegionPlan:
 
 
 def path_words(region: Region) -> str:
-    """The memory path as the paper names it; the plainest family, the last in the registry, has no prefetch."""
-    if region.family == SIMPLEST_FILTER.name:
+    """The memory path as the paper names it; the simplest family has no prefetch."""
+    if is_simplest(region.family):
         return f"{region.path} without prefetch"
     return WORDS.get(region.path, f"{region.path} to register")
 
 
 def plan_sweep(
-    problem: Problem, device: Device, trials: int | None, seed: int, families: tuple[Family, ...] = FAMILIES
+    problem: Problem, device: Device, trials: int | None, seed: int, families: tuple[Family, ...] | None = None
 ) -> tuple[RegionPlan, ...]:
     """Every region that has a legal config, with the configs to try: one like the family's default, the others random.
 

@@ -17,7 +17,6 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial, trial_spec
 from warpsmith.tuner.costs import Ledger
@@ -142,7 +141,7 @@ def sweep(
     plans: Sequence[RegionPlan],
     seed: int,
     progress: Progress,
-    families: tuple[Family, ...] = FAMILIES,
+    families: tuple[Family, ...] | None = None,
 ) -> Sweep:
     """Verifies and times what `plans` name, the first config of every region before the second of any.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from warpsmith.devices.base import Binary, Compiler
+from warpsmith.devices.base import Compiler
+from warpsmith.devices.binary import Binaries
 from warpsmith.errors import CompileError
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind
@@ -14,15 +15,15 @@ from warpsmith.tuner.workers.job import Job, WorkerState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
-    """A binary and how long its compilation took; 0 ms is a binary that was in the cache."""
+    """The binaries of a program and how long its compilation took; 0 ms is one that was in the cache."""
 
-    binary: Binary
+    binaries: Binaries
     compile_ms: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compile(Job[Compiled | Failure]):
-    """Compile one program."""
+    """Compile the units of one program."""
 
     compiler: Compiler
     program: Program
@@ -30,7 +31,7 @@ class Compile(Job[Compiled | Failure]):
     def run(self, state: WorkerState) -> Compiled | Failure:  # noqa: ARG002 - compiling needs no device
         start = time.monotonic()
         try:
-            binary = self.compiler.compile(self.program)
+            binaries = self.compiler.compile_program(self.program)
         except CompileError as error:
             return Failure(FailureKind.COMPILE, str(error))
-        return Compiled(binary, (time.monotonic() - start) * 1e3)
+        return Compiled(binaries, (time.monotonic() - start) * 1e3)

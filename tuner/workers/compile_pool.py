@@ -52,8 +52,8 @@ class CompilePool:
             self._fastest_s = compile_ms / 1e3
 
     def _compile(self, program: Program) -> Compiled | Failure:
-        if (binary := self._compiler.cached(program)) is not None:
-            return Compiled(binary, 0.0)
+        if (binaries := self._compiler.cached_program(program)) is not None:
+            return Compiled(binaries, 0.0)
         worker = self._idle.get()
         try:
             return worker.call(Compile(self._compiler, program), self._deadlines.of_compilation(self._fastest_s))

@@ -80,7 +80,7 @@ class FftBlock(Family):
             arguments=tuple(Pointer(operand.name) for operand in operands),
             shared_bytes=text.shared_bytes,
         )
-        return Program(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch,))
 
 
 def _nearest(space: Space, wanted: Mapping[str, Value]) -> Config | None:

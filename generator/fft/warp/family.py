@@ -91,7 +91,7 @@ class FftWarp(Family):
             block=(32 * text.choice.warps, 1, 1),
             arguments=tuple(Pointer(operand.name) for operand in fft.operands),
         )
-        return Program(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch,))
 
 
 def _packings(problem: Fft) -> tuple[Packing, ...]:

@@ -233,7 +233,7 @@ class Filter2dWarpgroup(Family):
             shared_bytes=asked_for,
             constants=filter2d_constants(weights),
         )
-        return Program(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch,))
 
 
 def _parts_parameter(problem: Filter2d) -> tuple[Parameter, ...]:

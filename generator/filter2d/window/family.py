@@ -146,7 +146,7 @@ class Filter2dWindow(Family):
             arguments=(*filter2d_arguments(weights, texture), *(pairs.arguments if pairs else ())),
             constants=filter2d_constants(weights),
         )
-        return Program(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch,))
 
 
 def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:

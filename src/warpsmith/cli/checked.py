@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.record import Record
+from warpsmith.units import format_time
 
 _WORDS = {
     Verdict.SAME: "last checked on {day}: {time}, as stored",
@@ -15,8 +16,6 @@ _WORDS = {
 
 def checked_facts(record: Record) -> list[tuple[str, str]]:
     """The note of a record as a line, as `record_facts` gives them; empty where it was never looked at again."""
-    from warpsmith.units import format_time
-
     checked = checked_of(record)
     if checked is None or checked.verdict not in _WORDS:
         return []

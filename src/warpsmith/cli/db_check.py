@@ -18,6 +18,7 @@ from warpsmith.store.checked import Verdict, checked_of, marked
 from warpsmith.store.location import StoreChain, named_location, open_with_trials, own_store, write_location
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
+from warpsmith.units import format_time
 
 if TYPE_CHECKING:
     from warpsmith.tuner.finals.recheck import Rechecked
@@ -141,8 +142,7 @@ def _last_look(winner: tuple[Store, Record]) -> str:
 
 
 def _format(seen: _Seen) -> str:
-    from warpsmith.cli.output import format_timing
-    from warpsmith.units import format_time
+    from warpsmith.cli.verdicts import format_timing
 
     rechecked, was = seen.rechecked, seen.rechecked.record.trial.median_ns or 0.0
     if rechecked.timing is None:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from warpsmith.cli.operations import OPERATIONS, add_commands
+from warpsmith.cli.operations.registry import OPERATIONS, add_commands
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json, record_facts
 from warpsmith.cli.subjects import (
@@ -30,6 +30,7 @@ from warpsmith.store.record import Failure, Record
 from warpsmith.store.runs import Run
 from warpsmith.store.scope import Counts, Scope
 from warpsmith.store.store import Store
+from warpsmith.units import format_duration, format_time
 
 LISTED = 10
 """Runs and poisoned programs that `db show` prints of each; --json has all."""
@@ -108,8 +109,6 @@ def _winner_document(location: str, record: Record) -> dict[str, Any]:
 
 def _format_winner(record: Record) -> str:
     """Time, the fastest other library's over ours, the day, conditions, problem and device: what is long comes last."""
-    from warpsmith.units import format_time
-
     ours, checked = record.timing.median_ns, checked_of(record)
     ratio, timed = short(record.verdicts), conditions_words(record)
     note = "" if checked is None or checked.verdict.is_good else f"  ({checked.verdict} on {checked.at[:10]})"
@@ -219,7 +218,7 @@ class _View:
 
 
 def _format_other(record: Record) -> str:
-    from warpsmith.cli.output import format_timing
+    from warpsmith.cli.verdicts import format_timing
 
     return f"{conditions_words(record)}: {format_timing(record.timing)} by {record.trial.family} {record.trial.config}"
 
@@ -252,7 +251,6 @@ def _run_facts(runs: tuple[Run, ...]) -> list[tuple[str, str]]:
 def _format_run(run: Run) -> str:
     """What other versions leave out of a run is left out here."""
     from warpsmith.tuner.costs import Stage
-    from warpsmith.units import format_duration
 
     told, spec = [run.created_at[:19]], run.spec
     if isinstance(count := spec.get("trials"), int):

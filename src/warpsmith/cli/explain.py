@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.cli.operations import add_commands
+from warpsmith.cli.operations.registry import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, StoreOption
 from warpsmith.cli.output import match_document, print_facts, print_json
 from warpsmith.cli.verdicts import beside_facts, conditions_words
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.space import Space
 from warpsmith.plans.lookup import find
 from warpsmith.store.conditions import conditions_key
@@ -47,7 +47,7 @@ def _explain(
         match = find(problem, target, stores)
         trials = [trial for each in stores.stores for trial in each.trials(problem, target)]
     if json:
-        families = {family.name: family.why_not(problem, target) for family in FAMILIES}
+        families = {family.name: family.why_not(problem, target) for family in OPERATIONS[problem.operation].families}
         print_json(
             {
                 "problem_key": problem.key(),
@@ -74,7 +74,7 @@ def _explain(
 
 def _families(problem: Problem, device: Device) -> list[tuple[str, str]]:
     facts = []
-    for family in FAMILIES:
+    for family in OPERATIONS[problem.operation].families:
         told = family.why_not(problem, device) or f"{_count(family.space(problem, device))} configs"
         facts.append(("family", f"{family.name}: {told}"))
     return facts

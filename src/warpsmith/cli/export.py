@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from warpsmith import api
-from warpsmith.cli.operations import add_commands
+from warpsmith.cli.operations.registry import add_commands
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json
 from warpsmith.errors import BadArgument

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from warpsmith.cli.checked import checked_facts
-from warpsmith.cli.verdicts import beside_facts, conditions_words, copy_share, summary
+from warpsmith.cli.verdicts import beside_facts, conditions_words, copy_share, format_timing, summary
 from warpsmith.generator.device import DeviceKind
 from warpsmith.plans.match import Match
-from warpsmith.store.record import Measurement, Record, Timing
+from warpsmith.store.record import Measurement, Record
+from warpsmith.units import format_rate
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -42,18 +43,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join((f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines))
 
 
-def format_timing(timing: Timing) -> str:
-    """`12.3 us (12.1 to 12.6 us, n=30)`: the median, the 20th and 80th percentile, the number of samples."""
-    from warpsmith.units import format_time
-
-    spread = f"{format_time(timing.p20_ns)} to {format_time(timing.p80_ns)}"
-    return f"{format_time(timing.median_ns)} ({spread}, n={timing.samples})"
-
-
 def record_facts(record: Record) -> list[tuple[str, str]]:
     """A stored winner as lines: what it is, how fast, beside what, how sure."""
-    from warpsmith.units import format_rate
-
     measurement = record.trial.outcome
     if not isinstance(measurement, Measurement):
         raise TypeError("a winner has a measurement")

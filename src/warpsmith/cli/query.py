@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from warpsmith import api
-from warpsmith.cli.operations import add_commands
+from warpsmith.cli.operations.registry import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, StoreOption
 from warpsmith.cli.output import match_document, print_facts, print_json, record_facts
 from warpsmith.errors import NothingStored

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.cli.operations import OPERATIONS
+from warpsmith.cli.operations.registry import OPERATIONS
 from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.cli.operations import add_commands
+from warpsmith.cli.operations.registry import add_commands
 from warpsmith.cli.options import (
     CompilerOption,
     DevicesOption,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from warpsmith.generator.registry import simplest_family
 from warpsmith.store.conditions import is_throttled
-from warpsmith.store.record import COPY, BaselineVerdict, LeftOut, Record, fastest_library
+from warpsmith.store.record import COPY, BaselineVerdict, LeftOut, Record, Timing, fastest_library
+from warpsmith.units import format_time
 
 NOBODY = "no other library was there to be measured beside it"
 
@@ -44,8 +45,6 @@ def short(verdicts: Sequence[BaselineVerdict]) -> str:
 
 def peer_cell(verdicts: Sequence[BaselineVerdict]) -> str:
     """The fastest of the other libraries in the cell of a table: `3.06x faster than NPP`, its time, or `-`."""
-    from warpsmith.units import format_time
-
     fastest = fastest_library(verdicts)
     if fastest is not None:
         return words_of(fastest)
@@ -64,8 +63,6 @@ def copy_share(verdicts: Sequence[BaselineVerdict]) -> str | None:
 
 def beside_facts(record: Record) -> list[tuple[str, str]]:
     """What was measured beside a winner, and what was left out and why."""
-    from warpsmith.cli.output import format_timing
-
     facts = []
     for verdict in record.verdicts:
         name = verdict.baseline.name
@@ -98,3 +95,9 @@ def _is_told(record: Record, verdict: BaselineVerdict) -> bool:
 
 def _time(verdict: BaselineVerdict) -> float:
     return verdict.baseline.timing.median_ns
+
+
+def format_timing(timing: Timing) -> str:
+    """`12.3 us (12.1 to 12.6 us, n=30)`: the median, the 20th and 80th percentile, the number of samples."""
+    spread = f"{format_time(timing.p20_ns)} to {format_time(timing.p80_ns)}"
+    return f"{format_time(timing.median_ns)} ({spread}, n={timing.samples})"

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.cli.operations import add_commands
+from warpsmith.cli.operations.registry import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.lookup import look_up
-from warpsmith.tuner.evaluate.verify import ERROR_BOUND
 from warpsmith.tuner.finals.compare import check
+from warpsmith.tuner.operations.registry import judge_of
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def _verify(
     ref = DeviceRef.parse(device)
     match = look_up(problem, ref.device(), store)
     outcome = check(problem, match.program, ref, seed, sanitize=sanitize)
-    bound = ERROR_BOUND[problem.output.dtype]
+    bound = judge_of(problem).error_bound(problem, problem.output)
     if json:
         print_json(
             {

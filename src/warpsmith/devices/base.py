@@ -5,66 +5,59 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-import enum
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from warpsmith.devices.binary import Binary as Binary
+from warpsmith.devices.binary import BinaryKind as BinaryKind
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture, Transformed
+from warpsmith.generator.steps import Compilation
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from warpsmith.devices.library import DeviceLibrary
+
 Given = TypeVar("Given")
 
 
-class BinaryKind(enum.StrEnum):
-    """What a compiled program is."""
-
-    CUBIN = "cubin"
-    """Machine code of one GPU architecture."""
-    LIBRARY = "library"
-    """A shared library of the host."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Binary:
-    """A compiled program. Sizes in bytes; None where the compiler does not tell."""
-
-    kind: BinaryKind
-    image: bytes
-    arch: str
-    compiler: str
-    """The compiler's name and version, such as `nvrtc 13.0` or `g++ 12.2.0`."""
-    registers: int | None = None
-    """Registers a thread, the most of any kernel of the program."""
-    spill_bytes: int | None = None
-    """Local memory a thread, the most of any kernel of the program."""
-    shared_bytes: int | None = None
-    """Static shared memory a block, the most of any kernel of the program."""
-
-
 class Compiler(abc.ABC):
-    """Turns programs into binaries. Subclasses are frozen dataclasses, cheap to pickle: they cross process borders."""
+    """Turns units into binaries. Subclasses are frozen dataclasses, cheap to pickle: they cross process borders."""
 
     @property
     @abc.abstractmethod
     def identity(self) -> str:
-        """Everything beside the program that decides the binary: name, version, architecture, options.
+        """Everything beside the unit that decides the binary: name, version, architecture, options.
 
         Raises CompileError where the compiler is missing, naming what to install.
         """
 
     @abc.abstractmethod
-    def compile(self, program: Program) -> Binary:
-        """Compiles one program. Raises CompileError with the compiler's first error line."""
+    def compile(self, unit: Compilation) -> Binary:
+        """Compiles one unit. Raises CompileError with the compiler's first error line."""
 
-    def cached(self, program: Program) -> Binary | None:  # noqa: ARG002 - for those that remember
+    def text_of(self, unit: Compilation) -> str:
+        """What of a unit decides its binary, beside `identity`: equal texts have equal binaries."""
+        return unit.source
+
+    def cached(self, unit: Compilation) -> Binary | None:  # noqa: ARG002 - for those that remember
         """What `compile` would give, where it is known without compiling."""
         return None
+
+    def compile_program(self, program: Program) -> dict[str, Binary]:
+        """The binary of each unit of a program, by its name. Raises CompileError as `compile` does."""
+        return {name: self.compile(unit) for name, unit in program.compilations().items()}
+
+    def cached_program(self, program: Program) -> dict[str, Binary] | None:
+        """What `compile_program` would give, where all of it is known without compiling."""
+        found = {name: self.cached(unit) for name, unit in program.compilations().items()}
+        known = {name: binary for name, binary in found.items() if binary is not None}
+        return known if len(known) == len(found) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +69,8 @@ class Allocation:
 
 
 BoundLaunch = Callable[[int | None], None]
-"""A launch with its arguments fixed. Takes a stream handle (None: the default stream) and does not wait."""
+"""Launches and calls of libraries with their arguments fixed. Takes a stream handle (None: the default stream) and does
+not wait."""
 
 
 class Module(abc.ABC):
@@ -137,7 +131,7 @@ def argument_bytes(
         case Texture():
             return textures[argument].to_bytes(8, "little")
         case Pointer(buffer):
-            return given(launch, buffer, addresses).to_bytes(8, "little")
+            return (given(launch, buffer, addresses) + argument.offset).to_bytes(8, "little")
 
 
 def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
@@ -153,6 +147,15 @@ def check_constant(launch: Launch, constant: Constant, offered: int, declared: i
     if offered != declared:
         told = f"__constant__ {constant.symbol} takes {declared} bytes; {constant.operand} has {offered}"
         raise LaunchError(f"kernel {launch.entry}: {told}")
+
+
+class StreamIdentity(NamedTuple):
+    """What tells the order of work: work of one identity is done in the order in which it was queued."""
+
+    stream: int = -1
+    """Of no other stream of the process, gone ones included: their handles are given away again. -1: the default."""
+    capture: int | None = None
+    """Of the capture whose graph takes the work; None where it runs now."""
 
 
 class Runtime(abc.ABC):
@@ -180,6 +183,20 @@ class Runtime(abc.ABC):
     @abc.abstractmethod
     def load(self, binary: Binary) -> Module:
         """Loads a binary. Raises LaunchError where it does not fit this device."""
+
+    def library(self, library: Library) -> DeviceLibrary:
+        """What carries out calls of a library here.
+
+        Raises LaunchError where it is missing, naming what to install; it is for devices that have any.
+        """
+        raise LaunchError(f"{self.device.name} has no {library}")
+
+    def identify(self, stream: int | None) -> StreamIdentity:  # noqa: ARG002 - for those that have streams
+        """Which stream a handle is of, None being the default one, and whether it is being captured.
+
+        Raises DeviceError where it is no stream of this device.
+        """
+        return StreamIdentity()
 
     @abc.abstractmethod
     def allocate(self, nbytes: int) -> Allocation:

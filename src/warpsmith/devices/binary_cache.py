@@ -1,4 +1,4 @@
-"""Compiled programs, kept on disk by what they were compiled from."""
+"""Compiled units, kept on disk by what they were compiled from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import os
 from pathlib import Path
 
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from warpsmith.devices.binary import Usage
 from warpsmith.devices.private_folder import PrivateFolder
-from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 
-_FORMAT = 2
+_FORMAT = 3
 """Raised whenever the files change their meaning: older ones are then never found."""
 
 
@@ -37,9 +38,10 @@ def _user_folder() -> Path:
 class CachedCompiler(Compiler):
     """A compiler that remembers, across processes and runs.
 
-    A file is named after the source and the compiler's identity, so it never goes stale; it carries a checksum, so a
-    damaged one is compiled anew. A folder that cannot be written to costs only the memory, and so does one that another
-    user owns or may write (`PrivateFolder`), with a warning: its programs would run with this user's rights.
+    A file is named after what of the unit decides its binary and the compiler's identity, so it never goes stale; it
+    carries a checksum, so a damaged one is compiled anew. A folder that cannot be written to costs only the memory, and
+    so does one that another user owns or may write (`PrivateFolder`), with a warning: its programs would run with this
+    user's rights.
 
     Args:
         compiler: the one that does the work.
@@ -53,20 +55,23 @@ class CachedCompiler(Compiler):
     def identity(self) -> str:
         return self.compiler.identity
 
-    def cached(self, program: Program) -> Binary | None:
-        return self._read(self._name(program))
+    def text_of(self, unit: Compilation) -> str:
+        return self.compiler.text_of(unit)
 
-    def compile(self, program: Program) -> Binary:
-        name = self._name(program)
+    def cached(self, unit: Compilation) -> Binary | None:
+        return self._read(self._name(unit))
+
+    def compile(self, unit: Compilation) -> Binary:
+        name = self._name(unit)
         binary = self._read(name)
         if binary is None:
-            binary = self.compiler.compile(program)
+            binary = self.compiler.compile(unit)
             with contextlib.suppress(OSError):
                 PrivateFolder(self.folder).write(name, _content(name, binary))
         return binary
 
-    def _name(self, program: Program) -> str:
-        text = json.dumps([_FORMAT, self.identity, program.source])
+    def _name(self, unit: Compilation) -> str:
+        text = json.dumps([_FORMAT, self.identity, self.compiler.text_of(unit)])
         return f"{hashlib.sha256(text.encode()).hexdigest()}.bin"
 
     def _read(self, name: str) -> Binary | None:
@@ -84,7 +89,8 @@ def _binary_of(name: str, content: bytes) -> Binary | None:
     fields = json.loads(header)
     if fields.pop("sha256") != _checksum(name, fields, image):
         return None
-    return Binary(**{**fields, "kind": BinaryKind(fields["kind"])}, image=image)
+    kernels = {entry: Usage(**usage) for entry, usage in fields.pop("kernels").items()}
+    return Binary(**{**fields, "kind": BinaryKind(fields["kind"])}, image=image, kernels=kernels)
 
 
 def _content(name: str, binary: Binary) -> bytes:
@@ -96,6 +102,6 @@ def _content(name: str, binary: Binary) -> bytes:
 
 def _checksum(name: str, fields: dict[str, object], image: bytes) -> str:
     """Over the header too: a wrong register count would mislead as much as a wrong image. And over the file's name:
-    the binary of one program is no binary of another's.
+    the binary of one unit is no binary of another's.
     """
     return hashlib.sha256(json.dumps([name, fields], sort_keys=True).encode() + b"\n" + image).hexdigest()

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.base import Binary
+from warpsmith.devices.binary import Binaries
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BundleError, CompileError, NothingStored, WarpsmithError
 from warpsmith.generator.device import Device
@@ -14,28 +14,31 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.plans.bundle_files import MANIFEST as MANIFEST
 from warpsmith.plans.bundle_files import BundleFiles
-from warpsmith.plans.bundle_program import binary_of, check_program, checked_binary, checked_text
+from warpsmith.plans.bundle_program import (
+    UnitBinary,
+    binary_of,
+    check_program,
+    checked_binary,
+    checked_text,
+    sources_of,
+    unit_of,
+)
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.store.record import Record
 from warpsmith.store.rows import checked_record
 
 FORMAT = "warpsmith-bundle"
-VERSION = 1
-
-
-def binary_spec(binary: Binary) -> dict[str, Any]:
-    """What a manifest says of a binary beside its file."""
-    spec = dataclasses.asdict(binary)
-    del spec["image"]
-    return spec
+ONE_TEXT, UNITS = 1, 2
+"""Formats. The first has programs of one text and launches of it; one that is more than that (`Program.is_plain`) makes
+a manifest of the second, whose other entries are as before."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kernel:
     record: Record
     program: Program
-    binaries: tuple[Binary, ...]
+    binaries: tuple[UnitBinary, ...]
 
 
 class Bundle:
@@ -72,7 +75,7 @@ class Bundle:
         exact = kernel.record.device.key() == target.key()
         reasons = () if exact else (f"exact: exported for {kernel.record.device.key()}, this is {target.key()}",)
         match = Match(MatchKind.EXACT if exact else MatchKind.DEVICE, kernel.program, kernel.record, reasons)
-        return Plan(problem, match, self._binary(kernel, ref, target), open_runtime(ref))
+        return Plan(problem, match, self._binaries(kernel, ref, target), open_runtime(ref))
 
     def _best(self, problem: Problem, device: Device) -> _Kernel:
         fitting = [
@@ -87,12 +90,12 @@ class Bundle:
             key=lambda kernel: (kernel.record.device.key() == device.key(), kernel.record.device.arch == device.arch),
         )
 
-    def _binary(self, kernel: _Kernel, ref: DeviceRef, device: Device) -> Binary:
-        for binary in kernel.binaries:
-            if binary.arch == device.arch:
-                return binary
+    def _binaries(self, kernel: _Kernel, ref: DeviceRef, device: Device) -> Binaries:
+        ready = {each.unit: each.binary for each in kernel.binaries if each.binary.arch == device.arch}
+        if ready.keys() == {unit.name for unit in kernel.program.units}:
+            return ready
         try:
-            return ref.compiler(CompilerChoice.AUTO).compile(kernel.program)
+            return ref.compiler(CompilerChoice.AUTO).compile_program(kernel.program)
         except CompileError as error:
             lacks = f"the bundle {self.folder} has no {device.arch} code"
             raise BundleError(f"{lacks}, and none can be made: {error}") from None
@@ -112,7 +115,7 @@ def load_bundle(folder: str | Path) -> Bundle:
         entries = _entries(files)
         # All paths before the first file, so that nothing is read of a bundle that reaches out of its folder.
         for entry in entries:
-            for file in (entry["source"], *map(_machine_code, entry["binaries"])):
+            for file in (*sources_of(entry), *map(_machine_code, entry["binaries"])):
                 files.check(file)
         return Bundle(files.folder, tuple(_kernel(files, entry) for entry in entries))
     except BundleError:
@@ -125,10 +128,13 @@ def _entries(files: BundleFiles) -> list[Any]:
     manifest = files.manifest()
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise BundleError(f"{files.manifest_path} is not of a warpsmith bundle")
-    if (told := manifest.get("version")) != VERSION:
-        raise BundleError(f"{files.folder} has bundle format {told}; this version reads {VERSION}: upgrade warpsmith")
+    if (told := manifest.get("version")) not in (ONE_TEXT, UNITS):
+        known = f"{ONE_TEXT} and {UNITS}"
+        raise BundleError(f"{files.folder} has bundle format {told}; this version reads {known}: upgrade warpsmith")
     if not isinstance(entries := manifest.get("kernels"), list):
         raise files.damaged("it lists no kernels")
+    if told == ONE_TEXT and any("sources" in entry for entry in entries):
+        raise files.damaged(f"a program of several units stands in format {ONE_TEXT}")
     return entries
 
 
@@ -140,9 +146,11 @@ def _machine_code(spec: dict[str, Any]) -> dict[str, Any]:
 def _kernel(files: BundleFiles, entry: dict[str, Any]) -> _Kernel:
     """One kernel with its files. Raises BundleError, or anything that a value of a wrong kind gives rise to."""
     record = checked_record(entry)
-    program = Program.from_spec(entry["program"], checked_text(files.read(entry["source"]).decode()))
+    texts = {unit_of(each): checked_text(files.read(each).decode()) for each in sources_of(entry)}
+    program = Program.from_spec(entry["program"], texts)
     check_program(program, record.problem)
     # The launches are in no file with a checksum: with a wrong grid a right kernel writes out of bounds.
     if program.fingerprint != record.trial.fingerprint:
         raise ValueError(f"the launches of {record.problem.key()} are not those that were tuned")
-    return _Kernel(record, program, tuple(binary_of(spec, files.read(spec)) for spec in entry["binaries"]))
+    binaries = tuple(binary_of(spec, files.read(spec), program) for spec in entry["binaries"])
+    return _Kernel(record, program, binaries)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Container, Mapping
 from typing import Any
 
-from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.binary import Binary, BinaryKind, Usage
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import (
     Argument,
     ByValue,
     Launch,
+    LibraryCall,
     Pointer,
     Program,
     Texture,
@@ -19,7 +22,8 @@ from warpsmith.generator.program import (
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
-_FIELDS = ("kind", "arch", "compiler", "registers", "spill_bytes", "shared_bytes")
+_COUNTS = ("registers", "spill_bytes", "shared_bytes")
+_FIELDS = ("kind", "arch", "compiler", *_COUNTS)
 _MOST = 2**31
 """Sizes of grids, blocks and shared memory lie below it."""
 
@@ -53,21 +57,37 @@ def checked_text(source: str) -> str:
 def check_program(program: Program, problem: Problem) -> None:
     """Looks at every value of a program from a manifest.
 
-    Raises ValueError or TypeError for names that are no identifiers, for sizes that are no sizes, and for arguments
-    that are neither an operand of the problem nor a workspace.
+    Raises ValueError or TypeError for names that are no identifiers, for sizes that are no sizes, for arguments that
+    are neither an operand of the problem nor a workspace, and for calls of a library that reach beyond theirs.
     """
+    operands = {operand.name: operand.span_bytes for operand in problem.operands}
     workspaces = {workspace.name: workspace.nbytes for workspace in program.workspaces}
-    operands = {operand.name for operand in problem.operands}
-    if len(workspaces) != len(program.workspaces) or operands & workspaces.keys():
+    if operands.keys() & workspaces.keys():
         raise ValueError("two of its buffers have one name")
     for name, nbytes in workspaces.items():
         _check_name(name)
         _check_whole(nbytes, 0, 2**63)
+    for unit in program.units:
+        if unit.name:
+            _check_name(unit.name)
+    buffers = operands | workspaces
     for launch in program.launches:
-        _check_launch(launch, operands | workspaces.keys(), {operand.name for operand in problem.inputs})
+        _check_launch(launch, buffers, {operand.name for operand in problem.inputs})
+    for call in program.calls:
+        _check_call(call, buffers, {operand.name for operand in problem.inputs})
 
 
-def _check_launch(launch: Launch, buffers: set[str], inputs: set[str]) -> None:
+def _check_call(call: LibraryCall, buffers: Mapping[str, int], inputs: set[str]) -> None:
+    """A library is told sizes and never looks at the memory's own: a call must stay in its buffers."""
+    for argument in call.arguments:
+        _check_argument(argument, buffers, inputs)
+    source, target = call.arguments
+    for argument, nbytes in ((source, call.parameters.source_bytes), (target, call.parameters.target_bytes)):
+        if argument.offset + nbytes > buffers[argument.buffer]:
+            raise ValueError(f"a call of {call.library} reaches beyond {argument.buffer}")
+
+
+def _check_launch(launch: Launch, buffers: Mapping[str, int], inputs: set[str]) -> None:
     _check_name(launch.entry)
     for extent in (*launch.grid, *launch.block):
         _check_whole(extent, 1, _MOST)
@@ -79,10 +99,11 @@ def _check_launch(launch: Launch, buffers: set[str], inputs: set[str]) -> None:
         _check_argument(argument, buffers, inputs)
 
 
-def _check_argument(argument: Argument, buffers: set[str], inputs: set[str]) -> None:
+def _check_argument(argument: Argument, buffers: Mapping[str, int], inputs: set[str]) -> None:
     match argument:
-        case Pointer(buffer):
+        case Pointer(buffer, offset):
             _check_among(buffer, buffers)
+            _check_whole(offset, 0, max(1, buffers[buffer]))
         case ByValue(operand):
             _check_among(operand, inputs)
         case Transformed(operand, matrix):
@@ -101,7 +122,7 @@ def _check_name(name: object) -> None:
         raise ValueError(f"{str(name)[:80]!r} is no name of a kernel, a variable or a buffer")
 
 
-def _check_among(name: object, known: set[str]) -> None:
+def _check_among(name: object, known: Container[str]) -> None:
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{str(name)[:80]!r} is none of its buffers")
 
@@ -111,8 +132,38 @@ def _check_whole(value: object, least: int, most: int) -> None:
         raise ValueError(f"{str(value)[:80]} is no size from {least} to {most - 1}")
 
 
+def sources_of(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The files of an entry's texts: one each for its units, or one alone in the first format."""
+    sources = entry["sources"] if "sources" in entry else [entry["source"]]
+    if not isinstance(sources, list) or len({unit_of(each) for each in sources}) != len(sources):
+        raise ValueError("two of its texts are of one unit")
+    return sources
+
+
+def unit_of(file: dict[str, Any]) -> str:
+    """The unit that a file is of; the first format names none. Raises TypeError."""
+    unit = file.get("unit", "")
+    if not isinstance(unit, str):
+        raise TypeError("the unit of a file must be text")
+    return unit
+
+
+def binary_spec(binary: Binary) -> dict[str, Any]:
+    """What a manifest says of a binary beside its file."""
+    most = dataclasses.asdict(binary.most)
+    return {"kind": binary.kind, "arch": binary.arch, "compiler": binary.compiler, **most}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnitBinary:
+    """Machine code of one unit."""
+
+    unit: str
+    binary: Binary
+
+
 def checked_binary(spec: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `Binary` in a manifest's entry, but for the image.
+    """What a manifest's entry says of machine code.
 
     Raises ValueError, TypeError or LookupError for what is no machine code of a GPU. A shared library of the host is
     none: to load one runs what its maker put there, before any of its kernels is called.
@@ -121,18 +172,24 @@ def checked_binary(spec: dict[str, Any]) -> dict[str, Any]:
     if kind is not BinaryKind.CUBIN:
         raise ValueError(f"it lists machine code of kind {kind}, which no export writes and loading would run")
     fields = {name: spec[name] for name in _FIELDS}
-    if unknown := spec.keys() - {*_FIELDS, "path", "sha256"}:
+    if unknown := spec.keys() - {*_FIELDS, "unit", "path", "sha256"}:
         raise ValueError(f"it says {sorted(unknown)} of machine code")
     if not isinstance(spec["compiler"], str):
         raise TypeError("the compiler of machine code must be text")
     if not isinstance(spec["arch"], str) or not _ARCH.fullmatch(spec["arch"]):
         raise ValueError(f"{str(spec['arch'])[:80]!r} is no architecture of a GPU")
-    for name in ("registers", "spill_bytes", "shared_bytes"):
+    for name in _COUNTS:
         if spec[name] is not None:
             _check_whole(spec[name], 0, _MOST)
     return fields | {"kind": kind}
 
 
-def binary_of(spec: dict[str, Any], image: bytes) -> Binary:
-    """Machine code from its manifest entry and the content of its file. Raises as `checked_binary` does."""
-    return Binary(**checked_binary(spec), image=image)
+def binary_of(spec: dict[str, Any], image: bytes, program: Program) -> UnitBinary:
+    """Machine code of a unit from its manifest entry and the content of its file.
+
+    A manifest tells the most that any kernel takes, which is then said of each. Raises as `checked_binary` does.
+    """
+    fields, unit = checked_binary(spec), unit_of(spec)
+    usage = Usage(*(fields[name] for name in _COUNTS))
+    kernels = dict.fromkeys(program.compilation(unit).entries, usage)
+    return UnitBinary(unit, Binary(fields["kind"], image, fields["arch"], fields["compiler"], kernels))

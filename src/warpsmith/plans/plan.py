@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle
-from warpsmith.devices.base import Binary, BoundLaunch, Runtime
+from warpsmith.devices.base import BoundLaunch, Runtime
+from warpsmith.devices.binary import Binaries
+from warpsmith.devices.executable import Executable
 from warpsmith.devices.process import ForkLock
 from warpsmith.devices.select import DeviceRef
 from warpsmith.devices.weights import weights_bytes
+from warpsmith.devices.workspaces import Kept, Workspaces
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Operand, Problem
@@ -38,6 +42,12 @@ _OPENING = ForkLock()
 """Two threads at once would open a device twice."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bound:
+    call: BoundLaunch
+    kept: Kept
+
+
 class Plan:
     """A kernel, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
 
@@ -50,20 +60,20 @@ class Plan:
     one of the host goes on working.
     """
 
-    def __init__(self, problem: Problem, match: Match, binary: Binary, runtime: Runtime) -> None:
+    def __init__(self, problem: Problem, match: Match, binaries: Binaries, runtime: Runtime) -> None:
         self.problem = problem
         self.match = match
         """How the answer was found, with the stored record where there is one."""
-        self.binary = binary
+        self.binaries = binaries
+        """Of each unit of the program, by its name."""
         self._runtime = runtime
-        self._module = runtime.load(binary)
-        # No family has any yet: calls that overlap would share them, in threads and in graphs.
-        self._workspaces = {each.name: runtime.allocate(each.nbytes).address for each in match.program.workspaces}
+        self._executable = Executable.load(runtime, match.program, binaries)
+        self._workspaces = Workspaces(runtime, self._executable.workspaces)
         self._by_value = match.program.by_value
         self._pointed_to = match.program.pointed_to
         arguments = (argument for launch in match.program.launches for argument in launch.arguments)
         self._textured = {argument.buffer for argument in arguments if isinstance(argument, Texture)}
-        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], list[BoundLaunch]] = {}  # the latest used last
+        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], _Bound] = {}  # the latest used last
         self._binding = ForkLock()
         self._on_host = runtime.device.kind is DeviceKind.HOST
 
@@ -102,25 +112,28 @@ class Plan:
         }
         views[problem.output.name] = self._view(target, problem.output, requested, writable=True)
         self._check_apart(views)
-        addresses = {name: view.address for name, view in views.items()} | self._workspaces
+        addresses = {name: view.address for name, view in views.items()}
         chosen = self._stream(requested, views.values())
-        for launch in self._launches(addresses, values):
-            launch(chosen)
+        with self._workspaces.lent(chosen) as scratch:
+            self._call(addresses, values, scratch)(chosen)
         for view in views.values():
             view.used_on(chosen)
         return target
 
-    def _launches(self, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> list[BoundLaunch]:
-        """The program's launches on these addresses and values, from an earlier call where there was one."""
-        key = (tuple(addresses.values()), tuple(values.values()))
+    def _call(
+        self, addresses: Mapping[str, int], values: Mapping[str, bytes], scratch: Mapping[str, int]
+    ) -> BoundLaunch:
+        """The program's steps on these addresses and values, from an earlier call where there was one."""
+        key = ((*addresses.values(), *scratch.values()), tuple(values.values()))
         with self._binding:
             bound = self._bound.pop(key, None)
             if bound is None:
-                bound = [self._module.bind(launch, addresses, values) for launch in self.match.program.launches]
+                kept = self._workspaces.kept()
+                bound = _Bound(self._executable.bind(addresses, values, {**scratch, **kept.addresses}), kept)
             self._bound[key] = bound
             if len(self._bound) > _MOST_BOUND:
-                del self._bound[next(iter(self._bound))]
-            return bound
+                self._workspaces.let_go(self._bound.pop(next(iter(self._bound))).kept)
+            return bound.call
 
     def _view(self, array: Any, operand: Operand, stream: int | None, *, writable: bool = False) -> ArrayView:
         if self._on_host:

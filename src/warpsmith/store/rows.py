@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import warpsmith.generator.fft
-import warpsmith.generator.filter2d  # noqa: F401  (both register their operations, so that rows of them can be read)
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem

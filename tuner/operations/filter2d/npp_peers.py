@@ -12,8 +12,8 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.separable import Term
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.filter2d import npp
-from warpsmith.tuner.operations.oracle import Operands
 from warpsmith.tuner.operations.peer import Peer, Unavailable
+from warpsmith.tuner.operations.reference import Operands
 
 FILTERS = {DType.FLOAT32: "nppiFilterBorder_32f", DType.UINT8: "nppiFilterBorder32f_8u"}
 """By element type of image and result. The weights are float32 in both."""

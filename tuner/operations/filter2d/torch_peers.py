@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.oracle import Operands
 from warpsmith.tuner.operations.peer import Peer, Unavailable
+from warpsmith.tuner.operations.reference import Operands
 
 MODES = {
     Border.CONSTANT: "constant",

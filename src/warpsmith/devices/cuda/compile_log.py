@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
+from warpsmith.devices.binary import Usage
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for '\w+'")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _STACK = re.compile(r"(\d+) bytes stack frame")
 _SHARED = re.compile(r"(\d+) bytes smem")
@@ -13,26 +15,20 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 _ERROR = re.compile(r"\b(?:error|fatal)\s*(?:#\S+)?\s*:")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Usage:
-    """What the hungriest kernel of a program takes, in registers and bytes; None where the log does not tell."""
-
-    registers: int | None
-    spill_bytes: int | None
-    """Stack frame a thread: spilled registers and local arrays, both of which live in local memory."""
-    shared_bytes: int | None
+def usages_of(log: str) -> dict[str, Usage]:
+    """What each kernel takes, by its entry, from the log of `ptxas -v`: it has one paragraph a kernel."""
+    _, *parts = _ENTRY.split(log)  # what stands before the first, then names and paragraphs in turn
+    return {entry: _usage(paragraph) for entry, paragraph in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def usage_of(log: str) -> Usage:
-    """Reads the log of `ptxas -v`, which has one paragraph a kernel."""
-    registers = [int(n) for n in _REGISTERS.findall(log)]
-    stack = [int(n) for n in _STACK.findall(log)]
-    shared = [int(n) for n in _SHARED.findall(log)]
+def _usage(paragraph: str) -> Usage:
+    registers, shared = _REGISTERS.search(paragraph), _SHARED.search(paragraph)
+    stack = [int(n) for n in _STACK.findall(paragraph)]  # functions that were not inlined have frames of their own
     return Usage(
-        registers=max(registers, default=None),
+        registers=int(registers[1]) if registers else None,
         spill_bytes=max(stack, default=None),
         # ptxas leaves the words out where a kernel uses none.
-        shared_bytes=max(shared, default=0) if registers else None,
+        shared_bytes=(int(shared[1]) if shared else 0) if registers else None,
     )
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
-from warpsmith.devices.cuda.compile_log import first_error, usage_of
+from warpsmith.devices.cuda.compile_log import first_error, usages_of
 from warpsmith.devices.host.toolchain import run_compiler
 from warpsmith.errors import CompileError
 from warpsmith.extras import Extra, install
-from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 
 NO_CACHE = "--no-cache"
 """NVRTC's own cache answers without a log: no registers, no spills. And to keep it, NVRTC opens every GPU, one process
@@ -48,9 +48,9 @@ class NvrtcCompiler(Compiler):
     def _options(self) -> tuple[str, ...]:
         return (f"--gpu-architecture={target_of(self.arch)}", "-std=c++17", "--ptxas-options=-v")
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, unit: Compilation) -> Binary:
         name = nvrtc_name()
-        _, handle = _nvrtc_call("nvrtcCreateProgram", program.source.encode(), b"program.cu", 0, [], [])
+        _, handle = _nvrtc_call("nvrtcCreateProgram", unit.source.encode(), b"program.cu", 0, [], [])
         try:
             options = [option.encode() for option in (*self._options, NO_CACHE)]
             status, *_ = _nvrtc_call("nvrtcCompileProgram", handle, len(options), options)
@@ -60,7 +60,7 @@ class NvrtcCompiler(Compiler):
             image = _nvrtc_bytes("nvrtcGetCUBINSize", "nvrtcGetCUBIN", handle)
         finally:
             _nvrtc_call("nvrtcDestroyProgram", handle)
-        return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
+        return Binary(BinaryKind.CUBIN, image, self.arch, name, usages_of(log))
 
 
 def target_of(arch: str) -> str:
@@ -125,11 +125,11 @@ class NvccCompiler(Compiler):
     def _options(self) -> tuple[str, ...]:
         return (f"-arch={target_of(self.arch)}", "-std=c++17", "-Xptxas", "-v")
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, unit: Compilation) -> Binary:
         name = self.name
         with tempfile.TemporaryDirectory(prefix="warpsmith-") as folder:
             source, cubin = Path(folder) / "program.cu", Path(folder) / "program.cubin"
-            source.write_text(program.source)
+            source.write_text(unit.source)
             command = [self.executable or find_nvcc(), "--cubin", *self._options, str(source), "-o", str(cubin)]
             status, output, errors = run_compiler(command, "", self.timeout_s)
             # ptxas reports on standard error, the front end on either.
@@ -137,7 +137,7 @@ class NvccCompiler(Compiler):
             if status != 0:
                 raise CompileError(f"{name} for {self.arch}: {first_error(log)}")
             image = cubin.read_bytes()
-        return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
+        return Binary(BinaryKind.CUBIN, image, self.arch, name, usages_of(log))
 
 
 def find_nvcc() -> str:

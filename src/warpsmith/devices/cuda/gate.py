@@ -13,8 +13,8 @@ from warpsmith.devices.cuda.module import CudaModule
 from warpsmith.devices.cuda.status import call
 from warpsmith.errors import CompileError, DeviceError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import ByValue, Launch, Pointer, Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.program import ByValue, Launch, Pointer
+from warpsmith.generator.steps import Compilation
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
@@ -36,9 +36,9 @@ class Gate:
     """One gate of one context. Raises DeviceError where it cannot be made."""
 
     def __init__(self, context: PrimaryContext, device: Device) -> None:
-        program = Program("gate", Config.of({}), _SOURCE, (_LAUNCH,))
+        unit = Compilation.of(_SOURCE, (_LAUNCH,))
         self._context = context
-        self._module = CudaModule(context, device, NvrtcCompiler(device.arch).compile(program).image)
+        self._module = CudaModule(context, device, NvrtcCompiler(device.arch).compile(unit).image)
         with context.active("make a gate"):
             self._address = int(call(cu.cuMemHostAlloc(4, cu.CU_MEMHOSTALLOC_PORTABLE), "allocate host memory"))
         self._flag = ctypes.c_int.from_address(self._address)

@@ -11,16 +11,15 @@ import sys
 
 from warpsmith.devices.cuda.compiler import NvrtcCompiler, nvrtc_name
 from warpsmith.errors import CompileError
-from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.steps import Compilation
 
 REMEDY = 'pip install "warpsmith[cuda]"'
 
 
-def trial_kernel() -> Program:
+def trial_kernel() -> Compilation:
     """The least that a compiler must be able to do."""
     source = 'extern "C" __global__ void kernel(float* y) { y[threadIdx.x] = 1.0f; }\n'
-    return Program(family="trial", config=Config.of({}), source=source, launches=())
+    return Compilation(source)
 
 
 def _tried(arch: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from cuda.bindings import driver as cu
 from numpy.typing import NDArray
 
-from warpsmith.devices.cuda.status import call
+from warpsmith.devices.cuda.status import call, outside_of_captures
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError
 
@@ -56,7 +56,8 @@ class PrimaryContext(abc.ABC):
     def allocate(self, nbytes: int) -> int:
         """The address of memory of its own. Raises OutOfMemory."""
         doing = f"allocate {nbytes:,} bytes on the GPU"
-        with self.active(doing):
+        # A plan may be made, or let go of, while its thread captures a graph that is none of its business.
+        with self.active(doing), outside_of_captures(doing):
             address = self._allocate(nbytes, doing)
         self._taken.add(address)
         return address
@@ -67,7 +68,7 @@ class PrimaryContext(abc.ABC):
             raise DeviceError(f"there is no allocation at {address:#x}")
         self._taken.remove(address)
         doing = "free memory"
-        with self.active(doing):
+        with self.active(doing), outside_of_captures(doing):
             self._free(address, doing)
 
     def upload(self, address: int, source: NDArray[np.generic]) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
-from warpsmith.devices.cuda.compile_log import first_error, usage_of
+from warpsmith.devices.cuda.compile_log import first_error, usages_of
 from warpsmith.devices.cuda.compiler import find_nvcc, nvcc_name, target_of
 from warpsmith.errors import CompileError
 from warpsmith.extras import Extra, install
-from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 
 _VERSION_TIMEOUT_S = 120.0
 _SERIAL = threading.Lock()
@@ -57,11 +57,11 @@ class PyCudaCompiler(Compiler):
     def _nvcc(self) -> str:
         return self.executable or find_nvcc()
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, unit: Compilation) -> Binary:
         name = self.name
         _, compiler, driver = _pycuda()
         try:
-            image, log = self._compiled(compiler, program.source)
+            image, log = self._compiled(compiler, unit.source)
         except driver.CompileError as error:
             _remove_left_folder(error.msg)
             # ptxas reports on standard error, the front end on either.
@@ -69,7 +69,7 @@ class PyCudaCompiler(Compiler):
             raise CompileError(f"{name} for {self.arch}: {reason}") from None
         except OSError as error:
             raise CompileError(f"{name} for {self.arch} does not run: {error}") from None
-        return Binary(BinaryKind.CUBIN, image, self.arch, name, **dataclasses.asdict(usage_of(log)))
+        return Binary(BinaryKind.CUBIN, image, self.arch, name, usages_of(log))
 
     def _compiled(self, compiler: Any, source: str) -> tuple[bytes, str]:
         """The machine code, and the log, which PyCUDA gives away as a warning."""

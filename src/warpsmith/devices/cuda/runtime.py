@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Binary, BinaryKind, Graph, Runtime
+from warpsmith.devices.base import Allocation, Binary, BinaryKind, Graph, Runtime, StreamIdentity
 from warpsmith.devices.cuda.available import require_gpu
 from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.devices.cuda.driver_choice import DriverChoice, chosen_driver
@@ -20,11 +20,13 @@ from warpsmith.devices.cuda.nvml import Monitor
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
+from warpsmith.generator.library_calls import Library
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.gate import Gate
     from warpsmith.devices.cuda.module import CudaModule
     from warpsmith.devices.cuda.primary_context import PrimaryContext
+    from warpsmith.devices.library import DeviceLibrary
 
 
 def cuda_device(ordinal: int = 0) -> Device:
@@ -100,6 +102,19 @@ class CudaRuntime(Runtime):
         module = CudaModule(self._context, self.device, binary.image)
         self._modules.add(module)
         return module
+
+    def library(self, library: Library) -> DeviceLibrary:
+        from warpsmith.devices.cuda.cufft import Cufft
+
+        match library:
+            case Library.CUFFT:
+                return Cufft(self._context)
+
+    def identify(self, stream: int | None) -> StreamIdentity:
+        from warpsmith.devices.cuda.status import identity_of
+
+        with self._context.active("ask for a stream"):
+            return identity_of(stream or 0)
 
     def allocate(self, nbytes: int) -> Allocation:
         return Allocation(self._context.allocate(nbytes), nbytes)

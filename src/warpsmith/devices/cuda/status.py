@@ -8,6 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
+from warpsmith.devices.base import StreamIdentity
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 
 STATUS = cu.CUresult
@@ -48,6 +49,24 @@ def call(result: tuple[Any, ...], doing: str) -> Any:
 def is_capturing(stream: int, doing: str) -> bool:
     """Whether a stream's work goes into a CUDA graph. Raises the error of `failure` where the stream cannot be used."""
     return bool(call(cu.cuStreamIsCapturing(stream), doing) != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+
+_LEGACY_DEFAULT = frozenset({0, 1})  # as a null handle, and as CU_STREAM_LEGACY
+
+
+def identity_of(stream: int) -> StreamIdentity:
+    """Which stream a handle is of, and which capture it is in. Raises the error of `failure`.
+
+    Handles are given away again once their stream is destroyed, and that of the per-thread default stream is one for
+    all threads; identities are not.
+    """
+    doing = "ask for a stream"
+    if stream in _LEGACY_DEFAULT:  # it cannot be captured, and may not even be asked while others are
+        return StreamIdentity()
+    number = int(call(cu.cuStreamGetId(stream), doing))
+    status, capture, *_ = call(cu.cuStreamGetCaptureInfo(stream), doing)
+    is_captured = status != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+    return StreamIdentity(number, int(capture) if is_captured else None)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The host's compiler: a program becomes a shared library."""
+"""The host's compiler: a unit becomes a shared library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warpsmith.devices.host.toolchain import (
 )
 from warpsmith.devices.host.translation import translation_unit
 from warpsmith.errors import CompileError
-from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 
 __all__ = ["SANITIZER_EXIT_CODES", "HostCompiler", "find_compiler"]
 
@@ -72,13 +72,16 @@ class HostCompiler(Compiler):
         options = " ".join(self._options(toolchain))
         return f"{toolchain.name} {options} target={toolchain.target} header={_header_fingerprint()}"
 
-    def compile(self, program: Program) -> Binary:
+    def text_of(self, unit: Compilation) -> str:
+        return translation_unit(unit, self.sanitize)
+
+    def compile(self, unit: Compilation) -> Binary:
         toolchain = self._toolchain()
         with tempfile.TemporaryDirectory(prefix="warpsmith-") as folder:
             library = Path(folder) / "program.so"
             includes = ("-I", str(_HEADERS), "-I", str(_HEADERS / "cuda_headers"))
             command = [toolchain.path, *self._options(toolchain), *includes, "-x", "c++", "-", "-o", str(library)]
-            source = translation_unit(program, self.sanitize)
+            source = self.text_of(unit)
             status, _, errors = run_compiler(command, source, self.timeout_s)
             if status != 0:
                 raise CompileError(f"{toolchain.name} refused the program: {first_error(errors)}")

@@ -25,11 +25,14 @@ from warpsmith.devices.base import (
     given,
 )
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.cufft import HostCufft
 from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
 from warpsmith.devices.host.texture import describe
+from warpsmith.devices.library import DeviceLibrary
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.program import Constant, Launch, Texture
 
 _ALIGNMENT = 256
@@ -183,6 +186,11 @@ class HostRuntime(Runtime):
             return HostModule(binary.image, self.device, self._workers)
         except OSError as error:
             raise LaunchError(f"cannot load the library ({error}); compile the program on this machine") from None
+
+    def library(self, library: Library) -> DeviceLibrary:
+        match library:
+            case Library.CUFFT:
+                return HostCufft()
 
     def allocate(self, nbytes: int) -> Allocation:
         available = available_memory()

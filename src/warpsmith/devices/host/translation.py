@@ -1,10 +1,10 @@
-"""From a program's CUDA text to the C++ text that the compiler reads. The CUDA text itself stays as it is."""
+"""From a unit's CUDA text to the C++ text that the compiler reads. The CUDA text itself stays as it is."""
 
 from __future__ import annotations
 
 import re
 
-from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COOPERATION = re.compile(r"\b__(?:sync|shfl|ballot|any|all|activemask)\w*|\bmma\.sync")
@@ -51,22 +51,19 @@ def _shared_lines(text: str) -> list[str]:
     return [f"#define WARPSMITH_HOST_SHARED_{line} {meaning}".rstrip() for line, meaning in meanings.items()]
 
 
-def translation_unit(program: Program, sanitize: bool) -> str:
-    """The C++ text of `program`: what the header needs to know, the header, the source, the entries."""
-    text = without_comments(program.source)
-    shared_bytes = max((launch.shared_bytes for launch in program.launches), default=0)
-    entries = dict.fromkeys(launch.entry for launch in program.launches)
-    constants = dict.fromkeys(each.symbol for launch in program.launches for each in launch.constants)
+def translation_unit(unit: Compilation, sanitize: bool) -> str:
+    """The C++ text of `unit`: what the header needs to know, the header, the source, the entries."""
+    text = without_comments(unit.source)
     lines = [
         f"#define WARPSMITH_HOST_COOPERATES {int(cooperates(text))}",
-        f"#define WARPSMITH_HOST_DYNAMIC_SHARED_BYTES {shared_bytes}",
+        f"#define WARPSMITH_HOST_DYNAMIC_SHARED_BYTES {unit.shared_bytes}",
         *(_shared_lines(text) if sanitize else ()),
         "#include <cuda_on_host.h>",  # in quotes it would be looked for in the working folder first
         '#line 1 "program.cu"',
-        program.source,
+        unit.source,
         '#line 1 "launches"',
         *(f"WARPSMITH_HOST_DYNAMIC_SHARED({kind}, {name})" for name, kind in dynamic_shared(text).items()),
-        *(f"WARPSMITH_HOST_ENTRY({entry})" for entry in entries),
-        *(f"WARPSMITH_HOST_CONSTANT({symbol})" for symbol in constants),
+        *(f"WARPSMITH_HOST_ENTRY({entry})" for entry in unit.entries),
+        *(f"WARPSMITH_HOST_CONSTANT({symbol})" for symbol in unit.constants),
     ]
     return "\n".join(lines) + "\n"

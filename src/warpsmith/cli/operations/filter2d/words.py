@@ -1,19 +1,17 @@
-"""The operations as the command line names them. Adding one is one function here and one entry in OPERATIONS."""
+"""Image filters as the command line names them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from warpsmith.cli.options import extent, join, pair, sizes
+from warpsmith.cli.options import extent, pair
 from warpsmith.errors import BadArgument
-from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, Problem, member
+from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,7 +108,7 @@ def filter2d(
     result_pitch: ResultPitchOption = None,
     accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
     nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
-) -> Problem:
+) -> Filter2d:
     """Image filter: correlation with a small filter, as scipy.ndimage.correlate computes it."""
     taps = extent(filter_size, "--filter")
     values, known = (None, 1) if weights is None else read_weights(weights, taps, filters)
@@ -132,64 +130,6 @@ def filter2d(
         accuracy=member(Accuracy, accuracy, "accuracy"),
         nonfinite=member(NonFinite, nonfinite, "nonfinite"),
     )
-
-
-SizeOption = Annotated[
-    str, typer.Option("--size", metavar="N|ROWSxCOLUMNS", help="Points of one transform, in one dimension or two.")
-]
-BatchOption = Annotated[int, typer.Option("--batch", help="Number of transforms.")]
-KindOption = Annotated[str, typer.Option("--kind", help=f"Which side of the transform is real: {', '.join(Kind)}.")]
-InverseOption = Annotated[bool, typer.Option("--inverse", help="Inverse direction for c2c; c2r is always inverse.")]
-ValidOption = Annotated[
-    str | None,
-    typer.Option(
-        "--valid",
-        metavar="N|ROWSxCOLUMNS",
-        help="Size of the part of the signal that exists: the rest is zero padding, or is left out of the result.",
-    ),
-]
-NormOption = Annotated[
-    str, typer.Option("--norm", help=f"Which direction is scaled, as in numpy.fft: {', '.join(Norm)}.")
-]
-LayoutOption = Annotated[
-    str,
-    typer.Option("--layout", help=f"Memory layout of the spectrum: {', '.join(Layout)}."),
-]
-OrderOption = Annotated[
-    str, typer.Option("--order", help=f"Order of the frequencies: {', '.join(Order)} (bit-reversed).")
-]
-
-
-def fft(
-    size: SizeOption,
-    batch: BatchOption = 1,
-    kind: KindOption = Kind.R2C.value,
-    inverse: InverseOption = False,
-    valid: ValidOption = None,
-    norm: NormOption = Norm.BACKWARD.value,
-    layout: LayoutOption = Layout.BATCH.value,
-    order: OrderOption = Order.NATURAL.value,
-) -> Fft:
-    """Batched Fourier transforms of one or two dimensions, with the conventions of numpy.fft."""
-    return Fft(
-        size=sizes(size, "--size"),
-        batch=batch,
-        kind=member(Kind, kind, "kind"),
-        inverse=True if inverse else None,
-        valid=None if valid is None else sizes(valid, "--valid"),
-        norm=member(Norm, norm, "norm"),
-        layout=member(Layout, layout, "layout"),
-        order=member(Order, order, "order"),
-    )
-
-
-OPERATIONS: dict[str, Callable[..., Problem]] = {"filter2d": filter2d, "fft": fft}
-
-
-def add_commands(group: typer.Typer, verb: Callable[..., Any]) -> None:
-    """Gives `group` one command an operation, which makes the problem and calls `verb` with it."""
-    for name, operation in OPERATIONS.items():
-        group.command(name)(join(operation, verb))
 
 
 def _anchor(anchor: str | None, origin: str | None, taps: tuple[int, int]) -> tuple[int, int] | None:

@@ -1,23 +1,17 @@
-"""Random inputs and float64 references: NumPy alone, nothing shared with the generator."""
+"""Float64 correlations by NumPy; nothing is shared with the generator."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.problem import Accuracy, DType, Operand, Problem
-from warpsmith.tuner.operations.fft.oracle import make_hermitian, reference_fft
+from warpsmith.generator.problem import Accuracy
+from warpsmith.tuner.operations.reference import Reference
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
-
-Operands = Mapping[str, NDArray[Any]]
-"""The input arrays of a problem by name."""
 
 _TILE_ROWS = 16
 """Output rows of one product with a band matrix."""
@@ -25,111 +19,8 @@ _PRODUCT_SIZE = 1 << 18
 """Multiply-adds of one product: OpenBLAS spreads larger ones over threads of its own, beside those that are here."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Reference:
-    """What a result must be: float64 values, and for each what its error is measured against: the sum of its |terms|,
-    or, for a filter that is accurate in norm only, the sum of |weights| times the window's largest |pixel|, and for a
-    Fourier transform twice the root mean square of its result. Of complex results real and imaginary parts, side by
-    side in one dimension more.
-    """
-
-    expected: NDArray[np.float64]
-    scale: NDArray[np.float64]
-
-
-def random_operands(problem: Problem, seed: int) -> Operands:
-    """Inputs for `problem`, dense and never all zeros: the values that it knows where it does, else random ones.
-
-    Pixels are normal deviates; where the image or the result is uint8 they spread over 0 to 255, and the filters sum
-    to 1.1, so that most results fall inside that range, and some on either side.
-    """
-    generator = np.random.default_rng(seed)
-    pixels = any(operand.dtype is DType.UINT8 for operand in problem.operands)
-    drawn = {}
-    for operand in problem.inputs:
-        if operand.name in problem.known:
-            values = np.array(problem.known[operand.name], dtype=str(operand.dtype)).reshape(operand.shape)
-        elif operand.name == "weights":
-            values = generator.standard_normal(operand.shape, dtype=np.float32)
-            if problem.output.dtype is DType.UINT8:
-                values = _spreading(values)
-        elif operand.dtype is DType.COMPLEX64:
-            parts = _drawn(operand.components.shape, np.float32, generator, _deviates)
-            values = parts.view(np.complex64).reshape(operand.shape)
-            if isinstance(problem, Fft):
-                make_hermitian(problem, values)
-        else:
-            values = _pixels(operand, generator) if pixels else _drawn(operand.shape, np.float32, generator, _deviates)
-        drawn[operand.name] = values.astype(str(operand.dtype), copy=False)
-    return drawn
-
-
-def _pixels(operand: Operand, generator: np.random.Generator) -> NDArray[Any]:
-    """Uniform over what uint8 holds, with a fraction where the image has one."""
-    if operand.dtype is DType.UINT8:
-        return _drawn(operand.shape, np.uint8, generator, _bytes)
-    return _drawn(operand.shape, np.float32, generator, _fractions)
-
-
-def noise(nbytes: int, seed: int) -> NDArray[np.uint8]:
-    """Random bytes."""
-    return _drawn((nbytes,), np.uint8, np.random.default_rng(seed), _bytes)
-
-
-def _drawn(
-    shape: tuple[int, ...],
-    dtype: type[np.generic],
-    generator: np.random.Generator,
-    draw: Callable[[np.random.Generator, int], NDArray[Any]],
-) -> NDArray[Any]:
-    """Random values, each strip of them from a generator of its own: on one core 600 MB take two seconds."""
-    values = np.empty(math.prod(shape), dtype)
-    length = STRIP_BYTES // values.itemsize
-    generators = generator.spawn(math.ceil(values.size / length))
-
-    def strips(numbers: slice) -> None:
-        for number in range(numbers.start, numbers.stop):
-            part = values[number * length : (number + 1) * length]
-            part[...] = draw(generators[number], part.size)
-
-    for_each_strip(len(generators), STRIP_BYTES, strips)
-    return values.reshape(shape)
-
-
-def _deviates(generator: np.random.Generator, count: int) -> NDArray[Any]:
-    return generator.standard_normal(count, np.float32)
-
-
-def _bytes(generator: np.random.Generator, count: int) -> NDArray[Any]:
-    return generator.integers(0, 256, count, dtype=np.uint8)
-
-
-def _fractions(generator: np.random.Generator, count: int) -> NDArray[Any]:
-    return generator.random(count, dtype=np.float32) * np.float32(255)
-
-
-def _spreading(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Normal deviates as filters that sum to 1.1 and spread uniform pixels as far as they are spread.
-
-    A result is then 140 on average, give or take 74: 3% are under 0 and 6% above 255. Each filter is scaled by itself:
-    four deviates may lie so close together that nothing would leave the range.
-    """
-    taps = weights.shape[-2] * weights.shape[-1]
-    around = weights - weights.mean(axis=(-2, -1), keepdims=True)
-    norm = np.linalg.norm(around, axis=(-2, -1), keepdims=True)  # zero where there is one tap
-    return np.asarray(around / np.where(norm > 0, norm, 1) + np.float32(1.1 / taps), dtype=np.float32)
-
-
-def reference(problem: Problem, operands: Operands) -> Reference:
-    """The float64 answer. Raises TypeError for an operation without an oracle."""
-    if isinstance(problem, Filter2d):
-        return _filter2d(problem, operands["image"], operands["weights"])
-    if isinstance(problem, Fft):
-        return Reference(*reference_fft(problem, operands[problem.inputs[0].name]))
-    raise TypeError(f"no oracle for {problem.operation}")
-
-
-def _filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[Any]) -> Reference:
+def reference_filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[Any]) -> Reference:
+    """The filtered image, and what its errors are relative to; see `Filter2d.accuracy`."""
     planes = image.reshape(problem.planes, *problem.image, problem.channels)
     filters = weights.astype(np.float64).reshape(problem.filters, *problem.filter)
     rows, columns = problem.output_shape

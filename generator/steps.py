@@ -1,0 +1,152 @@
+"""What programs are made of: units of CUDA text, launches of their kernels, calls of libraries, workspaces."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from warpsmith.generator.library_calls import Library, Parameters
+from warpsmith.generator.problem import DType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pointer:
+    """A kernel argument: the device address of an operand or a workspace, `offset` bytes further on."""
+
+    buffer: str
+    offset: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByValue:
+    """A kernel argument: an input operand's bytes, copied into the kernel's parameter block."""
+
+    operand: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Texture:
+    """A kernel argument: the 64-bit handle of a texture object over an operand's memory.
+
+    One channel of `dtype` a texel, float16 read as float and the others as they are; no filtering, coordinates in
+    texels, clamped. `width` in texels, `pitch` in bytes from row to row. `height` rows for `tex2D`; 0 for one line of
+    `width` texels for `tex1Dfetch`.
+    """
+
+    buffer: str
+    dtype: DType
+    width: int
+    height: int = 0
+    pitch: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Transformed:
+    """A kernel argument: an input operand of float32, each row of it (its last dimension) multiplied by `matrix`.
+
+    In float64, and rounded to float32 at the end. Copied into the kernel's parameter block.
+    """
+
+    operand: str
+    matrix: tuple[tuple[float, ...], ...]
+
+
+Argument = Pointer | ByValue | Texture | Transformed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """A `__constant__` variable: an input operand's bytes are copied into it, in stream order, before the launch."""
+
+    symbol: str
+    operand: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch. `grid` in blocks and `block` in threads, x first; `shared_bytes` is dynamic shared memory.
+
+    `unit` names the text that the kernel is in.
+    """
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: tuple[Argument, ...]
+    shared_bytes: int = 0
+    constants: tuple[Constant, ...] = ()
+    unit: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """One call of a vendor's library, in stream order like a launch.
+
+    `arguments` are the memory that it works on, in the order of the library's function: for cuFFT what is read, and
+    what is written. Nothing of `parameters` depends on the device, so that a program has one fingerprint everywhere.
+    """
+
+    parameters: Parameters
+    arguments: tuple[Pointer, ...]
+
+    @property
+    def library(self) -> Library:
+        """Which one is called."""
+        return self.parameters.library
+
+    def told(self) -> str:
+        """In a few words, for people."""
+        return f"{self.library} {self.parameters.told()}: {' -> '.join(each.buffer for each in self.arguments)}"
+
+
+Step = Launch | LibraryCall
+"""What is done in stream order, one after the other."""
+
+
+class Lifetime(enum.StrEnum):
+    """How long a workspace keeps what is written into it."""
+
+    CALL = "call"
+    """Until the program's last step: its contents are undefined at each start, and calls may not share it."""
+    KEPT = "kept"
+    """From call to call of one bound program, undefined at the first: spectra of weights, state that is carried on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workspace:
+    """Scratch memory that a program's steps share, aligned to 256 bytes; contents as `lifetime` says."""
+
+    name: str
+    nbytes: int
+    lifetime: Lifetime = Lifetime.CALL
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unit:
+    """CUDA text that is compiled, cached and loaded by itself: names at its file scope are its own."""
+
+    name: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compilation:
+    """One unit as a compiler takes it: the text, and what a program's launches use of it."""
+
+    source: str
+    entries: tuple[str, ...] = ()
+    """Kernels that are launched, each once, in the order of their first launches."""
+    constants: tuple[str, ...] = ()
+    """`__constant__` variables that are written, likewise."""
+    shared_bytes: int = 0
+    """The most dynamic shared memory that a launch asks for."""
+
+    @classmethod
+    def of(cls, source: str, launches: tuple[Launch, ...]) -> Compilation:
+        """That of a text, of which all of `launches` are."""
+        return cls(
+            source,
+            tuple(dict.fromkeys(launch.entry for launch in launches)),
+            tuple(dict.fromkeys(each.symbol for launch in launches for each in launch.constants)),
+            max((launch.shared_bytes for launch in launches), default=0),
+        )

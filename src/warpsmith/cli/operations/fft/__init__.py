@@ -1,0 +1,1 @@
+"""Fourier transforms on the command line: their options, and their comparison with other libraries."""

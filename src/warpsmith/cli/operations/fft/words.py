@@ -1,0 +1,59 @@
+"""Fourier transforms as the command line names them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from warpsmith.cli.options import sizes
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
+from warpsmith.generator.problem import member
+
+SizeOption = Annotated[
+    str, typer.Option("--size", metavar="N|ROWSxCOLUMNS", help="Points of one transform, in one dimension or two.")
+]
+BatchOption = Annotated[int, typer.Option("--batch", help="Number of transforms.")]
+KindOption = Annotated[str, typer.Option("--kind", help=f"Which side of the transform is real: {', '.join(Kind)}.")]
+InverseOption = Annotated[bool, typer.Option("--inverse", help="Inverse direction for c2c; c2r is always inverse.")]
+ValidOption = Annotated[
+    str | None,
+    typer.Option(
+        "--valid",
+        metavar="N|ROWSxCOLUMNS",
+        help="Size of the part of the signal that exists: the rest is zero padding, or is left out of the result.",
+    ),
+]
+NormOption = Annotated[
+    str, typer.Option("--norm", help=f"Which direction is scaled, as in numpy.fft: {', '.join(Norm)}.")
+]
+LayoutOption = Annotated[
+    str,
+    typer.Option("--layout", help=f"Memory layout of the spectrum: {', '.join(Layout)}."),
+]
+OrderOption = Annotated[
+    str, typer.Option("--order", help=f"Order of the frequencies: {', '.join(Order)} (bit-reversed).")
+]
+
+
+def fft(
+    size: SizeOption,
+    batch: BatchOption = 1,
+    kind: KindOption = Kind.R2C.value,
+    inverse: InverseOption = False,
+    valid: ValidOption = None,
+    norm: NormOption = Norm.BACKWARD.value,
+    layout: LayoutOption = Layout.BATCH.value,
+    order: OrderOption = Order.NATURAL.value,
+) -> Fft:
+    """Batched Fourier transforms of one or two dimensions, with the conventions of numpy.fft."""
+    return Fft(
+        size=sizes(size, "--size"),
+        batch=batch,
+        kind=member(Kind, kind, "kind"),
+        inverse=True if inverse else None,
+        valid=None if valid is None else sizes(valid, "--valid"),
+        norm=member(Norm, norm, "norm"),
+        layout=member(Layout, layout, "layout"),
+        order=member(Order, order, "order"),
+    )

@@ -1,0 +1,1 @@
+"""Image filters on the command line: their options, and their comparison with other libraries."""

@@ -1,0 +1,24 @@
+"""The operations of the command line. One line each; nothing else names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import typer
+
+from warpsmith.cli.operations.fft.words import fft
+from warpsmith.cli.operations.filter2d.words import filter2d
+from warpsmith.cli.options import join
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import Problem
+
+OPERATIONS: Mapping[str, Callable[..., Problem]] = {Filter2d.operation: filter2d, Fft.operation: fft}
+"""By name what makes a problem of the options that its parameters are."""
+
+
+def add_commands(group: typer.Typer, verb: Callable[..., Any]) -> None:
+    """Gives `group` one command an operation, which makes the problem and calls `verb` with it."""
+    for name, operation in OPERATIONS.items():
+        group.command(name)(join(operation, verb))

@@ -1,0 +1,110 @@
+"""Programs loaded on a device: their units, the calls of libraries, and all steps bound to memory as one call."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from warpsmith.devices.base import BoundLaunch, Module, Runtime
+from warpsmith.devices.binary import Binaries
+from warpsmith.devices.library import LoadedCall
+from warpsmith.devices.workspaces import Block
+from warpsmith.errors import LaunchError
+from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Launch, LibraryCall, Lifetime, Step, Workspace
+
+
+class Executable:
+    """One program on one device, ready to be bound to memory. `load` makes it.
+
+    Threads may bind and call at the same time; calls that overlap need CALL workspaces of their own.
+    """
+
+    def __init__(
+        self, program: Program, modules: dict[str, Module], calls: dict[int, LoadedCall], opened: contextlib.ExitStack
+    ) -> None:
+        self.program = program
+        self._modules, self._calls, self._opened = modules, calls, opened
+        scratch = (Workspace(_scratch(place), each.workspace_bytes) for place, each in calls.items())
+        self.workspaces: tuple[Workspace, ...] = (*program.workspaces, *(each for each in scratch if each.nbytes))
+        """Those of the program, and what its libraries need beside: how much that is only the device's library says."""
+
+    @classmethod
+    def load(cls, runtime: Runtime, program: Program, binaries: Binaries) -> Executable:
+        """Loads each unit by itself, and prepares each call of a library.
+
+        Args:
+            runtime: the device.
+            program: what is to run.
+            binaries: of each of its units, by name.
+
+        Raises:
+            LaunchError: a unit without a binary, one that does not fit the device, or a library that is missing or
+                refuses its call.
+            OutOfMemory: what a library keeps on the device does not fit.
+        """
+        if missing := [unit.name for unit in program.units if unit.name not in binaries]:
+            raise LaunchError(f"a program of {program.family} has no binary of its unit {missing[0]!r}")
+        with contextlib.ExitStack() as opened:
+            modules, calls = {}, {}
+            for unit in program.units:
+                modules[unit.name] = runtime.load(binaries[unit.name])
+                opened.callback(modules[unit.name].close)
+            for place, step in enumerate(program.steps):
+                if isinstance(step, LibraryCall):
+                    calls[place] = runtime.library(step.library).load(step)
+                    opened.callback(calls[place].close)
+            return cls(program, modules, calls, opened.pop_all())
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory that one call needs for its CALL workspaces, in one block (`workspaces.Block`)."""
+        return Block.of(self.workspaces, Lifetime.CALL).nbytes
+
+    def bind(
+        self, addresses: Mapping[str, int], values: Mapping[str, bytes], workspaces: Mapping[str, int]
+    ) -> BoundLaunch:
+        """All steps with their arguments fixed, to be called on a stream. The memory is not kept alive by it.
+
+        Args:
+            addresses: device address of every operand that some step points to.
+            values: bytes of every operand that some launch takes by value or in a `__constant__` variable.
+            workspaces: device address of each of `workspaces`. Those that are KEPT belong to this call alone.
+
+        Returns:
+            What queues the steps, in order, on the stream that it is given (None: the default one), and does not wait.
+
+        Raises:
+            LaunchError: something that was not given, no such kernel or variable, or a geometry that the device
+                refuses.
+        """
+        memory = {**addresses, **workspaces}
+        bound = [self._bound(place, step, memory, values) for place, step in enumerate(self.program.steps)]
+        return bound[0] if len(bound) == 1 else _InOrder(tuple(bound))
+
+    def _bound(self, place: int, step: Step, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
+        if isinstance(step, Launch):
+            return self._modules[step.unit].bind(step, addresses, values)
+        return self._calls[place].bind(addresses, addresses.get(_scratch(place), 0))
+
+    def close(self) -> None:
+        """Unloads it. What was bound may no longer be called."""
+        self._opened.close()
+
+
+class _InOrder:
+    """Several steps as one."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: tuple[BoundLaunch, ...]) -> None:
+        self._steps = steps
+
+    def __call__(self, stream: int | None) -> None:
+        for step in self._steps:
+            step(stream)
+
+
+def _scratch(place: int) -> str:
+    """The name of what a library needs for the step at `place`; no program's own, since those are identifiers."""
+    return f"library scratch {place}"

@@ -1,0 +1,49 @@
+"""The judge of Fourier transforms."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.drawing import deviates, drawn
+from warpsmith.tuner.operations.fft.oracle import make_hermitian, reference_fft
+from warpsmith.tuner.operations.fft.peers import cufft_peer, scipy_peer
+from warpsmith.tuner.operations.fft.stress import stress_fft
+from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.peer import PeerMaker
+from warpsmith.tuner.operations.reference import Operands, Reference, References
+
+
+class FftJudge(Judge[Fft]):
+    """NumPy's transforms in float64; cuFFT and SciPy."""
+
+    def inputs(self, problem: Fft, generator: np.random.Generator) -> Operands:
+        source = problem.inputs[0]
+        values = drawn(source.components.shape, np.float32, generator, deviates)
+        if source.dtype is DType.COMPLEX64:
+            values = values.view(np.complex64).reshape(source.shape)
+            make_hermitian(problem, values)
+        return {source.name: values}
+
+    def stress_inputs(self, problem: Fft, generator: np.random.Generator) -> Operands:
+        return stress_fft(problem, generator)
+
+    def terms(self, problem: Fft) -> int:
+        """A transform's stage takes NumPy as long as eight terms."""
+        return 8 * max(1, math.ceil(math.log2(problem.points)))
+
+    def references(self, problem: Fft, operands: Operands) -> References:
+        return {problem.output.name: Reference(*reference_fft(problem, operands[problem.inputs[0].name]))}
+
+    def smaller(self, problem: Fft) -> Fft:
+        return dataclasses.replace(problem, batch=2)
+
+    def peers(self, problem: Fft, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        if kind is DeviceKind.HOST:
+            return (PeerMaker("SciPy fft", ("scipy",), lambda: scipy_peer(problem, operands, sets)),)
+        return (PeerMaker("cuFFT through CuPy", ("cupy",), lambda: cufft_peer(problem, operands, sets)),)

@@ -1,0 +1,72 @@
+"""Signals and spectra that are hard on rounding errors; see `Judge.stress_inputs`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.fft.oracle import by_transform, make_hermitian
+from warpsmith.tuner.operations.reference import Operands
+
+_OCTAVES = 20
+"""Magnitudes are 2 to the power of minus so many up to so many."""
+_DRAWN_POINTS = 1 << 20
+"""Points that are drawn; larger batches repeat them."""
+_PEAK = 4.0
+"""Largest frequency over the root mean square of a transform: a float32 cannot hold a higher peak to 1e-6 of twice the
+root mean square of a result, which is what is promised."""
+
+
+def stress_fft(problem: Fft, generator: np.random.Generator) -> Operands:
+    """Signals, or spectra for an inverse transform."""
+    operand = problem.inputs[0]
+    return {operand.name: _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)}
+
+
+def _signals(
+    problem: Fft, shape: tuple[int, ...], is_complex: bool, generator: np.random.Generator
+) -> NDArray[np.generic]:
+    """Transforms of four characters in turns: magnitudes far apart, an impulse over a faint noise, a large mean, and a
+    tone, both as high as a float32 result bears. All of one energy, since errors are small against the whole result.
+    """
+    signal = np.zeros(shape, np.complex64 if is_complex else np.float32)
+    parts = by_transform(problem, signal) if problem.inverse else signal  # (batch, ...) whatever the layout
+    inner = parts.shape[1:]
+    drawn = _drawn_signals(inner, min(len(parts), max(5, _DRAWN_POINTS // math.prod(inner) | 1)), is_complex, generator)
+    parts[...] = drawn[np.arange(len(parts)) % len(drawn)]
+    if is_complex:
+        make_hermitian(problem, signal)
+    return signal
+
+
+def _drawn_signals(
+    inner: tuple[int, ...], count: int, is_complex: bool, generator: np.random.Generator
+) -> NDArray[np.generic]:
+    """`count` signals of that shape."""
+    points = math.prod(inner)
+    deviates = generator.standard_normal((count, *inner, 2), np.float32)
+    noise = deviates.view(np.complex64)[..., 0] if is_complex else deviates[..., 0]
+    uniform = generator.random((count, *inner), np.float32)
+    batch = np.arange(count)
+    turn = batch % 4
+    wide = noise * np.exp2((2 * uniform - 1) * _OCTAVES)
+    impulse = noise * np.float32(2.0**-20)
+    at = np.unravel_index(generator.integers(0, points, count), inner)
+    impulse[(batch, *at)] = 1
+    # The mean's frequency is `height * points`, over a root mean square of sqrt(points) * sqrt(1 + height^2).
+    height = np.float32(_PEAK / math.sqrt(max(points - _PEAK**2, 1.0)) if points > _PEAK**2 else 1.0)
+    phase = sum(
+        (2 * np.pi * generator.integers(0, size, count).reshape(-1, *(1,) * len(inner)) / size)
+        * np.arange(size).reshape([-1 if axis == i else 1 for i in range(len(inner))])
+        for axis, size in enumerate(inner)
+    )
+    tone = noise + height * (np.exp(1j * phase) if is_complex else np.sqrt(2) * np.cos(phase))
+    dtype = np.complex64 if is_complex else np.float32
+    choices = [kind.astype(dtype) for kind in (wide, impulse, noise + height, tone)]
+    drawn = np.choose(turn.reshape(-1, *(1,) * len(inner)), choices)
+    energy = np.sqrt((np.abs(drawn.astype(np.complex128)) ** 2).mean(axis=tuple(range(1, drawn.ndim)), keepdims=True))
+    return np.asarray(drawn / energy, dtype)

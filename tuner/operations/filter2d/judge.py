@@ -1,0 +1,44 @@
+"""The judge of image filters."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.tuner.operations.filter2d.inputs import random_filter2d
+from warpsmith.tuner.operations.filter2d.oracle import reference_filter2d
+from warpsmith.tuner.operations.filter2d.peers import gpu_makers, scipy_makers
+from warpsmith.tuner.operations.filter2d.stress import stress_filter2d, stress_slack
+from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.peer import PeerMaker
+from warpsmith.tuner.operations.reference import Operands, References
+
+
+class Filter2dJudge(Judge[Filter2d]):
+    """Correlations by products with band matrices in float64; cuDNN, CuPy, NPP and SciPy."""
+
+    def inputs(self, problem: Filter2d, generator: np.random.Generator) -> Operands:
+        return random_filter2d(problem, generator)
+
+    def stress_inputs(self, problem: Filter2d, generator: np.random.Generator) -> Operands:
+        return stress_filter2d(problem, generator)
+
+    def stress_slack(self, problem: Filter2d) -> float:
+        return stress_slack(problem)
+
+    def terms(self, problem: Filter2d) -> int:
+        return math.prod(problem.filter)
+
+    def references(self, problem: Filter2d, operands: Operands) -> References:
+        return {problem.output.name: reference_filter2d(problem, operands["image"], operands["weights"])}
+
+    def smaller(self, problem: Filter2d) -> Filter2d:
+        rows, columns = (min(size, 4 * taps) for size, taps in zip(problem.image, problem.filter, strict=True))
+        return dataclasses.replace(problem, image=(rows, columns), pitch=None, result_pitch=None)
+
+    def peers(self, problem: Filter2d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        return (scipy_makers if kind is DeviceKind.HOST else gpu_makers)(problem, operands, sets)

@@ -1,0 +1,100 @@
+"""Images and weights that are hard on rounding errors; see `Judge.stress_inputs`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.reference import Operands
+
+_OCTAVES = {DType.FLOAT32: 20, DType.FLOAT16: 10}
+"""Magnitudes are 2 to the power of minus so many up to so many. Of a float16 2^10 leaves sums of 31 pixels finite."""
+_WEIGHT_OCTAVES = 6
+"""Likewise of weights: a small pixel then meets a large weight beside a large pixel with a small weight."""
+_REGION = (7, 13)
+"""Rows and columns of a region with a character of its own: odd, so that they lie anywhere in a thread's outputs."""
+_CHARACTERS = 5
+_DRAWN = (1021, 1031)
+"""Rows and columns that are drawn; larger images repeat them, since 2^27 pixels would take 20 s. Primes, so that they
+begin anywhere in a thread's outputs."""
+_SLACK = 0.3
+
+
+def stress_slack(problem: Filter2d) -> float:
+    """How many times the error bound right kernels may be off on these inputs.
+
+    Sums of constants and of equal signs round the same way again and again: in float32 the simplest kernel was off by
+    5.2e-7 of the sum of |terms| with 25 taps, by 9.8e-7 with 81 and by 1.33e-6 with 225, the most of 262,144 results:
+    about 1e-7 times the root of the number of taps. Three times that is allowed, where it is more than the bound of
+    1e-6; what forms sums and differences of pixels is off by orders of magnitude more.
+    """
+    return max(1.0, _SLACK * math.sqrt(math.prod(problem.filter)))
+
+
+def stress_filter2d(problem: Filter2d, generator: np.random.Generator) -> Operands:
+    """An image and weights of magnitudes far apart, side by side."""
+    image = problem.operands[0]
+    return {"image": _image(problem, generator).reshape(image.shape), "weights": _weights(problem, generator)}
+
+
+def _image(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.generic]:
+    """An image in regions of five characters: magnitudes of the whole range pixel by pixel, log-normal ones, deviates
+    of one magnitude a region, a constant, and signs that alternate. Where bytes are about, of as many kinds of bytes.
+    """
+    drawn = _drawn_image(problem, generator).astype(str(problem.dtype))
+    planes = np.empty((problem.planes, *problem.image, problem.channels), drawn.dtype)
+    rows, columns = drawn.shape[:2]
+    for top in range(0, problem.image[0], rows):
+        for left in range(0, problem.image[1], columns):
+            target = planes[:, top : top + rows, left : left + columns]
+            target[...] = drawn[: target.shape[1], : target.shape[2]]
+    return planes
+
+
+def _drawn_image(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.float32]:
+    rows, columns = (min(sizes) for sizes in zip(problem.image, _DRAWN, strict=True))
+    shape = (rows, columns, problem.channels)
+    row, column = np.arange(rows)[:, None], np.arange(columns)
+    across = math.ceil(columns / _REGION[1])
+    region = row // _REGION[0] * across + column // _REGION[1]
+    character = generator.integers(0, _CHARACTERS, int(region[-1, -1]) + 1)[region][..., None]
+    sign = np.where((row + column) % 2 == 0, np.float32(1), np.float32(-1))[..., None]
+    deviates = generator.standard_normal(shape, np.float32)
+    uniform = generator.random(shape, np.float32)
+    if DType.UINT8 in (problem.dtype, problem.output.dtype):
+        extremes = np.where(uniform < 0.5, np.float32(0), np.float32(255))
+        faint = np.where(uniform < 0.02, np.float32(255), np.floor(3 * uniform))
+        kinds = (extremes, faint, np.floor(256 * uniform), np.full(shape, 255, np.float32), 127.5 + 127.5 * sign)
+        return np.asarray(np.choose(character, [np.floor(kind) for kind in kinds]), np.float32)
+    octaves = _OCTAVES[problem.dtype]
+    level = generator.uniform(-octaves, octaves, int(region[-1, -1]) + 1).astype(np.float32)[region][..., None]
+    kinds = (
+        np.copysign(np.exp2((2 * uniform - 1) * octaves), deviates),
+        np.copysign(np.exp2(np.clip(octaves / 4 * deviates, -octaves, octaves)), uniform - np.float32(0.5)),
+        deviates * np.exp2(np.clip(level, -octaves, octaves - 2)),
+        np.ones(shape, np.float32),
+        sign * np.exp2(np.float32(octaves / 2)),
+    )
+    return np.asarray(np.choose(character, kinds), np.float32)
+
+
+def _weights(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.float32]:
+    """Weights of magnitudes far apart that sum to about zero: their largest takes the rest back. A single tap does not.
+
+    Where the result is a float16 they are scaled so that no result overflows; where it is a uint8, and then to a sum of
+    a half, so that many fall within its range.
+    """
+    shape = (problem.filters, math.prod(problem.filter))
+    octaves = generator.uniform(-_WEIGHT_OCTAVES, _WEIGHT_OCTAVES, shape)
+    values = np.copysign(np.exp2(octaves), generator.uniform(-1, 1, shape))
+    if shape[1] > 1:
+        largest = np.abs(values).argmax(axis=1)
+        values[np.arange(len(values)), largest] -= values.sum(axis=1)
+    if problem.output.dtype is not DType.FLOAT32:
+        values /= np.abs(values).sum(axis=1, keepdims=True)
+        values += 0.5 / shape[1] if problem.output.dtype is DType.UINT8 else 0.0
+    return values.astype(np.float32).reshape(problem.operands[1].shape)

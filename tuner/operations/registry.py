@@ -1,0 +1,24 @@
+"""The judge of each operation. One line each; nothing else names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import Problem
+from warpsmith.tuner.operations.fft.judge import FftJudge
+from warpsmith.tuner.operations.filter2d.judge import Filter2dJudge
+from warpsmith.tuner.operations.judge import Judge
+
+JUDGES: Mapping[str, Judge[Any]] = {Filter2d.operation: Filter2dJudge(), Fft.operation: FftJudge()}
+"""By operation."""
+
+
+def judge_of(problem: Problem) -> Judge[Any]:
+    """The judge of the problem's operation. Raises TypeError for an operation that has none."""
+    try:
+        return JUDGES[problem.operation]
+    except KeyError:
+        raise TypeError(f"no judge for {problem.operation}") from None
