@@ -185,7 +185,7 @@ class TestRefusals:
     def test_no_family_at_all_names_each_one_s_reason(self) -> None:
         problem = Mock(spec=Problem, key=lambda: "imaginary size=3")
         with pytest.raises(BadArgument, match=re.escape("no kernel family solves imaginary size=3: ")) as caught:
-            families_for(problem, H200)
+            families_for(problem, H200, FAMILIES)
         assert "\n" not in str(caught.value)
         for family in FAMILIES:
             assert f"{family.name}: {family.why_not(problem, H200)}" in str(caught.value)

@@ -19,6 +19,7 @@ from warpsmith.tuner.run.companions import Companions
 from warpsmith.tuner.run.flow import Candidate, Flow
 from warpsmith.tuner.run.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.run.journal import GATHER_S, SHARED_GATHER_S, Journal
+from warpsmith.tuner.run.parts import known_stages
 from warpsmith.tuner.run.proposals import Proposals
 from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.run.sharing import Sharing
@@ -89,13 +90,15 @@ class SearchLoop:
         for name, family in self._evaluator.families.items():
             # Measured under another compiler or other conditions, a winner is no trial of today, but worth being one.
             won = [earlier.trial.config] if earlier is not None and earlier.trial.family == name else []
+            stages = known_stages(family, problem, device, self._store)
             searches[name] = FamilySearch(
                 study_prefix(problem.key(), device.key()) + name,
                 family.space(problem, device),
-                (family.default(problem, device), *won, *family.starts(problem, device)),
+                (family.default(problem, device), *won, *stages.firsts, *family.starts(problem, device)),
                 seed,
                 [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
                 self._options.sampler,
+                stages.expected,
             )
         budget = self._options.trials - self.reused
         return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known)

@@ -25,6 +25,7 @@ from warpsmith.tuner.progress import Progress
 from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run.accompany import Accompany
 from warpsmith.tuner.run.companions import Companions
+from warpsmith.tuner.run.parts import budget_of_parts
 from warpsmith.tuner.run.publish import publish
 from warpsmith.tuner.run.search_loop import SearchLoop
 from warpsmith.tuner.run.sharing import Sharing, new_tuner
@@ -52,7 +53,8 @@ def tune(
     """Searches for the fastest right program for `problem` on `devices` and stores it, with every trial.
 
     Whoever else tunes the problem at a store on a server takes part: what one tries no other does. Ctrl-C ends the
-    search and keeps what was found, the winner included.
+    search and keeps what was found, the winner included. The stages of pipelines are tuned first, as problems of their
+    own, with a share of the budget; they are stored like any other.
 
     Args:
         problem: what is tuned.
@@ -67,6 +69,23 @@ def tune(
         DeviceError, CompileError, StoreError: as their names say.
         TuningFailed: no candidate was right.
     """
+    device = common_device(devices)
+    able = families_for(problem, device, families)
+    parts, left = budget_of_parts(problem, device, able, store, options)
+    for part, share in parts:
+        tune(part, devices, store, share, progress)
+    return _search(problem, devices, store, left, progress, able)
+
+
+def _search(
+    problem: Problem,
+    devices: tuple[DeviceRef, ...],
+    store: Store,
+    options: TuneOptions,
+    progress: Progress,
+    families: tuple[Family, ...],
+) -> TuneReport:
+    """`tune` of the problem alone."""
     start, device = time.monotonic(), common_device(devices)
     first, *others = devices
     processes = max(1, cores() // len(devices))
@@ -110,7 +129,7 @@ def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device:
 def _evaluator(
     problem: Problem,
     device: DeviceRef,
-    families: tuple[Family, ...] | None,
+    families: tuple[Family, ...],
     options: TuneOptions,
     processes: int,
 ) -> contextlib.AbstractContextManager[Evaluator]:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from warpsmith.generator.space import Config, Space
+from warpsmith.tuner.search.additive import Expected
 from warpsmith.tuner.search.neighbours import Neighbours
 from warpsmith.tuner.search.random_order import RandomOrder
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
@@ -34,6 +35,7 @@ class FamilySearch:
         seed: of everything random, from 0 to 2^32 - 1.
         stored: earlier trials, each a config and its time in ns, or None for a failure; `learn` takes them.
         sampler: which sampler proposes.
+        expected: what is known of times beside those that are learned; see `Additive`. The additive sampler asks it.
 
     Raises:
         BadArgument: a package is missing that the sampler needs.
@@ -48,6 +50,7 @@ class FamilySearch:
         seed: int,
         stored: Iterable[tuple[Config, float | None]] = (),
         sampler: SamplerChoice = SamplerChoice.ADDITIVE,
+        expected: Expected | None = None,
     ) -> None:
         # Optuna takes 0.3 s to import, and much of the command line only names what is here.
         from warpsmith.tuner.search.studies.family_study import FamilyStudy
@@ -64,7 +67,7 @@ class FamilySearch:
         self._offered: collections.deque[Config] = collections.deque()
         self._failures = 0
         self._order = RandomOrder(space, self._tried, random.Random(seed))
-        self._neighbours = Neighbours(space, self._tried, random.Random(f"{seed} neighbours"))
+        self._neighbours = Neighbours(space, self._tried, random.Random(f"{seed} neighbours"), expected)
         self._polishes = sampler is SamplerChoice.ADDITIVE
         self._study = FamilyStudy(self.study_name, sampler, seed, self._order, self._neighbours)
         self.study = self._study.study

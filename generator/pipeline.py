@@ -1,0 +1,140 @@
+"""Pipelines: families whose programs are those of several problems, one after the other."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Space
+from warpsmith.generator.steps import Argument, Constant, Launch, LibraryCall, Pointer, Step, Texture, Unit, Workspace
+from warpsmith.generator.work import Work
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of a pipeline: a problem that is tuned by itself too, and the family that solves it here."""
+
+    name: str
+    """Of its units and workspaces, and before the dot of its parameters."""
+    problem: Problem
+    family: Family
+    memory: Mapping[str, str]
+    """For each operand of `problem` the operand of the whole problem, or the workspace, that it is."""
+
+
+class Pipeline(Family):
+    """A family made of stages that are problems of their own.
+
+    A config is that of every stage, joined. What is known of the stages' problems, from trials of theirs, is where the
+    search of the whole begins, and by which it tells which configs are likely.
+    """
+
+    @abc.abstractmethod
+    def stages(self, problem: Problem) -> tuple[Stage, ...]:
+        """The stages for a problem that this family solves, in order; their number and names are the same for all."""
+
+    @abc.abstractmethod
+    def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
+        """The memory between the stages; each has its own besides."""
+
+    def unsolved_stage(self, problem: Problem, device: Device) -> str | None:
+        """The first stage that its family cannot solve, and why; None where it can solve all."""
+        for stage in self.stages(problem):
+            if (why := stage.family.why_not(stage.problem, device)) is not None:
+                return f"{stage.name} ({stage.problem.key()}): {why}"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        return Space.joined(self.spaces(problem, device))
+
+    def spaces(self, problem: Problem, device: Device) -> dict[str, Space]:
+        """The space of each stage, by its name."""
+        return {stage.name: stage.family.space(stage.problem, device) for stage in self.stages(problem)}
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return Config.joined(
+            {stage.name: stage.family.default(stage.problem, device) for stage in self.stages(problem)}
+        )
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        """The first start of every stage together, then the second, as long as one of them has more."""
+        starts = {
+            stage.name: (
+                *stage.family.starts(stage.problem, device),
+                stage.family.default(stage.problem, device),
+            )
+            for stage in self.stages(problem)
+        }
+        longest = max(map(len, starts.values()))
+        joined = (
+            Config.joined({name: configs[min(number, len(configs) - 1)] for name, configs in starts.items()})
+            for number in range(longest)
+        )
+        return tuple(dict.fromkeys(joined))
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        return max(stage.family.unrolled(stage.problem, config.of_stage(stage.name)) for stage in self.stages(problem))
+
+    def work(self, problem: Problem, config: Config) -> Work | None:
+        """The sum over those stages that know theirs."""
+        known = [
+            work
+            for stage in self.stages(problem)
+            if (work := stage.family.work(stage.problem, config.of_stage(stage.name))) is not None
+        ]
+        return (
+            Work(sum(each.multiply_adds for each in known), sum(each.loaded_bytes for each in known)) if known else None
+        )
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        units: list[Unit] = []
+        steps: list[Step] = []
+        workspaces = list(self.workspaces(problem))
+        for stage in self.stages(problem):
+            program = stage.family.program(stage.problem, config.of_stage(stage.name))
+            moved = _Moved(stage, {workspace.name for workspace in program.workspaces})
+            units += [dataclasses.replace(unit, name=moved.unit(unit.name)) for unit in program.units]
+            steps += [moved.step(step) for step in program.steps]
+            workspaces += [dataclasses.replace(each, name=moved.buffer(each.name)) for each in program.workspaces]
+        return Program(self.name, config, tuple(units), tuple(steps), tuple(workspaces))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Moved:
+    """What a stage's program is called, and works on, within the whole."""
+
+    stage: Stage
+    own: set[str]
+    """The workspaces of the stage's program."""
+
+    def unit(self, name: str) -> str:
+        return f"{self.stage.name}_{name}" if name else self.stage.name
+
+    def buffer(self, name: str) -> str:
+        return f"{self.stage.name}_{name}" if name in self.own else self.stage.memory[name]
+
+    def step(self, step: Step) -> Step:
+        match step:
+            case Launch():
+                return dataclasses.replace(
+                    step,
+                    unit=self.unit(step.unit),
+                    arguments=tuple(map(self.argument, step.arguments)),
+                    constants=tuple(Constant(each.symbol, self.buffer(each.operand)) for each in step.constants),
+                )
+            case LibraryCall():
+                return dataclasses.replace(
+                    step, arguments=tuple(Pointer(self.buffer(each.buffer), each.offset) for each in step.arguments)
+                )
+
+    def argument(self, argument: Argument) -> Argument:
+        match argument:
+            case Pointer() | Texture():
+                return dataclasses.replace(argument, buffer=self.buffer(argument.buffer))
+            case _:
+                return dataclasses.replace(argument, operand=self.buffer(argument.operand))
