@@ -98,6 +98,13 @@ def quickest(precompiled_folder: Path) -> HostCompiler:
     return HostCompiler(precompiled.script(precompiled_folder, "-O0"))
 
 
+@pytest.fixture
+def compile_quickly(quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever compiles in a test does so with few optimisations."""
+    monkeypatch.setenv("CXX", str(quick.executable))
+    monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "binaries"))
+
+
 @pytest.fixture(scope="session")
 def compile_once(compiler):
     return functools.cache(lambda program: compiler.compile(program.compilation()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import sqlite3
 import time
 from collections.abc import Callable
@@ -13,13 +14,11 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.store import Store
-from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
 from warpsmith.tuner.report import TuneReport
@@ -27,7 +26,7 @@ from warpsmith.tuner.run import companions, search_loop, session
 from warpsmith.tuner.run.companions import Companions
 from warpsmith.tuner.run.session import tune
 from warpsmith.tuner.run.sharing import new_tuner
-from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.job import Job
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
@@ -78,11 +77,10 @@ def test_end_with_the_trials_that_were_wanted(tuned: Callable[..., TuneReport], 
     assert again.record is not None
 
 
-def with_work_left(
-    devices: tuple[DeviceRef, ...], store: Store, evaluator: Evaluator, options: TuneOptions
-) -> Companions:
+def with_work_left(devices: tuple[DeviceRef, ...], store: Store, job: functools.partial[Job[None]]) -> Companions:
     """Companions that do not end by themselves as soon as the leader has its trials."""
-    return Companions(devices, store, evaluator, dataclasses.replace(options, trials=40))
+    *given, options = job.args
+    return Companions(devices, store, functools.partial(job.func, *given, dataclasses.replace(options, trials=40)))
 
 
 def test_what_runs_at_the_end_is_not_suspected(
@@ -105,7 +103,7 @@ def test_what_runs_at_the_end_is_not_suspected(
                 time.sleep(0.02)
 
     once = "blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0"
-    slow = f"if ({once}) for (volatile int i = 0; i < 60000000; i = i + 1) {{}}"
+    slow = f"if ({once}) usleep(150000);"
     family = script.Numbered(range(40), dict.fromkeys(range(40), slow))
     tuned(40, trials=3, family=family, progress=UntilTheOtherRuns())
     assert count("SELECT count(*) FROM warpsmith_poisoned") == 0
@@ -139,8 +137,10 @@ def test_need_a_store_that_processes_can_share(script: ModuleType) -> None:
 
 
 def test_nobody_is_no_trouble() -> None:
-    opened = Evaluator.open(PROBLEM, HOST, FAMILIES, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False)
-    with Store.open(":memory:", write=True) as store, opened as evaluator:
-        with Companions((), store, evaluator, TuneOptions()) as nobody:
+    def none(*_: object) -> Job[None]:
+        raise AssertionError("there is nobody to give it to")
+
+    with Store.open(":memory:", write=True) as store:
+        with Companions((), store, none) as nobody:
             nobody.check()
         assert store.beats() == {}

@@ -26,6 +26,7 @@ def test_every_quick_start_is_run() -> None:
     }
 
 
+@pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("page", CLAIMS)
 def test_python_of_a_page_runs(
     page: str, code_blocks: Callable[[str], list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

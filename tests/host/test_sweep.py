@@ -69,7 +69,7 @@ def lines_in(file: Path) -> set[str]:
     return {name for each in ElementTree.parse(file).iter() if (name := each.get("id", "")).startswith("line-")}
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("small_tiles", "compile_quickly")
 def test_a_sweep_visits_every_cell_and_writes_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plans = plan_sweep(PROBLEM, HOST.device(), 1, 0)
     assert run([*SWEEP, "--trials", str(len(plans) + 1)]) == 0

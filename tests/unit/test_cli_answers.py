@@ -179,8 +179,6 @@ class TestExplain:
             "filter2d_matrix": "float32 pixels do not fit a half",
             "filter2d_warpgroup": "a warp computes 128 elements of a row; the image is too small",
             "filter2d_plain": None,
-            "fft_block": "solves fft only",
-            "fft_warp": "solves fft only",
         }
         assert printed(*asked, "--source") == answer["source"]
         assert printed(*asked, "--source").count("__global__") == 1

@@ -251,7 +251,7 @@ for number in (1, 2):
     journal.started(Started("plain", config, f"f{number}"))
     journal.flush()
     if number == 1:
-        journal.keep(trial(1, WRONG, config=config))
+        journal.keep(Trial("plain", config, "f1", Failure(FailureKind.WRONG, "off by one"), "g++ 12.2.0"))
         journal.flush()
 os.kill(os.getpid(), signal.SIGKILL)
 """

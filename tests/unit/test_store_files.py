@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from builders import SMALL as PROBLEM
-from builders import record, trial
+from builders import record, timing, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.store import schema, sqlite, sqlite_engine
 from warpsmith.store.store import Store
+
+WINNER = record(PROBLEM, timing(5.0, 4.0, 6.0))
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def file(tmp_path: Path) -> Path:
     with Store.open(str(path), write=True) as store:
         for number in range(10):
             store.add_trial(PROBLEM, H200, trial(number))
-        store.put_winner(record())
+        store.put_winner(WINNER)
     return path
 
 
@@ -193,7 +195,7 @@ class TestReading:
         before = file.read_bytes(), file.stat().st_mtime_ns
         with Store.open(str(file), write=False, immutable=immutable) as store:
             assert len(store.trials(PROBLEM, H200)) == 10
-            assert store.records() == (record(),)
+            assert store.records() == (WINNER,)
             with pytest.raises(StoreError, match="is read-only"):
                 store.add_trial(PROBLEM, H200, trial(99))
         assert (file.read_bytes(), file.stat().st_mtime_ns) == before

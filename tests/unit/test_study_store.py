@@ -41,7 +41,10 @@ def finished() -> list[Finished]:
         failure(FailureKind.DROPPED, "each thread spills"),
     ]
     return [
-        Finished(NOON + datetime.timedelta(seconds=at), trial(at, outcome, config=config, compiler=NVRTC))
+        Finished(
+            NOON + datetime.timedelta(seconds=at),
+            trial(at, outcome, config=config, fingerprint=f"text {at}", compiler=NVRTC),
+        )
         for at, (config, outcome) in enumerate(zip(SPACE.configs(), outcomes, strict=False))
     ]
 
@@ -77,7 +80,7 @@ def test_optuna_reads_what_was_tried(address: str) -> None:
     assert [each.value for each in trials] == [1500.0, None, 1500.0, None]
     assert [Config.of(each.params) for each in trials] == [each.trial.config for each in finished()]
     assert trials[1].user_attrs == {
-        "fingerprint": "text 1", "compiler": "nvrtc", "failure": "wrong", "message": "off by one"
+        "fingerprint": "text 1", "compiler": NVRTC, "failure": "wrong", "message": "off by one"
     }  # fmt: skip
     started = trials[3].datetime_start
     assert started is not None
