@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import itertools
@@ -29,6 +30,7 @@ from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.store.store import Store
 
 USER = "postgres"
 """The server refuses to run as root; Debian's package makes this user."""
@@ -332,12 +334,42 @@ def postgresql() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database(postgresql: PostgresServer) -> Iterator[str]:
     """The URL of an empty database on a running server."""
+    with _database(postgresql) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _database(server: PostgresServer, options: str = "") -> Iterator[str]:
+    server.start()
+    name = server.new_database(options)
+    yield server.url(name)
+    server.start()
+    # Hundreds of them would fill the disk's cache, and whoever syncs next would wait for it.
+    server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def made_database(postgresql: PostgresServer) -> str:
+    """The name of a database that holds an empty store: to make its tables takes far longer than to copy them."""
     postgresql.start()
     name = postgresql.new_database()
-    yield postgresql.url(name)
-    postgresql.start()
-    # Hundreds of them would fill the disk's cache, and whoever syncs next would wait for it.
-    postgresql.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with Store.open(postgresql.url(name), write=True):
+        return name
+
+
+@pytest.fixture
+def database_with_store(postgresql: PostgresServer, made_database: str) -> Iterator[str]:
+    """The URL of an empty store on a running server."""
+    with _database(postgresql, f"TEMPLATE {made_database}") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def made_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store, to be copied: to make its tables takes 20 ms."""
+    path = tmp_path_factory.mktemp("made") / "empty.db"
+    with Store.open(str(path), write=True):
+        return path
 
 
 BLOCK = re.compile(r"(?:<!-- on a GPU: (?P<gpu>\w+) -->\n)?```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)

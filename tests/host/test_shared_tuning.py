@@ -25,8 +25,8 @@ from warpsmith.store.store import Store
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 PATIENCE_S = 120.0
-TAKES_A_WHILE = "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) usleep(40000);"
-"""About a third of a second, with the half a dozen runs of a verification and its timing; asleep, so that other tests
+TAKES_A_WHILE = "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) usleep(10000);"
+"""About a third of a second, with the thirty runs of a verification and its timing; asleep, so that other tests
 have the cores meanwhile.
 """
 

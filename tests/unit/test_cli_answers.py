@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,11 @@ WON = winner(
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `one.db`, a store of one winner and a failure. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    shutil.copy(made_file, "one.db")
     with Store.open("one.db", write=True) as store:
         store.put_winner(WON)
         store.add_trial(SMALL, HOST, WON.trial)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,37 +41,40 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
     return call
 
 
-@pytest.mark.parametrize("command", ["tune", "query", "verify", "explain"])
+COMMANDS = ("tune", "query", "verify", "explain")
+"""Those that take a problem, and read its options by the same words."""
+BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
+    (("--image", "0x64", "--filter", "3x3"), "image must be"),
+    (("--image", "64x64", "--filter", "3x0"), "filter must be"),
+    (("--image", "-64x64", "--filter", "3x3"), "must be ROWSxCOLUMNS, such as 512x512; got '-64x64'"),
+    (("--image=64x-64", "--filter", "3x3"), "must be ROWSxCOLUMNS"),
+    (("--image", "512", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
+    (("--image", "512x", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
+    (("--image", "64x64x3", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
+    (("--image", "64x64", "--filter", "axb"), "--filter must be ROWSxCOLUMNS"),
+    (("--image", "", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
+    (("--image", f"{10**30}x3", "--filter", "3x3"), "image must be"),
+    (("--image", "64000x64000", "--filter", "3x3"), "split the batch"),
+    (("--image", "64x64", "--filter", "65x3"), "the filter (65x3) is larger than the image (64x64)"),
+    ((*SHAPE, "--border", "torus"), "unknown border 'torus'; choose one of valid, constant, nearest"),
+    ((*SHAPE, "--accuracy", "bitwise"), "unknown accuracy 'bitwise'; choose one of elementwise, normwise"),
+    ((*SHAPE, "--nonfinite", "all"), "unknown nonfinite 'all'; choose one of window, any"),
+    ((*SHAPE, "--dtype", "float8"), "unknown dtype 'float8'; choose one of float32"),
+    ((*SHAPE, "--planes", "0"), "planes must be 1 or more; got 0"),
+    ((*SHAPE, "--planes", "-1"), "planes must be 1 or more; got -1"),
+    ((*SHAPE, "--planes", "many"), "'--planes'"),
+    ((*SHAPE, "--cval", "grey"), "'--cval'"),
+    ((*SHAPE, "--border", "constant", "--cval", "nan"), "cval must be finite"),
+    ((*SHAPE, "--border", "constant", "--cval", "1e300"), "cval must be finite"),
+    ((*SHAPE, "--device", "tpu"), "unknown device 'tpu'; choose auto, host, cuda"),
+    ((*SHAPE, "--wieghts", "w.npy"), "No such option: --wieghts"),
+    ((*SHAPE, "more"), "(more)"),
+    (("--image", "64x64"), "Missing option '--filter'"),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (("--image", "0x64", "--filter", "3x3"), "image must be"),
-        (("--image", "64x64", "--filter", "3x0"), "filter must be"),
-        (("--image", "-64x64", "--filter", "3x3"), "must be ROWSxCOLUMNS, such as 512x512; got '-64x64'"),
-        (("--image=64x-64", "--filter", "3x3"), "must be ROWSxCOLUMNS"),
-        (("--image", "512", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
-        (("--image", "512x", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
-        (("--image", "64x64x3", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
-        (("--image", "64x64", "--filter", "axb"), "--filter must be ROWSxCOLUMNS"),
-        (("--image", "", "--filter", "3x3"), "--image must be ROWSxCOLUMNS"),
-        (("--image", f"{10**30}x3", "--filter", "3x3"), "image must be"),
-        (("--image", "64000x64000", "--filter", "3x3"), "split the batch"),
-        (("--image", "64x64", "--filter", "65x3"), "the filter (65x3) is larger than the image (64x64)"),
-        ((*SHAPE, "--border", "torus"), "unknown border 'torus'; choose one of valid, constant, nearest"),
-        ((*SHAPE, "--accuracy", "bitwise"), "unknown accuracy 'bitwise'; choose one of elementwise, normwise"),
-        ((*SHAPE, "--nonfinite", "all"), "unknown nonfinite 'all'; choose one of window, any"),
-        ((*SHAPE, "--dtype", "float8"), "unknown dtype 'float8'; choose one of float32"),
-        ((*SHAPE, "--planes", "0"), "planes must be 1 or more; got 0"),
-        ((*SHAPE, "--planes", "-1"), "planes must be 1 or more; got -1"),
-        ((*SHAPE, "--planes", "many"), "'--planes'"),
-        ((*SHAPE, "--cval", "grey"), "'--cval'"),
-        ((*SHAPE, "--border", "constant", "--cval", "nan"), "cval must be finite"),
-        ((*SHAPE, "--border", "constant", "--cval", "1e300"), "cval must be finite"),
-        ((*SHAPE, "--device", "tpu"), "unknown device 'tpu'; choose auto, host, cuda"),
-        ((*SHAPE, "--wieghts", "w.npy"), "No such option: --wieghts"),
-        ((*SHAPE, "more"), "(more)"),
-        (("--image", "64x64"), "Missing option '--filter'"),
-    ],
+    ("command", "options", "why"), [(COMMANDS[n % 4], *each) for n, each in enumerate(BAD_PROBLEMS)]
 )
 def test_problem(refused: Refused, command: str, options: tuple[str, ...], why: str) -> None:
     assert why in refused(2, command, "filter2d", *options)
@@ -103,7 +106,7 @@ def test_search(refused: Refused, options: tuple[str, ...], why: str) -> None:
 def test_filter_that_no_family_takes(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     for family in FAMILIES:
         monkeypatch.setattr(type(family), "why_not", lambda *_: "takes nothing today")
-    for command in ("tune", "query", "verify", "explain"):
+    for command in COMMANDS:
         message = refused(2, command, "filter2d", *SHAPE, "--device", "host")
         assert "no kernel family solves filter2d image=64x64 filter=3x3" in message
 
@@ -293,7 +296,7 @@ class TestCommands:
         assert "Commands" in shown.out
         assert shown.err == "warpsmith: error: name one of the commands above\n"
 
-    @pytest.mark.parametrize("command", ["tune", "query", "verify", "explain"])
+    @pytest.mark.parametrize("command", COMMANDS)
     def test_named_alone_with_json(self, capsys: pytest.CaptureFixture[str], command: str) -> None:
         assert run([command, "--json"]) == 2
         assert json.loads(capsys.readouterr().out)["exit_code"] == 2

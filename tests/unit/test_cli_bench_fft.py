@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -41,10 +42,11 @@ MEAN = "geometric mean of the speed-up over the fastest peer: "
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `one.db`, a store of PADDED's winner. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    shutil.copy(made_file, "one.db")
     with Store.open("one.db", write=True) as store:
         store.put_winner(winner(PADDED, MEASURED, HOST, family=families_for(PADDED, HOST)[0]))
     return tmp_path

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from warpsmith.store.store import Store
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `a.db`: two winners and two trials. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    shutil.copy(made_file, "a.db")
     with Store.open("a.db", write=True) as store:
         other = dataclasses.replace(
             generated(SMALL, failure(FailureKind.WRONG, "7 differ")), fingerprint="another text"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,17 +46,22 @@ def state(location: str) -> tuple[Any, ...]:
         return store.contents(), poison, [store.runs(each, H200) for each in (PROBLEM, OTHER)], store.counts()
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> str:
-    """A store of many trials, a crash, two winners and a run."""
-    path = str(tmp_path / "source.db")
-    with Store.open(path, write=True) as store:
+@pytest.fixture(scope="module")
+def made_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "source.db"
+    with Store.open(str(path), write=True) as store:
         store.add_trials(PROBLEM, H200, [tried(number) for number in range(TRIALS)])
         store.add_trial(PROBLEM, H200, tried(-1, FailureKind.CRASH))
         store.put_winner(winner(PROBLEM, 5.0))
         store.put_winner(winner(OTHER, 6.0))
         store.add_run(PROBLEM, H200, {"seed": 1})
     return path
+
+
+@pytest.fixture
+def source(made_source: Path, tmp_path: Path) -> str:
+    """A store of many trials, a crash, two winners and a run."""
+    return str(shutil.copy(made_source, tmp_path / "source.db"))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,11 @@ NO_SUCH_CONFIG = dataclasses.replace(GOOD, config=Config.of({"gone": 1}))
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `a.db`. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    shutil.copy(made_file, "a.db")
     with Store.open("a.db", write=True) as store:
         store.add_trials(SMALL, H200, (GOOD, SLOW, OLD_TEXT, NO_SUCH_FAMILY, NO_SUCH_CONFIG, CRASHED))
         store.add_trials(SMALL, HOST, (CRASHED,))

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ FAILED = trial(2, failure(FailureKind.TIMEOUT, "10 s"), family="filter2d_plain",
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `a.db`: trials of one problem on two devices, and of another; a winner without any."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    shutil.copy(made_file, "a.db")
     with Store.open("a.db", write=True) as store:
         store.add_trials(SMALL, H200, (FAILED, MEASURED))
         store.put_winner(record(SMALL, MEASURED, environment={"driver": "580.1"}))

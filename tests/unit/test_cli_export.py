@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,12 @@ HOST = DeviceRef.parse("host").device()
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `two.db`, which WARPSMITH_STORE names. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
     monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "two.db")
+    shutil.copy(made_file, "two.db")
     with Store.open("two.db", write=True) as store:
         for problem in (SMALL, WIDE):
             store.put_winner(winner(problem, device=HOST))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,33 +150,36 @@ def test_what_is_not_stored_is_named_with_exit_code_3(refused: Refused, options:
     assert f"{key}; run `warpsmith tune fft` first" in told
 
 
-@pytest.mark.parametrize("command", ["tune", "query", "verify", "explain"])
+COMMANDS = ("tune", "query", "verify", "explain")
+"""Those that take a problem, and read its options by the same words."""
+BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
+    (("--size", "1"), "each dimension of a transform needs at least 2 points"),
+    (("--size", "8x1"), "each dimension of a transform needs at least 2 points"),
+    (("--size", "0"), "size must be one or two positive sizes"),
+    (("--size", "8x8x8"), "--size must be N or ROWSxCOLUMNS, such as 256 or 32x32; got '8x8x8'"),
+    (("--size", "-8"), "--size must be N or ROWSxCOLUMNS"),
+    (("--size", ""), "--size must be N or ROWSxCOLUMNS"),
+    (("--size", "eight"), "--size must be N or ROWSxCOLUMNS"),
+    (("--size", "99999"), "size must be one or two positive sizes below 32768"),
+    (("--size", "8", "--batch", "0"), "batch must be 1 or more; got 0"),
+    (("--size", "8", "--batch", "many"), "'--batch'"),
+    (("--size", "8", "--kind", "d2z"), "unknown kind 'd2z'; choose one of r2c, c2r, c2c"),
+    (("--size", "8", "--inverse"), "r2c is always forward"),
+    (("--size", "8", "--valid", "9"), "valid must be a part of 8; got 9"),
+    (("--size", "8x8", "--valid", "4"), "valid must be a part of 8x8; got 4"),
+    (("--size", "8", "--valid", "4x"), "--valid must be N or ROWSxCOLUMNS"),
+    (("--size", "8", "--norm", "unitary"), "unknown norm 'unitary'; choose one of backward, ortho, forward"),
+    (("--size", "8", "--layout", "rows"), "unknown layout 'rows'; choose one of batch, transposed, frequency"),
+    (("--size", "8", "--layout", "transposed"), "layout transposed needs two dimensions; this transform has one"),
+    (("--size", "8", "--order", "shifted"), "unknown order 'shifted'; choose one of natural, reversed"),
+    (("--size", "12", "--order", "reversed"), "bit-reversed order needs powers of two; got 12"),
+    (("--size", "8", "--image", "8x8"), "No such option: --image"),
+    ((), "Missing option '--size'"),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (("--size", "1"), "each dimension of a transform needs at least 2 points"),
-        (("--size", "8x1"), "each dimension of a transform needs at least 2 points"),
-        (("--size", "0"), "size must be one or two positive sizes"),
-        (("--size", "8x8x8"), "--size must be N or ROWSxCOLUMNS, such as 256 or 32x32; got '8x8x8'"),
-        (("--size", "-8"), "--size must be N or ROWSxCOLUMNS"),
-        (("--size", ""), "--size must be N or ROWSxCOLUMNS"),
-        (("--size", "eight"), "--size must be N or ROWSxCOLUMNS"),
-        (("--size", "99999"), "size must be one or two positive sizes below 32768"),
-        (("--size", "8", "--batch", "0"), "batch must be 1 or more; got 0"),
-        (("--size", "8", "--batch", "many"), "'--batch'"),
-        (("--size", "8", "--kind", "d2z"), "unknown kind 'd2z'; choose one of r2c, c2r, c2c"),
-        (("--size", "8", "--inverse"), "r2c is always forward"),
-        (("--size", "8", "--valid", "9"), "valid must be a part of 8; got 9"),
-        (("--size", "8x8", "--valid", "4"), "valid must be a part of 8x8; got 4"),
-        (("--size", "8", "--valid", "4x"), "--valid must be N or ROWSxCOLUMNS"),
-        (("--size", "8", "--norm", "unitary"), "unknown norm 'unitary'; choose one of backward, ortho, forward"),
-        (("--size", "8", "--layout", "rows"), "unknown layout 'rows'; choose one of batch, transposed, frequency"),
-        (("--size", "8", "--layout", "transposed"), "layout transposed needs two dimensions; this transform has one"),
-        (("--size", "8", "--order", "shifted"), "unknown order 'shifted'; choose one of natural, reversed"),
-        (("--size", "12", "--order", "reversed"), "bit-reversed order needs powers of two; got 12"),
-        (("--size", "8", "--image", "8x8"), "No such option: --image"),
-        ((), "Missing option '--size'"),
-    ],
+    ("command", "options", "why"), [(COMMANDS[n % 4], *each) for n, each in enumerate(BAD_PROBLEMS)]
 )
 def test_what_makes_no_problem_is_refused_with_exit_code_2(
     refused: Refused, command: str, options: tuple[str, ...], why: str
@@ -184,11 +187,13 @@ def test_what_makes_no_problem_is_refused_with_exit_code_2(
     assert why in refused(2, command, "fft", *options, *ON_HOST)
 
 
+PRIME, LARGE = "fft_block: has no radix for a prime above 31", "fft_block: half of one transform"
+
+
 @pytest.mark.parametrize(
-    ("size", "why"),
-    [("37", "fft_block: has no radix for a prime above 31"), ("512x512", "fft_block: half of one transform")],
+    ("command", "size", "why"),
+    [("tune", "37", PRIME), ("query", "512x512", LARGE), ("verify", "512x512", LARGE), ("explain", "37", PRIME)],
 )
-@pytest.mark.parametrize("command", ["tune", "query", "verify", "explain"])
 def test_what_no_family_solves_is_told_with_their_reasons(refused: Refused, command: str, size: str, why: str) -> None:
     told = refused(2, command, "fft", "--size", size, *ON_HOST)
     assert told.startswith(f"no kernel family solves fft size={size} batch=1 kind=r2c: ")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,10 +40,11 @@ WRITING = {"tune": ("tune", *ASKED, "--trials", "1"), "db merge": ("db", "merge"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with `good.db`, a store of one winner. No store is shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
+    shutil.copy(made_file, "good.db")
     with Store.open("good.db", write=True) as store:
         store.put_winner(winner(PROBLEM, 900.0, DeviceRef.parse("host").device()))
     return tmp_path
@@ -96,6 +100,7 @@ def renew_schema(path: Path) -> None:
     execute(path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
 
 
+URLS = ["mysql://localhost/a", "sqlite:///a.db?mode=ro", "://"]
 DAMAGE = [
     (truncate, "cut short"),
     (paint, "not a warpsmith store"),
@@ -104,9 +109,21 @@ DAMAGE = [
 ]
 
 
+def each_with_one_of(commands: Iterable[str], values: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Commands, among which the values take turns: what opens a store is one function for all that read, and one for
+    those that write.
+    """
+    return [(command, values[turn % len(values)]) for turn, command in enumerate(commands)]
+
+
 class TestUnusable:
-    @pytest.mark.parametrize(("damage", "why"), DAMAGE)
-    @pytest.mark.parametrize("command", [*READING, *WRITING])
+    @pytest.mark.parametrize(
+        ("command", "damage", "why"),
+        [
+            (command, *damage)
+            for command, damage in [*each_with_one_of(READING, DAMAGE), *itertools.product(WRITING, DAMAGE)]
+        ],
+    )
     def test_file(self, refused: Refused, folder: Path, command: str, damage: Callable[[Path], None], why: str) -> None:
         path = folder / "bad.db"
         path.write_bytes((folder / "good.db").read_bytes())
@@ -123,8 +140,7 @@ class TestUnusable:
         assert "empty.db is empty, not a store" in refused(1, *READING[command], "--store", "empty.db")
         assert (folder / "empty.db").read_bytes() == b""
 
-    @pytest.mark.parametrize("command", READING)
-    @pytest.mark.parametrize("by", ["option", "environment"])
+    @pytest.mark.parametrize(("command", "by"), each_with_one_of(READING, ["option", "environment"]))
     def test_missing_for_reading(
         self, refused: Refused, monkeypatch: pytest.MonkeyPatch, command: str, by: str
     ) -> None:
@@ -147,13 +163,17 @@ class TestUnusable:
         assert "--store or WARPSMITH_STORE" in line
         assert (folder / "good.db").read_bytes() == before
 
-    @pytest.mark.parametrize("command", [*READING, *WRITING])
-    @pytest.mark.parametrize("url", ["mysql://localhost/a", "sqlite:///a.db?mode=ro", "://"])
+    @pytest.mark.parametrize(
+        ("command", "url"),
+        [*each_with_one_of(READING, URLS), *itertools.product(WRITING, URLS)],
+    )
     def test_url(self, refused: Refused, command: str, url: str) -> None:
         refused(2, *(READING | WRITING)[command], "--store", url)
 
-    @pytest.mark.parametrize("command", ["query", "tune", "db ls", "db merge"])
-    @pytest.mark.parametrize("port", ["abc", "99999", "", "-1", "0", "5432x"])
+    @pytest.mark.parametrize(
+        ("port", "command"),
+        each_with_one_of(["abc", "99999", "", "-1", "0", "5432x"], ["query", "tune", "db ls", "db merge"]),
+    )
     def test_port(self, refused: Refused, command: str, port: str) -> None:
         line = refused(
             2, *(READING | WRITING)[command], "--store", f"postgresql+psycopg://user:secret@localhost:{port}/db"

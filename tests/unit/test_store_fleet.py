@@ -98,9 +98,8 @@ def tried_by(location: str) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize("tuners", [2, 4])
-def test_everything_is_tried_and_nothing_twice(location: str, tuners: int) -> None:
-    names = [f"tuner {number}" for number in range(tuners)]
+def test_everything_is_tried_and_nothing_twice(location: str) -> None:
+    names = [f"tuner {number}" for number in range(3)]
     running = [start(location, name) for name in names]
     said = dict(zip(names, map(finish, running), strict=True))
     assert sorted(number for lines in said.values() for number in granted(lines)) == list(range(COUNT))
@@ -112,7 +111,7 @@ def test_a_killed_tuner_holds_nothing_back(location: str) -> None:
     victim = start(location, "victim", stalls_after=12)
     assert victim.stdout is not None
     heard = [victim.stdout.readline()]  # it has claimed something before the others start
-    others = [start(location, f"tuner {number}") for number in range(3)]
+    others = [start(location, f"tuner {number}") for number in range(2)]
     while heard[-1] != "stalls\n":
         heard.append(victim.stdout.readline())
         assert heard[-1], "the victim ended by itself"

@@ -36,11 +36,11 @@ CRASH = failure(FailureKind.CRASH)
 
 
 class TestOutcomes:
-    @pytest.mark.parametrize("kind", FailureKind)
-    def test_only_what_ran_and_did_harm_is_not_run_again(self, store: Store, kind: FailureKind) -> None:
-        store.add_trial(PROBLEM, H200, trial(failure(kind)))
+    def test_only_what_ran_and_did_harm_is_not_run_again(self, store: Store) -> None:
+        for kind in FailureKind:
+            store.add_trial(PROBLEM, H200, trial(failure(kind), f"text that is {kind}"))
         harmful = {FailureKind.CRASH, FailureKind.TIMEOUT, FailureKind.OUT_OF_BOUNDS}
-        assert store.poisoned(H200) == ({"f1": failure(kind)} if kind in harmful else {})
+        assert store.poisoned(H200) == {f"text that is {kind}": failure(kind) for kind in harmful}
 
     def test_every_trial_of_several_counts(self, store: Store) -> None:
         trials = [trial(CRASH, "f1"), trial(MEASURED, "f2"), trial(failure(FailureKind.TIMEOUT), "f3")]
@@ -65,11 +65,11 @@ class TestOutcomes:
         assert set(FailureKind) == POISONOUS | NEVER_RAN | ended
         assert len(FailureKind) == len(POISONOUS) + len(NEVER_RAN) + len(ended)
 
-    @pytest.mark.parametrize("kind", sorted(NEVER_RAN))
-    def test_a_program_that_was_not_run_since_may_not(self, store: Store, kind: FailureKind) -> None:
-        store.add_trial(PROBLEM, H200, trial(CRASH))
-        store.add_trial(PROBLEM, H200, dataclasses.replace(trial(failure(kind)), compiler="another"))
-        assert store.poisoned(H200) == {"f1": CRASH}
+    def test_a_program_that_was_not_run_since_may_not(self, store: Store) -> None:
+        for kind in NEVER_RAN:
+            store.add_trial(PROBLEM, H200, trial(CRASH, kind))
+            store.add_trial(PROBLEM, H200, dataclasses.replace(trial(failure(kind), kind), compiler="another"))
+        assert store.poisoned(H200) == dict.fromkeys(NEVER_RAN, CRASH)
 
     def test_the_last_failure_is_told(self, store: Store) -> None:
         for kind in sorted(POISONOUS):
@@ -92,13 +92,15 @@ class TestStarts:
         assert store.poisoned(H200) == {"f1": Failure(FailureKind.CRASH, "the tuner died 3 times while it ran")}
         assert store.poisoned(HOST) == {}
 
-    @pytest.mark.parametrize("end", [MEASURED, *map(failure, sorted(set(FailureKind) - POISONOUS))])
-    def test_an_end_takes_every_start_back(self, store: Store, end: Measurement | Failure) -> None:
+    def test_an_end_takes_every_start_back(self, store: Store) -> None:
+        ends = [MEASURED, *map(failure, sorted(set(FailureKind) - POISONOUS))]
+        started = [dataclasses.replace(STARTED, fingerprint=f"f{number}") for number in range(len(ends) + 1)]
         for _ in range(MAX_STARTS - 1):
-            store.mark_started(H200, [STARTED])
-        store.add_trial(PROBLEM, H200, trial(end))
-        store.mark_started(H200, [STARTED])
-        assert store.poisoned(H200) == {}
+            store.mark_started(H200, started)
+        for number, end in enumerate(ends):
+            store.add_trial(PROBLEM, H200, trial(end, f"f{number}"))
+        store.mark_started(H200, started)
+        assert store.poisoned(H200).keys() == {started[-1].fingerprint}
 
     def test_an_end_in_good_order_takes_them_back_and_no_failure(self, store: Store) -> None:
         store.add_trial(PROBLEM, H200, trial(CRASH, "f2"))
