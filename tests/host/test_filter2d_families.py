@@ -9,15 +9,18 @@ import math
 import random
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.ndimage
 from numpy.typing import NDArray
 
+import sanitized
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -31,16 +34,8 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.evaluate.outcomes import Contender
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
-ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
-"""Where faults are looked for and not times."""
-PATIENT = Deadlines(compile_s=240)
-"""A large kernel under sanitizers takes g++ over a minute where tests share the cores."""
 DEVICE = HOST.device()
 WARPGROUP = Filter2dWarpgroup()
 GUARD, FILL = 1 << 16, 0xFF
@@ -278,10 +273,9 @@ def test_parts_of_a_filter_add_up_to_what_scipy_computes(
     bench.check(problem, WARPGROUP, config)
 
 
-def test_parts_of_a_filter_are_clean_under_the_sanitizers() -> None:
+def test_parts_of_a_filter_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     problem, wanted = IN_PARTS[4]
-    default = WARPGROUP.default(problem, DEVICE).values()
-    check_sanitized(problem, WARPGROUP, Config.of({**default, **wanted, "block_groups": 2}))
+    check_sanitized(tmp_path, of_warpgroups(problem, **wanted, block_groups=2))
 
 
 IN_BATCHES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
@@ -307,9 +301,8 @@ def test_batches_of_a_filters_rows_add_up_to_what_scipy_computes(
     bench.check(problem, WARPGROUP, config)
 
 
-def test_batches_of_a_filters_rows_are_clean_under_the_sanitizers() -> None:
-    problem = Filter2d((33, 544), (30, 3), dtype="uint8")
-    check_sanitized(problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), "rows": 8}))
+def test_batches_of_a_filters_rows_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    check_sanitized(tmp_path, of_warpgroups(Filter2d((33, 544), (30, 3), dtype="uint8"), rows=8))
 
 
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], ids=hex)
@@ -363,12 +356,9 @@ def test_borders_made_by_loads_are_what_scipy_computes(
     bench.check(problem, WARPGROUP, config)
 
 
-@pytest.mark.parametrize("case", [1, 3, 4, 8, 15])
-def test_borders_made_by_loads_are_clean_under_the_sanitizers(case: int) -> None:
-    problem, wanted = LOADS[case]
-    check_sanitized(
-        problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), "frame": "loads", **wanted})
-    )
+def test_borders_made_by_loads_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    cases = [LOADS[case] for case in (1, 3, 4, 8, 15)]
+    check_sanitized(tmp_path, *(of_warpgroups(problem, frame="loads", **wanted) for problem, wanted in cases))
 
 
 @pytest.mark.parametrize("weights", ["argument", "literal"])
@@ -408,30 +398,51 @@ def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
 
 
 @every_family
-def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...]) -> None:
+def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...], tmp_path: Path) -> None:
     """Of the spread two problems of each border, one of them wide enough for an interior, each with one config.
 
     Of few taps: more are more statements of the same kind, each of which takes g++ up to a second. And of few outputs:
     150000 of them take a minute.
     """
     rng, turns = random.Random(family.name), itertools.count()
+    cases: list[Case] = []
     small = [each for each in spread if math.prod(each.filter) * each.filters <= 30 and each.output.size <= 40_000]
     for border in Border:
         solved = [each for each in small if each.border is border and family.why_not(each, DEVICE) is None]
         wide = [each for each in solved if each.image[1] > 140]
         for problem in dict.fromkeys([rng.choice(wide), rng.choice(solved)]):
-            check_sanitized(problem, family, config_for(family, problem, next(turns)))
+            cases.append((problem, family, config_for(family, problem, next(turns))))
+    check_sanitized(tmp_path, *cases)
 
 
-def test_products_of_warpgroups_are_clean_under_the_sanitizers() -> None:
+def test_products_of_warpgroups_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """One problem of each type, the first with the default config and the others with random ones."""
-    for turn, problem in enumerate((WIDE[8], WIDE[11], WIDE[5])):
-        check_sanitized(problem, WARPGROUP, config_for(WARPGROUP, problem, turn))
+    problems = (WIDE[8], WIDE[11], WIDE[5])
+    check_sanitized(
+        tmp_path, *((each, WARPGROUP, config_for(WARPGROUP, each, turn)) for turn, each in enumerate(problems))
+    )
 
 
-def check_sanitized(problem: Filter2d, family: Family, config: Config) -> None:
-    opened = Evaluator.open(problem, HOST, (family,), CompilerChoice.AUTO, 0, PATIENT, sanitize=True, policy=ONE_RUN)
-    with opened as evaluator:
-        assert HostCompiler(sanitize=True).identity == evaluator.compiler_identity
-        verified = evaluator.verified(evaluator.program(family.name, config), evaluator.bench)
-        assert isinstance(verified, Contender), f"{problem.key()} {config}: {verified}"
+@pytest.mark.parametrize(
+    ("fault", "told"), [("reads-outside", "heap-buffer-overflow"), ("wrong", "elements are wrong"), ("none", "")]
+)
+def test_the_sanitizers_find_what_is_planted(fault: str, told: str, planted: Any, tmp_path: Path) -> None:
+    family, problem = planted(fault), Filter2d((9, 9), (3, 3))
+    case = (problem, family, family.default(problem, DEVICE))
+    if fault == "none":
+        check_sanitized(tmp_path, case)
+    else:
+        with pytest.raises(AssertionError, match=told):
+            check_sanitized(tmp_path, case)
+
+
+Case = tuple[Filter2d, Family, Config]
+
+
+def of_warpgroups(problem: Filter2d, **wanted: Value) -> Case:
+    """The default config, of which some values are others."""
+    return problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
+
+
+def check_sanitized(folder: Path, *cases: Case) -> None:
+    sanitized.check([(problem, family.program(problem, config)) for problem, family, config in cases], folder)

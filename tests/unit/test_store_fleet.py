@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.store.store import Store

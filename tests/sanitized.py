@@ -1,0 +1,66 @@
+"""Candidates on the host under the sanitizers: many in one process, since one takes half a second to start."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from warpsmith.devices.binary import Binaries
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.store.record import Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+
+ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
+"""Where faults are looked for and not times."""
+PATIENCE_S = 240.0
+"""A large kernel under sanitizers takes g++ over a minute where tests share the cores."""
+RIGHT = "right"
+
+
+def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
+    """Verifies each program, as a worker that was started with `--sanitize` does; no access may lie outside of a buffer
+    and no operation be undefined. Writes to `folder`.
+    """
+    compiler = HostCompiler(sanitize=True, timeout_s=PATIENCE_S)
+    with ThreadPoolExecutor(2) as pool:
+        binaries = list(pool.map(lambda case: compiler.compile_program(case[1]), cases))
+    path = folder / "candidates"
+    path.write_bytes(pickle.dumps([(*case, made) for case, made in zip(cases, binaries, strict=True)]))
+    done = subprocess.run(
+        [sys.executable, __file__, str(path)],
+        env={**os.environ, **compiler.sanitizer_environment()},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    told = done.stdout.splitlines()
+    assert done.returncode == 0, f"{told[-1:]}: {done.stderr}"
+    assert told[1::2] == [RIGHT] * len(cases), done.stdout
+
+
+def main(path: str) -> None:
+    """Runs under the sanitizers what `check` has compiled; tells each candidate's name before what came of it."""
+    candidates: list[tuple[Problem, Program, Binaries]] = pickle.loads(Path(path).read_bytes())
+    runtime = HostRuntime(workers=1)
+    for problem, program, binaries in candidates:
+        print(problem.key(), program.family, program.config, flush=True)
+        # No guards: what lies beside a buffer is the sanitizer's.
+        testbed = Testbed(runtime, problem, 0, ONE_RUN, guarded=False)
+        outcome = testbed.evaluate(program, binaries, ONE_RUN).outcome
+        print(RIGHT if isinstance(outcome, Measurement) else outcome, flush=True)
+        testbed.close()
+    runtime.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
