@@ -8,6 +8,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.cufft import FftCufft
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.warp.family import FftWarp
 from warpsmith.generator.filter2d.matrix import Filter2dMatrix
@@ -36,6 +37,7 @@ FAMILIES: tuple[Family, ...] = (
     SIMPLEST_FILTER,
     SIMPLEST_TRANSFORM,
     FftWarp(),
+    FftCufft(),
 )
 """In the order of preference where nothing is measured."""
 
@@ -56,9 +58,14 @@ def families_for(problem: Problem, device: Device, families: tuple[Family, ...] 
 def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
     """The default that answers where nothing is stored: of a family that is likely to win, else of the first one.
 
-    One that would take the compiler long answers only where all would. Raises BadArgument where no family solves it.
+    One that would take the compiler long answers only where all would. Raises BadArgument where no family solves it
+    but those that never answer so (`Family.may_answer`).
     """
-    able = sorted(families_for(problem, device), key=lambda family: not family.is_likely(problem, device))
+    solving = families_for(problem, device)
+    able = sorted((each for each in solving if each.may_answer), key=lambda each: not each.is_likely(problem, device))
+    if not able:
+        told = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
+        raise BadArgument(f"{problem.key()} is solved by {told}: run `warpsmith tune {problem.operation}` first")
     defaults = ((family, family.default(problem, device)) for family in able)
     quick = (each for each in defaults if each[0].unrolled(problem, each[1]) <= MAX_UNROLLED)
     return next(quick, None) or (able[0], able[0].default(problem, device))
