@@ -55,10 +55,9 @@ class OneCompiler:
     """Stands in for NVRTC."""
 
     def compile_program(self, program: Program) -> dict[str, Binary]:
+        usage = {"k": Usage(20, 0, 0)}
         return {
-            unit.name: Binary(
-                BinaryKind.CUBIN, f"code of {unit.name}".encode(), "sm_90", "nvrtc", {"k": Usage(20, 0, 0)}
-            )
+            unit.name: Binary(BinaryKind.CUBIN, f"code of {unit.name}".encode(), "sm_90", "nvrtc", usage)
             for unit in program.units
         }
 
@@ -201,7 +200,7 @@ class TestChecks:
         "arguments", [(Pointer("scaled"),), (Pointer("scaled"), Pointer("elsewhere")), (Pointer("scaled"),) * 3]
     )
     def test_refuse_other_arguments(self, arguments: tuple[Pointer, ...]) -> None:
-        with pytest.raises(ValueError, match="none of its buffers|values to unpack"):
+        with pytest.raises(ValueError, match=r"none of its buffers|values to unpack"):
             check_program(with_steps(lambda call: dataclasses.replace(call, arguments=arguments)), INVERSE)
 
     def test_refuse_a_unit_whose_name_is_a_path(self) -> None:

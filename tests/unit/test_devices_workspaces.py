@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -105,6 +106,7 @@ class TestStreams:
                     with lock:
                         inside += 1
                         most = max(most, inside)
+                    time.sleep(0)  # another thread's turn
                     with lock:
                         inside -= 1
 
