@@ -26,7 +26,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
-from warpsmith.generator.program import Program
+from warpsmith.generator.program import Program, Unit
 from warpsmith.generator.space import Config, Parameter, Space
 
 USER = "postgres"
@@ -166,7 +166,7 @@ class PlantedFamily(Family):
         before = "        results[f * (kOutputRows"
         assert program.source.count(before) == 1
         source = program.source.replace(before, f"        {FAULTS[config.text('fault')]}\n{before}")
-        return dataclasses.replace(program, family=self.name, config=config, source=source)
+        return dataclasses.replace(program, family=self.name, config=config, units=(Unit("", source),))
 
 
 @pytest.fixture(autouse=True)

@@ -92,7 +92,7 @@ def plan(problem: Problem, device: str = "auto", *, store: str | None = None) ->
         StoreError: a store cannot be read.
 
     Warns:
-        StaleTiming: the stored time was taken with another driver or toolkit; the result is not affected.
+        StaleTiming: the stored time was taken with another driver, toolkit or library; the result is not affected.
     """
     from warpsmith.plans.make import plan as make
 

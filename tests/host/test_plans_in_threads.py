@@ -177,7 +177,7 @@ def test_a_fork_after_a_module_was_closed(plan_of: PlanOf) -> None:
     """What a library asked to be called at a fork is forgotten when the library goes."""
     plan = plan_of("fibers")
     check(plan, np.random.default_rng(0))
-    plan._module.close()
+    plan._executable.close()
     assert in_a_fork(lambda: None) == "done"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -42,11 +45,12 @@ def known_configs(
     """What is known before a search: names of families and configs that are legal here, distinct, at most `count`.
 
     First what `find` answers, then what the winners of the nearest stored shapes and devices become here, nearest
-    first. Raises BadArgument where no family solves the problem.
+    first.
     """
-    records = _right_records(problem, stores)
-    answer = _exact(problem, device, stores, []) or _best_guess(problem, device, records, [])
-    found = {(answer.program.family, answer.program.config): None}
+    records, found = _right_records(problem, stores), dict[tuple[str, Config], None]()
+    with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
+        answer = _exact(problem, device, stores, []) or _best_guess(problem, device, records, [])
+        found[answer.program.family, answer.program.config] = None
     for candidate in candidates(problem, device, ranked(problem, device, records)):
         if len(found) >= count:
             break

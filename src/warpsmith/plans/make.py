@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 
 from warpsmith.devices.base import Runtime
-from warpsmith.devices.library import library_version, versions_in
+from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.lookup import look_up
