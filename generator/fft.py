@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -103,6 +104,8 @@ class Fft(Problem):
     norm: Norm = Norm.BACKWARD
     layout: Layout = Layout.BATCH
     order: Order = Order.NATURAL
+
+    __hash__ = Problem.__hash__
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -211,7 +214,7 @@ class Fft(Problem):
             return 1 / math.sqrt(self.points)
         return 1 / self.points if self.norm is scaled else 1.0
 
-    @property
+    @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
         source, target = (Role.OUTPUT, Role.INPUT) if self.inverse else (Role.INPUT, Role.OUTPUT)
         spectrum = self.spectrum_size
