@@ -8,7 +8,7 @@ import dataclasses
 import enum
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
@@ -79,6 +79,23 @@ BoundLaunch = Callable[[int | None], None]
 """A launch with its arguments fixed. Takes a stream handle (None: the default stream) and does not wait."""
 
 
+class Launches(Protocol):
+    """All launches of one program, in order, on what each call brings."""
+
+    def launch(self, addresses: tuple[int, ...], values: tuple[bytes, ...], stream: int | None) -> None:
+        """Queues them and does not wait. Threads may call it at the same time.
+
+        Args:
+            addresses: of the operands, in the order that was agreed on when this was made.
+            values: bytes of the operands that are taken by value, likewise.
+            stream: handle; None for the default stream.
+
+        Raises:
+            LaunchError: as `Module.bind`, where these arguments or this geometry do not fit.
+            DeviceError: the device failed.
+        """
+
+
 class Module(abc.ABC):
     """A binary loaded on a device."""
 
@@ -95,6 +112,25 @@ class Module(abc.ABC):
         Raises:
             LaunchError: no such kernel or variable, or a geometry or a texture that the device refuses.
         """
+
+    def prepared(
+        self,
+        program: Program,  # noqa: ARG002 - for those that have them
+        buffers: tuple[str, ...],  # noqa: ARG002
+        operands: tuple[str, ...],  # noqa: ARG002
+        workspaces: Mapping[str, int],  # noqa: ARG002
+    ) -> Launches | None:
+        """A program's launches with everything laid out but what a call brings, which is then written in place.
+
+        Args:
+            program: what the binary was made of.
+            buffers: names of the operands whose addresses a call brings, in order.
+            operands: names of the operands whose bytes it brings, in order.
+            workspaces: addresses of the program's workspaces.
+
+        Returns: None where the device or the program allows no such thing; `bind` then fixes each call's arguments.
+        """
+        return None
 
     @abc.abstractmethod
     def close(self) -> None:
