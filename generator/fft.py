@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, sizes
 from warpsmith.generator.distances import between_transforms
-from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import EQUALITY, DType, Operand, Problem, Role, member
 
 
 class Kind(enum.StrEnum):
@@ -105,7 +105,7 @@ class Fft(Problem):
     layout: Layout = Layout.BATCH
     order: Order = Order.NATURAL
 
-    __hash__ = Problem.__hash__
+    __eq__, __hash__ = EQUALITY
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass

@@ -12,7 +12,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.border import Border as Border
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
 from warpsmith.generator.distances import between_filters
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
+from warpsmith.generator.problem import EQUALITY, Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 MAX_WEIGHTS_BYTES = 32764 - 2 * 8
 """Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
@@ -77,7 +77,7 @@ class Filter2d(Problem):
     accuracy: Accuracy = Accuracy.ELEMENTWISE
     nonfinite: NonFinite = NonFinite.WINDOW
 
-    __hash__ = Problem.__hash__
+    __eq__, __hash__ = EQUALITY
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass

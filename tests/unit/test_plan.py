@@ -149,6 +149,7 @@ def test_a_stale_time_is_told_where_the_plan_was_asked_for(monkeypatch: pytest.M
     with pytest.warns(make.StaleTiming, match=r"taken with compiler g\+\+ 1\.0, here is") as caught:
         ws.plan(problem, "host")
     assert caught[0].filename == __file__
+    make.forget_plans()
     now = dataclasses.replace(then, environment={"compiler": HostCompiler().name})
     match = Match(MatchKind.EXACT, program, Record(problem, device, trial, (), now), ())
     with warnings.catch_warnings():

@@ -465,6 +465,14 @@ class TestWhatIsKept:
         assert hash(other) == hash(problem)
         assert {problem: 1}[other] == 1
 
+    def test_a_problem_of_another_operation_is_another(self) -> None:
+        assert Fft(size=(8, 8), batch=3) != EVERY_FIELD
+        assert EVERY_FIELD.__eq__("a problem") is NotImplemented
+
+    @pytest.mark.parametrize("name", CHANGES)
+    def test_equality_compares_every_field(self, name: str) -> None:
+        assert changed(EVERY_FIELD, name) != EVERY_FIELD
+
     def test_the_hash_counts_every_field(self) -> None:
         hashes = {hash(changed(EVERY_FIELD, name)) for name in CHANGES}
         assert len(hashes | {hash(EVERY_FIELD)}) == len(CHANGES) + 1
@@ -473,8 +481,8 @@ class TestWhatIsKept:
     def test_a_copy_takes_nothing_of_it_along(self, problem: Problem, copied: Any) -> None:
         _ = problem.operands, problem.inputs, hash(problem)
         made = copied(problem)
-        assert made == problem
         assert set(vars(made)) == {field.name for field in dataclasses.fields(problem)}  # type: ignore[arg-type]
+        assert made == problem
 
     def test_another_problem_has_its_own(self) -> None:
         _ = EVERY_FIELD.operands, hash(EVERY_FIELD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 from warpsmith.devices.base import Runtime
@@ -9,7 +10,9 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
+from warpsmith.plans.memo import Before, Key, PlanMemo
 from warpsmith.plans.plan import Plan, open_runtime
+from warpsmith.store.location import named_location
 
 SOFT_FACTS = ("driver", "toolkit")
 """Facts of the environment whose change may move times, but not answers."""
@@ -21,12 +24,28 @@ class StaleTiming(UserWarning):
 
 def plan(problem: Problem, device: str, store: str | None) -> Plan:
     """What `warpsmith.plan` does, which has its arguments and errors."""
+    key = problem, device, named_location(store)
+    return _PLANS.get(key) or _made(key)
+
+
+def forget_plans() -> None:
+    """Lets go of the plans that `plan` remembers; they live on where somebody else has them."""
+    _PLANS.forget()
+
+
+def _made(key: Key) -> Plan:
+    problem, device, store = key
     ref = DeviceRef.parse(device)
+    before = Before.of(store)
     match = look_up(problem, ref.device(), store)
-    binary = ref.compiler(CompilerChoice.AUTO).compile(match.program)
-    runtime = open_runtime(ref)
-    _warn_of_soft_changes(match, runtime)
-    return Plan(problem, match, binary, runtime)
+    made = _PLANS.earlier(key, ref)
+    if made is None or made.match != match:
+        binary = ref.compiler(CompilerChoice.AUTO).compile(match.program)
+        runtime = open_runtime(ref)
+        _warn_of_soft_changes(match, runtime)
+        made = Plan(problem, match, binary, runtime)
+    _PLANS.put(key, made, ref, before)
+    return made
 
 
 def _warn_of_soft_changes(match: Match, runtime: Runtime) -> None:
@@ -36,4 +55,9 @@ def _warn_of_soft_changes(match: Match, runtime: Runtime) -> None:
     for fact in SOFT_FACTS:
         if fact in then and fact in now and then[fact] != now[fact]:
             text = f"the stored time was taken with {fact} {then[fact]}, here is {now[fact]}; tune again to renew it"
-            warnings.warn(text, StaleTiming, stacklevel=4)  # whoever called warpsmith.plan
+            warnings.warn(text, StaleTiming, stacklevel=5)  # whoever called warpsmith.plan
+
+
+_PLANS = PlanMemo()
+
+os.register_at_fork(after_in_child=forget_plans)

@@ -85,6 +85,11 @@ def _places(explicit: str | None) -> tuple[_Place, ...]:
     return others if named is None else (_Place(named, is_named=True), *others)
 
 
+def look_up_locations(explicit: str | None) -> tuple[str, ...]:
+    """Where the stores lie that are asked, in order, whether they are there or not."""
+    return tuple(place.location for place in _places(explicit))
+
+
 class StoreChain(Generic[Asked_co]):
     """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`.
 
