@@ -213,6 +213,10 @@ class Runtime(abc.ABC):
     def environment(self) -> dict[str, str]:
         """Soft facts about this machine that a record keeps: driver, toolkit, operating system."""
 
+    def soft_facts(self, binary: Binary) -> dict[str, str]:  # noqa: ARG002 - whose compiler may tell one
+        """Those of `environment` whose change may move times, for a program that was compiled here; quickly."""
+        return self.environment()
+
     @abc.abstractmethod
     def load(self, binary: Binary) -> Module:
         """Loads a binary. Raises LaunchError where it does not fit this device."""
