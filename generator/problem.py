@@ -147,7 +147,7 @@ class Problem(abc.ABC):
         """
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return self is other or self._values == other._values  # type: ignore[attr-defined, no-any-return]
+        return self is other or self._values == other._values
 
     def __hash__(self) -> int:
         """Counted once: with 225 known weights that takes 4 us."""

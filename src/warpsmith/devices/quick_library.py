@@ -26,7 +26,7 @@ class Library:
     empty: Callable[[], tuple[Any, int]]
     """Makes an uninitialised result; the array and its address."""
     mark_written: Callable[[Any], None] | None
-    """Tells the library that an array is written to."""
+    """Tells the library that an array is written to; a RuntimeError leaves the call to `AnyCalls`."""
     current_stream: Callable[[], int | None]
     """Gives the handle of the stream that the library orders its work on; None on a device without streams."""
     on_host: bool
@@ -65,12 +65,12 @@ def quick_calls_of(library: Library, signature: Signature) -> QuickCalls:
                 if not source or (source < end and target < source + span):
                     return None
                 addresses.append(source)
+            if out is None:
+                out, target = empty()
+            elif mark_written is not None:
+                mark_written(out)
         except RuntimeError:
             return None
-        if out is None:
-            out, target = empty()
-        elif mark_written is not None:
-            mark_written(out)
         addresses.append(target)
         return out, tuple(addresses), values, chosen
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from warpsmith.devices.arrays import in_row_order
 from warpsmith.devices.calls import QuickCalls
 from warpsmith.devices.quick_library import AddressOf, Library, quick_calls_of
 from warpsmith.devices.quick_values import quick_values
@@ -25,19 +26,12 @@ def torch_calls(torch: Any, signature: Signature, device: Any, current_stream: C
         device: `torch.device` that the tensors must be on.
         current_stream: gives the handle of PyTorch's current stream there; None on a device without streams.
     """
-    increment_version = torch.autograd.graph.increment_version
-
-    def mark_written(x: Any) -> None:
-        try:  # noqa: SIM105 - contextlib.suppress takes longer than the call, and so does asking beforehand
-            increment_version(x)
-        except RuntimeError:
-            pass  # a tensor of the inference mode has no version
-
     library = Library(
         address_of=lambda operand, alignment: _address_of(torch, operand, device, alignment),
         values=quick_values(signature.by_value, torch),
         empty=_empty_of(torch, signature.output, device),
-        mark_written=mark_written,
+        # Releases that raise for tensors of the inference mode, which have no version, leave those to `AnyCalls`.
+        mark_written=torch.autograd.graph.increment_version,
         current_stream=current_stream,
         on_host=device.type == "cpu",
     )
@@ -46,7 +40,7 @@ def torch_calls(torch: Any, signature: Signature, device: Any, current_stream: C
 
 def stream_of(torch: Any, device: Any) -> Callable[[], int | None]:
     """What gives the handle of PyTorch's current stream on a GPU."""
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # 0.1 us; the public way makes a Stream, in 2 us
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a number; the public way makes a Stream of it
     ordinal = device.index
     if raw is None:
         return lambda: int(torch.cuda.current_stream(device).cuda_stream)
@@ -56,19 +50,25 @@ def stream_of(torch: Any, device: Any) -> Callable[[], int | None]:
 def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> AddressOf:
     """A tensor that requires a gradient may be allowed, with gradients off: that is for `AnyCalls` to say.
 
-    Sparse tensors have no strides, which raises RuntimeError; so does a tensor without memory of its own.
+    A tensor without memory of its own, such as a sparse one, raises RuntimeError.
     """
     tensor, dtype = torch.Tensor, getattr(torch, operand.dtype.value)
     shape, strides = torch.Size(operand.shape), _strides_of(operand)
     is_complex = operand.dtype is DType.COMPLEX64
     misaligned = alignment - 1  # alignments are powers of two
 
+    def lies_so(x: Any) -> bool:
+        return bool(x.stride() == strides)
+
+    # A method of PyTorch's, where it asks the same, is quicker than building the strides.
+    is_laid_out = tensor.is_contiguous if in_row_order(operand) else lies_so
+
     def address_of(x: Any) -> int:
         if (
             type(x) is tensor
             and x.dtype is dtype
             and x.shape == shape
-            and x.stride() == strides
+            and is_laid_out(x)
             and x.device == device
             and not x.requires_grad
             and not x.is_neg()

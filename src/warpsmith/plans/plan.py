@@ -58,6 +58,7 @@ class Plan:
         workspaces = {each.name: runtime.allocate(each.nbytes).address for each in match.program.workspaces}
         names = self._signature.buffers, self._signature.operands
         self._launches = launches_of(self._module, match.program, *names, workspaces)
+        self._launch = self._launches.launch
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
         """Computes the problem.
@@ -86,13 +87,13 @@ class Plan:
         if ready is None:
             return self._call_with_care(inputs, out, stream)
         target, addresses, values, chosen = ready
-        self._launches.launch(addresses, values, chosen)
+        self._launch(addresses, values, chosen)
         return target
 
     def _call_with_care(self, inputs: tuple[Any, ...], out: Any, stream: object) -> Any:
         """A call of a kind that was not seen before, or with anything unusual."""
         call = self._any.read(inputs, out, stream)
-        self._launches.launch(call.addresses, call.values, call.stream)
+        self._launch(call.addresses, call.values, call.stream)
         call.queued()
         if type(inputs[0]) not in self._quick:
             self._quick[type(inputs[0])] = quick_calls(inputs[0], self._signature, self._runtime)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -157,7 +158,13 @@ def trial_of(row: Row) -> Trial:
 
 
 def record_of(row: Row) -> Record:
-    """Raises Unreadable."""
+    """Made once for equal rows: 0.3 ms each, of which a look-up reads hundreds. Raises Unreadable."""
+    return _record_of(tuple(row.items()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _record_of(columns: tuple[tuple[str, Any], ...]) -> Record:
+    row = dict(columns)
     record = checked_record(from_json(row["spec"]))
     _agree(winner_row(record), row)
     return record

@@ -36,7 +36,7 @@ def count() -> int:
 
 
 def describe(ordinal: int) -> Device:
-    """What the generator may know of a GPU. Asked once a process: for its clocks the driver asks the GPU, for 1 ms."""
+    """What the generator may know of a GPU. The driver is asked once a process: none of it changes."""
     return _described(cu, ordinal)
 
 

@@ -1,8 +1,8 @@
 """Launches of a whole program whose arguments are written where the driver reads them, at each call.
 
-Binding a launch for each set of addresses takes 30 us, and looking a bound one up 2 us with the lock around it. Writing
-the addresses takes 0.1 us. And the driver's function is called by its address: the wrapper of cuda-bindings makes
-Python objects of eleven arguments and of the answer, which takes 2 us where four ready ones take 0.3.
+Measured on an EPYC core over a driver that does nothing: binding a launch takes 11 us, finding a bound one and calling
+cuda-bindings 13.5 takes 1.3, and launching here 0.4, of which the call through ctypes is 0.25: it has four
+arguments, which are ready ctypes objects.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class _Block:
 
     def write_addresses(self, addresses: tuple[int, ...]) -> None:
         """Sets the words of the operands; those of workspaces stay."""
-        self._slots[: len(addresses)] = addresses
+        self._slots[: len(addresses)] = list(addresses)
         self.addresses = addresses
 
     def write_values(self, values: tuple[bytes, ...]) -> None:

@@ -79,7 +79,7 @@ class CudaRuntime(Runtime):
 
     @functools.cached_property
     def _monitor(self) -> Monitor:
-        """Opened when it is first asked: NVML takes milliseconds for each GPU of the machine."""
+        """Opened when it is first asked: a plan needs none, and NVML looks at every GPU of the machine."""
         from warpsmith.devices.cuda.driver import pci_bus_id
 
         return Monitor(pci_bus_id(self.ordinal))
