@@ -1,7 +1,7 @@
 """Answers of look-ups, kept on disk beside the machine code, so that a process's first plan loads no generator.
 
 Most of a first plan is spent on getting ready to answer. On a busy EPYC core, over a driver that does nothing, loading
-the families takes 60 ms, Jinja2 and its templates 100, reading the stored transforms 70 and loading NVRTC 40; with an
+the families takes 60 ms, Jinja2 and its templates 100, reading the stored transforms 40 and loading NVRTC 40; with an
 answer on disk the plan takes 11 ms and its imports 40.
 An answer on disk holds where nothing has changed
 that it was made from: the problem, the device's facts, the stores' files, the code, and the compiler's library.
