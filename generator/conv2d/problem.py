@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
@@ -134,7 +135,7 @@ class Conv2d(Problem):
         """K/G: channels of y in a group."""
         return self.weight[0] // self.groups
 
-    @property
+    @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
         y_shape = (self.input[0], self.weight[0], *self.output_size)
         match self.pass_:

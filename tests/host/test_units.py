@@ -36,7 +36,6 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.store.store import Store
-from warpsmith.tuner.evaluate import testbed as testbed_module
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Rotation, TimingPolicy
 from warpsmith.tuner.options import TuneOptions
@@ -127,7 +126,7 @@ def rotating(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unstressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One draw of inputs alone, so that what lies in a workspace from the run before is right."""
-    monkeypatch.setattr(testbed_module, "MAX_STRESS_TERMS", 0)
+    monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 0)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
-from warpsmith.plans import make
+from warpsmith.plans import lookup, make
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Measurement, Provenance, Record, Timing, Trial
@@ -144,11 +144,12 @@ def test_a_stale_time_is_told_where_the_plan_was_asked_for(monkeypatch: pytest.M
     trial = Trial(family.name, config, program.fingerprint, outcome, "g++ 12.2.0")
     then = Provenance("2026-01-02T03:04:05+00:00", "0.1.0", {"compiler": "g++ 1.0"})
     match = Match(MatchKind.EXACT, program, Record(problem, device, trial, (), then), ())
-    monkeypatch.setattr(make, "look_up", lambda *_: match)
+    monkeypatch.setattr(lookup, "look_up_wholly", lambda *_: (match, True))
     monkeypatch.setattr(make, "SOFT_FACTS", ("compiler",))
     with pytest.warns(make.StaleTiming, match=r"taken with compiler g\+\+ 1\.0, here is") as caught:
         ws.plan(problem, "host")
     assert caught[0].filename == __file__
+    make.forget_plans()
     now = dataclasses.replace(then, environment={"compiler": HostCompiler().name})
     match = Match(MatchKind.EXACT, program, Record(problem, device, trial, (), now), ())
     with warnings.catch_warnings():

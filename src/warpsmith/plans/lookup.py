@@ -23,8 +23,14 @@ def look_up(problem: Problem, device: Device, store: str | None) -> Match:
 
     Raises StoreError, where that one cannot be read, beside its errors; the others are then done without.
     """
+    return look_up_wholly(problem, device, store)[0]
+
+
+def look_up_wholly(problem: Problem, device: Device, store: str | None) -> tuple[Match, bool]:
+    """`look_up`, and whether every store could be asked, so that the answer may be kept."""
     with open_for_look_up(store) as stores:
-        return find(problem, device, stores)
+        match = find(problem, device, stores)
+        return match, stores.is_whole
 
 
 def find(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Match:
