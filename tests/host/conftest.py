@@ -131,6 +131,7 @@ from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Unit
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.store import Store
 from warpsmith.tuner.workers.deadlines import Deadlines
@@ -164,7 +165,7 @@ class Numbered(Family):
         assert program.source.count(before) == 1
         lines = f"        volatile int number = {number}; (void)number;\\n        {self._faults.get(number, '')}\\n"
         source = program.source.replace(before, lines + before)
-        return dataclasses.replace(program, family=self.name, config=config, source=source)
+        return dataclasses.replace(program, family=self.name, config=config, units=(Unit("", source),))
 
 
 def main():

@@ -192,6 +192,7 @@ class TestExplain:
             "filter2d_plain": None,
             "fft_block": "solves fft only",
             "fft_warp": "solves fft only",
+            "fft_cufft": "solves fft only",
         }
         assert printed(*asked, "--source") == answer["source"]
         assert printed(*asked, "--source").count("__global__") == 1
