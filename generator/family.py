@@ -33,6 +33,9 @@ class Family(abc.ABC):
 
     name: ClassVar[str]
     """The family's name in stores and on the command line."""
+    may_answer: ClassVar[bool] = True
+    """Whether its default may answer where nothing is stored. Not where it needs a library that may be missing: a
+    search alone finds out that it is there and wins."""
     default_reach: ClassVar[float] = math.inf
     """Octaves (`Problem.distance`) beyond which the default is likelier to be good than the config of the winner of a
     problem that differs in more than its size."""

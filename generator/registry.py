@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft.operation import FFT
@@ -13,7 +14,7 @@ from warpsmith.generator.operation import Operation
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 
-OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT)}
+OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D)}
 """By name."""
 
 FAMILIES: tuple[Family, ...] = tuple(family for operation in OPERATIONS.values() for family in operation.families)
@@ -38,9 +39,14 @@ def families_for(problem: Problem, device: Device, families: tuple[Family, ...] 
 def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
     """The default that answers where nothing is stored: of a family that is likely to win, else of the first one.
 
-    One that would take the compiler long answers only where all would. Raises BadArgument where no family solves it.
+    One that would take the compiler long answers only where all would. Raises BadArgument where no family solves it
+    but those that never answer so (`Family.may_answer`).
     """
-    able = sorted(families_for(problem, device), key=lambda family: not family.is_likely(problem, device))
+    solving = families_for(problem, device)
+    able = sorted((each for each in solving if each.may_answer), key=lambda each: not each.is_likely(problem, device))
+    if not able:
+        told = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
+        raise BadArgument(f"{problem.key()} is solved by {told}: run `warpsmith tune {problem.operation}` first")
     defaults = ((family, family.default(problem, device)) for family in able)
     quick = (each for each in defaults if each[0].unrolled(problem, each[1]) <= MAX_UNROLLED)
     return next(quick, None) or (able[0], able[0].default(problem, device))

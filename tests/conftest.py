@@ -174,7 +174,9 @@ class PlantedFamily(Family):
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees or touches the user's store. Compiled binaries are shared by the tests of one run."""
+    """No test sees or touches the user's store, or a plan of another test. Compiled binaries are shared by one run."""
+    if made := sys.modules.get("warpsmith.plans.make"):
+        made.forget_plans()
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "binaries"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.cufft import FftCufft
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.two_pass import FftTwoPass
 from warpsmith.generator.fft.warp.family import FftWarp
@@ -12,4 +13,4 @@ _BLOCK = FftBlock()
 """Passes of one radix after the other over shared memory, as the method is written down (Cooley and Tukey 1965), for
 any size. `FftWarp` is no simpler: it takes powers of two alone, and exchanges by shuffles what these passes store."""
 
-FFT = Operation(Fft, (_BLOCK, FftWarp(), FftTwoPass()), simplest=_BLOCK)
+FFT = Operation(Fft, (_BLOCK, FftWarp(), FftTwoPass(), FftCufft()), simplest=_BLOCK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -211,7 +212,7 @@ class Fft(Problem):
             return 1 / math.sqrt(self.points)
         return 1 / self.points if self.norm is scaled else 1.0
 
-    @property
+    @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
         source, target = (Role.OUTPUT, Role.INPUT) if self.inverse else (Role.INPUT, Role.OUTPUT)
         spectrum = self.spectrum_size

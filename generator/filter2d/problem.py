@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -180,7 +181,7 @@ class Filter2d(Problem):
         (r, s), (row, column) = self.filter, self.anchor or (self.filter[0] // 2, self.filter[1] // 2)
         return (r - 1 - row, s - 1 - column) if self.convolve else (row, column)
 
-    @property
+    @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
         planes, filters, channels = ((n,) if n > 1 else () for n in (self.planes, self.filters, self.channels))
         (rows, columns), (output_rows, output_columns) = self.image, self.output_shape

@@ -9,19 +9,24 @@ y = ws.plan(p)(x, w)
 from __future__ import annotations
 
 from warpsmith.api import export, load_bundle, plan, query, tune
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 
 __all__ = [
     "Border",
+    "Conv2d",
     "DType",
     "Fft",
     "Filter2d",
+    "ImageLayout",
     "Kind",
     "Layout",
     "Norm",
     "Order",
+    "Pass",
+    "Precision",
     "Problem",
     "export",
     "load_bundle",

@@ -279,6 +279,8 @@ CASES = {
     "fft_block_20_sequential": block(Fft(20, 3355443), threads=192, transforms=192, spectrum="sequential"),
     "fft_block_12x20_frequency": Case("fft_block", Fft((12, 20), 4096, kind="c2c", layout="frequency")),
     "fft_block_256x256_shared": Case("fft_block", Fft((256, 256), 1024)),
+    "fft_cufft_12x20_ortho": Case("fft_cufft", Fft((12, 20), 4096, norm="ortho")),
+    "fft_cufft_12x20_inverse": Case("fft_cufft", Fft((12, 20), 4096, kind="c2r")),
     "fft_warp_64": Case("fft_warp", Fft(64, 1048576)),
     "fft_warp_8x8_inverse": Case("fft_warp", Fft((8, 8), 4, kind="c2r")),
 }

@@ -12,11 +12,13 @@ import pytest
 
 import warpsmith as ws
 from warpsmith.devices.cuda.available import cuda_device_count
+from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.plans.make import forget_plans
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 
@@ -91,8 +93,9 @@ def test_every_thread_gets_its_own_result(torch: Any, wanted: dict[str, str], st
     assert not failed, failed[0]
 
 
-def test_graphs_run_beside_calls_with_other_weights(torch: Any) -> None:
-    plan = plan_with(weights="constant")
+@pytest.mark.parametrize("weights", ["constant", "argument"])
+def test_graphs_run_beside_calls_with_other_weights(torch: Any, weights: str) -> None:
+    plan = plan_with(weights=weights)
     given = [drawn(seed) for seed in range(3)]
     images = [torch.from_numpy(image).cuda() for image, _ in given]
     expected = [torch.from_numpy(reference(*each)).cuda() for each in given]
@@ -159,6 +162,66 @@ def test_an_array_on_another_gpu_is_refused(library: str) -> None:
             x = cupy.asarray(image)
     with pytest.raises(BadArgument, match="image: is on cuda:1, and the plan on cuda:0"):
         plan_with(weights="argument")(x, weights)
+
+
+def test_quick_calls_are_prepared_and_leave_refusals_as_they_are(torch: Any) -> None:
+    """The first call is read with care, the next ones quickly: on any stream, with any weights, into any result."""
+    plan = plan_with(weights="argument")
+    assert isinstance(plan._launches, PreparedLaunches)
+    given = [drawn(seed) for seed in range(4)]
+    images = [torch.from_numpy(image).cuda() for image, _ in given]
+    streams = [torch.cuda.default_stream(), *(torch.cuda.Stream() for _ in range(3))]
+    outs = [torch.full(PROBLEM.image, float("nan"), device="cuda") for _ in given]
+    torch.cuda.synchronize()
+    for i in (0, 1, 2, 3, 3, 2, 1, 0):
+        with torch.cuda.stream(streams[i]):
+            assert plan(images[i], given[i][1], out=outs[i]) is outs[i]
+            made = plan(images[i], torch.from_numpy(given[i][1]))
+            assert torch.equal(made, outs[i])
+    torch.cuda.synchronize()
+    for out, each in zip(outs, given, strict=True):
+        assert float((out.cpu() - torch.from_numpy(reference(*each))).abs().max()) < 1e-4
+    assert torch.Tensor in plan._quick
+    weights = given[0][1].copy()
+    weights[0, 0] += 1
+    changed = plan(images[0], weights)
+    assert float((changed.cpu() - torch.from_numpy(reference(given[0][0], weights))).abs().max()) < 1e-4
+    for image, out, told in (
+        (images[0].cpu(), None, "image: is in host memory"),
+        (images[0].double(), None, "image: expected float32"),
+        (images[0].T.contiguous().T, None, "image: must be C-contiguous"),
+        (images[0], images[0], "out: shares memory with image"),
+        (images[0], outs[0].cpu(), "result: is in host memory"),
+    ):
+        with pytest.raises(BadArgument, match=told):
+            plan(image, weights, out=out)
+
+
+def test_quick_calls_with_arrays_of_cupy() -> None:
+    cupy = pytest.importorskip("cupy")
+    plan = plan_with(weights="argument")
+    image, weights = drawn(1)
+    x, right = cupy.asarray(image), reference(image, weights)
+    for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream.null):
+        with stream:
+            y, out = cupy.asarray(image), cupy.zeros_like(x)
+            made = plan(y, weights)
+            assert plan(y, weights, out=out) is out
+            assert isinstance(made, cupy.ndarray)
+            stream.synchronize()
+            assert abs(cupy.asnumpy(made) - right).max() < 1e-4
+            assert abs(cupy.asnumpy(out) - right).max() < 1e-4
+    assert plan._quick[cupy.ndarray] is not None
+
+
+def test_a_plan_is_remembered() -> None:
+    problem = ws.Filter2d(image=(64, 80), filter=(3, 3))
+    plan = ws.plan(problem, "cuda:0")
+    assert ws.plan(ws.Filter2d(image=(64, 80), filter=(3, 3)), "cuda:0") is plan
+    forget_plans()
+    again = ws.plan(problem, "cuda:0")
+    assert again is not plan
+    assert (again.match, again.binary) == (plan.match, plan.binary)
 
 
 FORK = """

@@ -152,6 +152,7 @@ from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Unit
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.store import Store
 from warpsmith.tuner.workers.deadlines import Deadlines

@@ -23,7 +23,6 @@ from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import ByValue, Pointer, Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.evaluate import testbed as testbed_module
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
 
@@ -241,7 +240,7 @@ def test_a_replay_that_goes_wrong(
 
 
 def test_a_large_problem_meets_them_in_its_finals(host: HostRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testbed_module, "MAX_STRESS_TERMS", 100)
+    monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 100)
     with opened(host, None) as testbed:
         assert testbed._stress is None
         testbed.renew(4)

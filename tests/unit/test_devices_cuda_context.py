@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from warpsmith.devices.arrays import device_view, empty_like_caller
+from warpsmith.devices.base import StreamIdentity
 from warpsmith.devices.cuda import bindings_context, device_array, driver, primary_context, runtime, status
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.cuda.device_array import DeviceArray
@@ -55,6 +56,10 @@ class Driver:
         self.memory: dict[int, Any] = {}
         self.events: dict[int, float] = {}
         self.gpus = 2
+        self.captured: dict[int, int] = {}
+        """Streams that are captured, and the number of the capture."""
+        self.capture_modes: list[str] = []
+        """That this thread was given, in order."""
         self.fault: Any = OK
         """What every call answers once a kernel has faulted."""
 
@@ -104,6 +109,19 @@ class Driver:
 
     def cuDeviceGetAttribute(self, attribute: Any, _gpu: Any) -> tuple[Any, ...]:  # noqa: N802
         return (OK, ATTRIBUTES[attribute.name.removeprefix("CU_DEVICE_ATTRIBUTE_")])
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[Any, ...]:  # noqa: N802
+        self.capture_modes.append(mode.name.removeprefix("CU_STREAM_CAPTURE_MODE_"))
+        return (OK, REAL.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+
+    def cuStreamGetId(self, stream: int) -> tuple[Any, ...]:  # noqa: N802
+        return (self.check(), 1000 + stream)
+
+    def cuStreamGetCaptureInfo(self, stream: int) -> tuple[Any, ...]:  # noqa: N802
+        found = REAL.CUstreamCaptureStatus
+        is_captured = stream in self.captured
+        state = found.CU_STREAM_CAPTURE_STATUS_ACTIVE if is_captured else found.CU_STREAM_CAPTURE_STATUS_NONE
+        return (self.check(), state, self.captured.get(stream, 0), None, None, None, 0)
 
     def cuDriverGetVersion(self) -> tuple[Any, ...]:  # noqa: N802
         return (OK, 13010)
@@ -252,6 +270,9 @@ ASKED: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoH": (256, 256, 4),
     "cuMemcpyDtoDAsync": (256, 256, 4, 0),
     "cuMemsetD8Async": (256, 255, 4, 0),
+    "cuStreamGetId": (7,),
+    "cuStreamGetCaptureInfo": (7,),
+    "cuThreadExchangeStreamCaptureMode": (REAL.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED,),
     "cuEventCreate": (REAL.CUevent_flags.CU_EVENT_DEFAULT,),
     "cuEventRecord": (REAL.CUevent(1), 0),
     "cuEventElapsedTime": (REAL.CUevent(1), REAL.CUevent(1)),
@@ -290,6 +311,23 @@ class TestContexts:
         assert held(gpu) == 0
         with pytest.raises(DeviceError, match=f"there is no allocation at {first:#x}"):
             context.free(first)
+
+    def test_memory_may_be_taken_and_given_back_while_the_thread_captures_a_graph(
+        self, gpu: Driver, context: PrimaryContext
+    ) -> None:
+        context.free(context.allocate(256))
+        assert gpu.capture_modes == ["RELAXED", "THREAD_LOCAL"] * 2
+
+    def test_streams_are_told_apart_by_more_than_their_handles(self, gpu: Driver, context: PrimaryContext) -> None:
+        gpu.captured = {8: 31}
+        with context.active("ask"):
+            found = [status.identity_of(stream) for stream in (0, 1, 7, 8)]
+        assert found == [StreamIdentity(), StreamIdentity(), StreamIdentity(1007), StreamIdentity(1008, 31)]
+        with context.active("ask"):
+            gpu.fault = STATUS.CUDA_ERROR_INVALID_HANDLE
+            with pytest.raises(DeviceError, match="cannot ask for a stream"):
+                status.identity_of(9)
+            gpu.fault = OK
 
     def test_arrays_with_gaps_are_refused(self, context: PrimaryContext) -> None:
         address = context.allocate(64)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.devices.cuda.nvml import Monitor
+from warpsmith.devices.cuda.nvml import Monitor, loaded_driver_version
 from warpsmith.devices.host.toolchain import find_compiler
 
 STAND_IN = """
@@ -74,3 +74,10 @@ def test_without_nvml_nothing_is_known(tmp_path: Path, library: str | None) -> N
     assert monitor.clock_mhz() is None
     assert monitor.throttled() is None
     assert monitor.driver_version() is None
+
+
+def test_the_driver_s_version_is_read_off_the_system(tmp_path: Path) -> None:
+    told = tmp_path / "version"
+    assert loaded_driver_version(told) is None
+    told.write_text("580.95.05\n")
+    assert loaded_driver_version(told) == "580.95.05"

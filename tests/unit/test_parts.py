@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from builders import NVRTC, failure, measurement, timing, trial
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.two_pass import FftTwoPass
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.run.parts import FIRSTS, LEAST_TRIALS, KnownStages, budget_of_parts, known_stages
@@ -34,12 +35,12 @@ def trials_of(problem: Fft, count: int, first_ns: float = 1000.0) -> tuple[Trial
     for config in tuple(configs):
         configs |= dict.fromkeys(BLOCK.space(problem, H200).neighbours(config))
     outcomes: list[Measurement | Failure] = [
-        Measurement(Timing(first_ns * 1.1**number, first_ns, 2 * first_ns, 9, "usual"), 1e-7, 32, 0, 0, None)
+        measurement(timing(first_ns * 1.1**number, first_ns, 2 * first_ns, policy="usual"), registers=32)
         for number in range(count)
     ]
-    outcomes.append(Failure(FailureKind.LAUNCH, "no"))
+    outcomes.append(failure(FailureKind.LAUNCH))
     return tuple(
-        Trial(BLOCK.name, config, f"{number:016x}", outcome, "nvrtc 13.0", 1.0)
+        trial(number, outcome, family=BLOCK.name, config=config, compiler=NVRTC, compile_ms=1.0)
         for number, (config, outcome) in enumerate(zip(configs, outcomes, strict=False))
     )
 

@@ -22,7 +22,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Texture
 from warpsmith.generator.registry import families_for
-from warpsmith.plans import make
+from warpsmith.plans import lookup, make
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 
@@ -140,11 +140,12 @@ def test_a_stale_time_is_told_where_the_plan_was_asked_for(monkeypatch: pytest.M
     made = family.program(problem, config)
     stored = winner(problem, 5.0, device, family=family, environment={"compiler": "g++ 1.0"})
     match = Match(MatchKind.EXACT, made, stored, ())
-    monkeypatch.setattr(make, "look_up", lambda *_: match)
+    monkeypatch.setattr(lookup, "look_up_wholly", lambda *_: (match, True))
     monkeypatch.setattr(make, "SOFT_FACTS", ("compiler",))
     with pytest.warns(make.StaleTiming, match=r"taken with compiler g\+\+ 1\.0, here is") as caught:
         ws.plan(problem, "host")
     assert caught[0].filename == __file__
+    make.forget_plans()
     now = dataclasses.replace(stored.provenance, environment={"compiler": HostCompiler().name})
     match = Match(MatchKind.EXACT, made, dataclasses.replace(stored, provenance=now), ())
     with warnings.catch_warnings():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import json
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role
 
@@ -58,9 +61,9 @@ CHANGES: dict[str, Any] = {
 
 def changed(problem: Filter2d, field: str) -> Filter2d:
     """`problem` with one field changed, past the checks that a constructor makes."""
-    copy = dataclasses.replace(problem)
-    object.__setattr__(copy, field, CHANGES[field])
-    return copy
+    made = dataclasses.replace(problem)
+    object.__setattr__(made, field, CHANGES[field])
+    return copy.copy(made)  # which leaves behind what was kept for the field as it was
 
 
 def test_every_field_has_a_change() -> None:
@@ -441,3 +444,46 @@ class TestElementTypes:
         with pytest.raises(BadArgument) as caught:
             Filter2d(image=(8, 8), filter=(3, 3), dtype=named)
         assert str(caught.value) == f"unknown dtype '{told}'; choose one of float32, float16, uint8"
+
+
+class TestWhatIsKept:
+    """Operands and hashes are made once for a problem, and are no part of it."""
+
+    @pytest.fixture(params=[EVERY_FIELD, Fft(size=(8, 8), batch=3)], ids=["filter2d", "fft"])
+    def problem(self, request: pytest.FixtureRequest) -> Problem:
+        made: Problem = dataclasses.replace(request.param)
+        return made
+
+    def test_operands_are_made_once(self, problem: Problem) -> None:
+        assert problem.operands is problem.operands
+        assert problem.inputs is problem.inputs
+
+    def test_equality_and_hash_see_the_fields_alone(self, problem: Problem) -> None:
+        other = dataclasses.replace(problem)
+        _ = problem.operands, problem.inputs, hash(problem)
+        assert other == problem
+        assert hash(other) == hash(problem)
+        assert {problem: 1}[other] == 1
+
+    def test_a_problem_of_another_operation_is_another(self) -> None:
+        assert Fft(size=(8, 8), batch=3) != EVERY_FIELD
+        assert EVERY_FIELD.__eq__("a problem") is NotImplemented
+
+    @pytest.mark.parametrize("name", CHANGES)
+    def test_equality_compares_every_field(self, name: str) -> None:
+        assert changed(EVERY_FIELD, name) != EVERY_FIELD
+
+    def test_the_hash_counts_every_field(self) -> None:
+        hashes = {hash(changed(EVERY_FIELD, name)) for name in CHANGES}
+        assert len(hashes | {hash(EVERY_FIELD)}) == len(CHANGES) + 1
+
+    @pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
+    def test_a_copy_takes_nothing_of_it_along(self, problem: Problem, copied: Any) -> None:
+        _ = problem.operands, problem.inputs, hash(problem)
+        made = copied(problem)
+        assert set(vars(made)) == {field.name for field in dataclasses.fields(problem)}  # type: ignore[arg-type]
+        assert made == problem
+
+    def test_another_problem_has_its_own(self) -> None:
+        _ = EVERY_FIELD.operands, hash(EVERY_FIELD)
+        assert dataclasses.replace(EVERY_FIELD, planes=5).operands[0].shape[0] == 5

@@ -16,7 +16,7 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
-from warpsmith.store import sqlite
+from warpsmith.store import rows, sqlite
 from warpsmith.store.location import shipped_store
 from warpsmith.store.schema import SCHEMA_VERSION
 from warpsmith.store.store import Store
@@ -250,3 +250,15 @@ class TestLocations:
         with pytest.raises(StoreError, match=r'needs sqlalchemy: pip install "warpsmith\[postgres\]"') as told:
             open_winners("postgresql://me:secret@host/db")
         assert "secret" not in str(told.value)
+
+
+def test_equal_rows_are_made_into_records_once() -> None:
+    with StoreReader.open(shipped_store()) as reader:
+        first, second = reader.records("filter2d"), reader.records("filter2d")
+    assert first == second
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    row = rows.winner_row(first[0])
+    changed = {**row, "created_at": "another time"}
+    assert rows.record_of(row) == first[0]
+    with pytest.raises(rows.Unreadable):
+        rows.record_of(changed)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
+from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.fft.judge import FftJudge
 from warpsmith.tuner.operations.filter2d.judge import Filter2dJudge
 from warpsmith.tuner.operations.judge import Judge
 
-JUDGES: Mapping[str, Judge[Any]] = {Filter2d.operation: Filter2dJudge(), Fft.operation: FftJudge()}
+JUDGES: Mapping[str, Judge[Any]] = {
+    Filter2d.operation: Filter2dJudge(),
+    Fft.operation: FftJudge(),
+    Conv2d.operation: Conv2dJudge(),
+}
 """By operation."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
+from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.problem import Problem
@@ -32,10 +34,13 @@ Key = tuple[str, Config]
 def present_answer(
     problem: Problem, device: Device, stores: StoreChain[Winners], families: Mapping[str, Family]
 ) -> Program:
-    """What `warpsmith.plan` answers now, or the default of the first of `families` where that is of another family."""
-    program = find(problem, device, stores).program
-    if program.family in families:
-        return program
+    """What `warpsmith.plan` answers now, or the default of the first of `families` where that is of another family, or
+    nothing.
+    """
+    with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
+        program = find(problem, device, stores).program
+        if program.family in families:
+            return program
     first = next(iter(families.values()))
     return first.program(problem, first.default(problem, device))
 

@@ -226,6 +226,11 @@ def _check_strides(array: _Array, operand: Operand) -> None:
     raise BadArgument(f"{operand.name}: {told}")
 
 
+def in_row_order(operand: Operand) -> bool:
+    """Whether an array of the operand's lies in memory in row order without gaps."""
+    return operand.strides == _row_order(operand)
+
+
 def _row_order(operand: Operand) -> tuple[int, ...]:
     """The strides in bytes of an array without gaps."""
     return dataclasses.replace(operand, strides=()).strides

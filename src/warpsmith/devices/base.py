@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary import Binary as Binary
 from warpsmith.devices.binary import BinaryKind as BinaryKind
 from warpsmith.errors import DeviceError, LaunchError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from warpsmith.devices.launches import Launches
     from warpsmith.devices.library import DeviceLibrary
 
 Given = TypeVar("Given")
@@ -89,6 +91,23 @@ class Module(abc.ABC):
         Raises:
             LaunchError: no such kernel or variable, or a geometry or a texture that the device refuses.
         """
+
+    def prepared(
+        self,
+        program: Program,  # noqa: ARG002 - for those that have them
+        buffers: tuple[str, ...],  # noqa: ARG002
+        operands: tuple[str, ...],  # noqa: ARG002
+    ) -> Launches | None:
+        """A program's launches with everything laid out but what a call brings, which is then written in place.
+
+        Args:
+            program: what the binary was made of.
+            buffers: names of the operands whose addresses a call brings, in order.
+            operands: names of the operands whose bytes it brings, in order.
+
+        Returns: None where the device or the program allows no such thing; `bind` then fixes each call's arguments.
+        """
+        return None
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -179,6 +198,10 @@ class Runtime(abc.ABC):
     @abc.abstractmethod
     def environment(self) -> dict[str, str]:
         """Soft facts about this machine that a record keeps: driver, toolkit, operating system."""
+
+    def soft_facts(self, binaries: Binaries) -> dict[str, str]:  # noqa: ARG002 - whose compiler may tell one
+        """Those of `environment` whose change may move times, for a program that was compiled here; quickly."""
+        return self.environment()
 
     @abc.abstractmethod
     def load(self, binary: Binary) -> Module:

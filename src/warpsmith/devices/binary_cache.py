@@ -59,28 +59,30 @@ class CachedCompiler(Compiler):
         return self.compiler.text_of(unit)
 
     def cached(self, unit: Compilation) -> Binary | None:
-        return self._read(self._name(unit))
+        return binary_in(self.folder, self.file_name(unit))
 
     def compile(self, unit: Compilation) -> Binary:
-        name = self._name(unit)
-        binary = self._read(name)
+        name = self.file_name(unit)
+        binary = binary_in(self.folder, name)
         if binary is None:
             binary = self.compiler.compile(unit)
             with contextlib.suppress(OSError):
                 PrivateFolder(self.folder).write(name, _content(name, binary))
         return binary
 
-    def _name(self, unit: Compilation) -> str:
+    def file_name(self, unit: Compilation) -> str:
+        """The file of a unit's binary in the folder. Raises CompileError as `identity` does."""
         text = json.dumps([_FORMAT, self.identity, self.compiler.text_of(unit)])
         return f"{hashlib.sha256(text.encode()).hexdigest()}.bin"
 
-    def _read(self, name: str) -> Binary | None:
-        """The binary in a file; None where there is none, or where it is damaged or not to be trusted."""
-        try:
-            content = PrivateFolder(self.folder).read(name)
-            return None if content is None else _binary_of(name, content)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return None
+
+def binary_in(folder: Path, name: str) -> Binary | None:
+    """The binary in a file of a cache; None where there is none, or where it is damaged or not to be trusted."""
+    try:
+        content = PrivateFolder(folder).read(name)
+        return None if content is None else _binary_of(name, content)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _binary_of(name: str, content: bytes) -> Binary | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from warpsmith.devices.base import BoundLaunch, Module, Runtime
 from warpsmith.devices.binary import Binaries
+from warpsmith.devices.launches import Launches
 from warpsmith.devices.library import LoadedCall
 from warpsmith.devices.workspaces import Block
 from warpsmith.errors import LaunchError
@@ -81,6 +82,16 @@ class Executable:
         memory = {**addresses, **workspaces}
         bound = [self._bound(place, step, memory, values) for place, step in enumerate(self.program.steps)]
         return bound[0] if len(bound) == 1 else _InOrder(tuple(bound))
+
+    def prepared(self, buffers: tuple[str, ...], operands: tuple[str, ...]) -> Launches | None:
+        """All launches with everything laid out but what a call brings; see `Module.prepared`.
+
+        None for programs of several units, with workspaces or calls of libraries, which `bind` fixes for each call.
+        """
+        if self.workspaces or self._calls or len(self._modules) != 1:
+            return None
+        (module,) = self._modules.values()
+        return module.prepared(self.program, buffers, operands)
 
     def _bound(self, place: int, step: Step, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         if isinstance(step, Launch):

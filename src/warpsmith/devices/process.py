@@ -12,22 +12,27 @@ from warpsmith.errors import DeviceError
 class HomeProcess:
     """The process that something was opened in, and outside of which it cannot be used.
 
+    A forked child is told by Python's own hook, not by its id: asking for that takes 0.2 us of each call of a plan.
+
     Args:
         what: what was opened, for the message: `cuda:0`.
     """
 
+    __slots__ = ("__weakref__", "_what", "is_current")
+
     def __init__(self, what: str) -> None:
         self._what = what
-        self._pid = os.getpid()
-
-    @property
-    def is_current(self) -> bool:
+        self.is_current = True
         """Whether this is that process."""
-        return os.getpid() == self._pid
+        _HOMES.add(self)
+
+    def leave(self) -> None:
+        """To be called in a forked child."""
+        self.is_current = False
 
     def check(self) -> None:
         """Raises DeviceError in any other process, which can only be a forked child."""
-        if os.getpid() != self._pid:
+        if not self.is_current:
             remedy = "start processes with the spawn method"
             raise DeviceError(f"{self._what} cannot be used in a forked child; {remedy}")
 
@@ -53,11 +58,14 @@ class ForkLock:
 
 
 _LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
+_HOMES: weakref.WeakSet[HomeProcess] = weakref.WeakSet()
 
 
 def _renew_all() -> None:
     for lock in list(_LOCKS):
         lock.renew()
+    for home in list(_HOMES):
+        home.leave()
 
 
 os.register_at_fork(after_in_child=_renew_all)

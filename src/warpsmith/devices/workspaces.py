@@ -19,6 +19,9 @@ MOST_STREAMS = 8
 otherwise take more and more of it."""
 
 
+_NOTHING: contextlib.nullcontext[Mapping[str, int]] = contextlib.nullcontext({})
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
     """Several workspaces in one piece of memory."""
@@ -64,8 +67,9 @@ class Workspaces:
         # At the end of the process the runtime gives everything back itself.
         self._give_back.atexit = False
 
-    @contextlib.contextmanager
-    def lent(self, stream: int | None, given: Allocation | None = None) -> Iterator[dict[str, int]]:
+    def lent(
+        self, stream: int | None, given: Allocation | None = None
+    ) -> contextlib.AbstractContextManager[Mapping[str, int]]:
         """The addresses of the CALL workspaces for steps that are queued on `stream` within this context.
 
         Calls on one stream share them, and so must not queue their steps in between each other's: one thread at a time
@@ -80,9 +84,10 @@ class Workspaces:
             BadArgument: `given` is too small, or not aligned to 256 bytes.
             OutOfMemory: there is too little memory.
         """
-        if not self._call.offsets:
-            yield {}
-            return
+        return self._lent(stream, given) if self._call.offsets else _NOTHING
+
+    @contextlib.contextmanager
+    def _lent(self, stream: int | None, given: Allocation | None) -> Iterator[Mapping[str, int]]:
         if given is not None and (given.nbytes < self._call.nbytes or given.address % ALIGNMENT):
             told = f"{self._call.nbytes} bytes at a multiple of {ALIGNMENT}"
             raise BadArgument(f"workspace: must have {told}; got {given.nbytes} bytes at {given.address:#x}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -20,8 +23,14 @@ def look_up(problem: Problem, device: Device, store: str | None) -> Match:
 
     Raises StoreError, where that one cannot be read, beside its errors; the others are then done without.
     """
+    return look_up_wholly(problem, device, store)[0]
+
+
+def look_up_wholly(problem: Problem, device: Device, store: str | None) -> tuple[Match, bool]:
+    """`look_up`, and whether every store could be asked, so that the answer may be kept."""
     with open_for_look_up(store) as stores:
-        return find(problem, device, stores)
+        match = find(problem, device, stores)
+        return match, stores.is_whole
 
 
 def find(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Match:
@@ -42,11 +51,12 @@ def known_configs(
     """What is known before a search: names of families and configs that are legal here, distinct, at most `count`.
 
     First what `find` answers, then what the winners of the nearest stored shapes and devices become here, nearest
-    first. Raises BadArgument where no family solves the problem.
+    first.
     """
-    records = _right_records(problem, stores)
-    answer = _exact(problem, device, stores, []) or _best_guess(problem, device, records, [])
-    found = {(answer.program.family, answer.program.config): None}
+    records, found = _right_records(problem, stores), dict[tuple[str, Config], None]()
+    with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
+        answer = _exact(problem, device, stores, []) or _best_guess(problem, device, records, [])
+        found[answer.program.family, answer.program.config] = None
     for candidate in candidates(problem, device, ranked(problem, device, records)):
         if len(found) >= count:
             break

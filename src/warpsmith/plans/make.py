@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 
 from warpsmith.devices.base import Runtime
-from warpsmith.devices.library import library_version, versions_in
+from warpsmith.devices.binary import Binaries
+from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
-from warpsmith.plans.lookup import look_up
+from warpsmith.plans.answers import Circumstances, keep, recalled
 from warpsmith.plans.match import Match
+from warpsmith.plans.memo import Before, Key, PlanMemo
 from warpsmith.plans.plan import Plan, open_runtime
+from warpsmith.store.location import named_location
 
 SOFT_FACTS = ("driver", "toolkit")
 """Facts of the environment whose change may move times, but not answers."""
@@ -23,18 +29,53 @@ class StaleTiming(UserWarning):
 
 def plan(problem: Problem, device: str, store: str | None) -> Plan:
     """What `warpsmith.plan` does, which has its arguments and errors."""
+    key = problem, device, named_location(store)
+    return _PLANS.get(key) or _made(key)
+
+
+def forget_plans() -> None:
+    """Lets go of the plans that `plan` remembers; they live on where somebody else has them."""
+    _PLANS.forget()
+
+
+def _made(key: Key) -> Plan:
+    problem, device, store = key
     ref = DeviceRef.parse(device)
-    match = look_up(problem, ref.device(), store)
-    binaries = ref.compiler(CompilerChoice.AUTO).compile_program(match.program)
-    runtime = open_runtime(ref)
-    _warn_of_soft_changes(match, runtime)
-    return Plan(problem, match, binaries, runtime)
+    before = Before.of(store)
+    match, binaries = _answer(problem, ref, store, before)
+    made = _PLANS.earlier(key, ref)
+    if made is None or made.match != match:
+        runtime = open_runtime(ref)
+        _warn_of_soft_changes(match, runtime, binaries)
+        made = Plan(problem, match, binaries, runtime)
+    _PLANS.put(key, made, ref, before)
+    return made
 
 
-def _warn_of_soft_changes(match: Match, runtime: Runtime) -> None:
+def _answer(problem: Problem, ref: DeviceRef, store: str | None, before: Before) -> tuple[Match, Binaries]:
+    """The best answer, compiled: that of an earlier process where it still holds."""
+    target = ref.device()
+    circumstances = None
+    if ref.kind is DeviceKind.CUDA and before.state is not None:
+        circumstances = Circumstances(problem, target, store, before.state)
+        if (earlier := recalled(circumstances)) is not None:
+            return earlier
+    # All families, and Jinja2 with its templates.
+    from warpsmith.plans.lookup import look_up_wholly
+
+    match, is_whole = look_up_wholly(problem, target, store)
+    compiler = ref.compiler(CompilerChoice.AUTO)
+    binaries = compiler.compile_program(match.program)
+    if circumstances is not None and is_whole and isinstance(compiler, CachedCompiler):
+        files = {name: compiler.file_name(unit) for name, unit in match.program.compilations().items()}
+        keep(circumstances, match, files)
+    return match, binaries
+
+
+def _warn_of_soft_changes(match: Match, runtime: Runtime, binaries: Binaries) -> None:
     if match.record is None:
         return
-    then, now = match.record.provenance.environment, runtime.environment()
+    then, now = match.record.provenance.environment, runtime.soft_facts(binaries)
     changed = [f"{fact} {then[fact]}, here is {now[fact]}" for fact in SOFT_FACTS if _differs(fact, then, now)]
     versions = versions_in(match.record.trial.compiler)
     for library in match.program.libraries:
@@ -43,8 +84,13 @@ def _warn_of_soft_changes(match: Match, runtime: Runtime) -> None:
             changed.append(f"{', '.join(versions) or 'no library'}, here is {here}")
     for told in changed:
         text = f"the stored time was taken with {told}; tune again to renew it"
-        warnings.warn(text, StaleTiming, stacklevel=4)  # whoever called warpsmith.plan
+        warnings.warn(text, StaleTiming, stacklevel=5)  # whoever called warpsmith.plan
 
 
 def _differs(fact: str, then: Mapping[str, str], now: Mapping[str, str]) -> bool:
     return fact in then and fact in now and then[fact] != now[fact]
+
+
+_PLANS = PlanMemo()
+
+os.register_at_fork(after_in_child=forget_plans)

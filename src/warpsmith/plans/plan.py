@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle
-from warpsmith.devices.base import BoundLaunch, Runtime
+from warpsmith.devices.base import Runtime
 from warpsmith.devices.binary import Binaries
+from warpsmith.devices.calls import AnyCalls, QuickCalls
 from warpsmith.devices.executable import Executable
+from warpsmith.devices.launching import launches_of
 from warpsmith.devices.process import ForkLock
+from warpsmith.devices.quick_calls import quick_calls
 from warpsmith.devices.select import DeviceRef
-from warpsmith.devices.weights import weights_bytes
-from warpsmith.devices.workspaces import Kept, Workspaces
-from warpsmith.errors import BadArgument
-from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import Operand, Problem
-from warpsmith.generator.program import Texture
+from warpsmith.devices.signature import Signature
+from warpsmith.generator.problem import Problem
 from warpsmith.plans.match import Match
-
-TEXTURE_ALIGNMENT = 512
-"""Bytes. CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of every GPU so far; on the host a texture starts anywhere."""
-
-_MOST_BOUND = 16
 
 
 def open_runtime(device: DeviceRef) -> Runtime:
@@ -42,18 +33,11 @@ _OPENING = ForkLock()
 """Two threads at once would open a device twice."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bound:
-    call: BoundLaunch
-    kept: Kept
-
-
 class Plan:
     """A kernel, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
 
-    On a GPU a call does not wait for the result, which is ready in stream order, as with CuPy and PyTorch. A plan
-    caches the launches of its last calls by the addresses of their arrays and the values of their weights, so that a
-    repeated call costs little. It keeps no array alive.
+    On a GPU a call does not wait for the result, which is ready in stream order, as with CuPy and PyTorch. Whatever
+    follows from the problem alone is made with the plan, and each call reads its arrays anew; it keeps none alive.
 
     Threads may call one plan at the same time, on one stream or several, with any weights. A CUDA graph that contains
     calls of a plan needs the plan alive, and may run at any time. In a forked child a plan of a GPU raises DeviceError;
@@ -67,17 +51,19 @@ class Plan:
         self.binaries = binaries
         """Of each unit of the program, by its name."""
         self._runtime = runtime
+        self._check_process = runtime.check_process
         self._executable = Executable.load(runtime, match.program, binaries)
-        self._workspaces = Workspaces(runtime, self._executable.workspaces)
-        self._by_value = match.program.by_value
-        self._pointed_to = match.program.pointed_to
-        arguments = (argument for launch in match.program.launches for argument in launch.arguments)
-        self._textured = {argument.buffer for argument in arguments if isinstance(argument, Texture)}
-        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], _Bound] = {}  # the latest used last
-        self._binding = ForkLock()
-        self._on_host = runtime.device.kind is DeviceKind.HOST
+        self.workspace_bytes = self._executable.workspace_bytes
+        """Scratch memory of one call, which `workspace` may give; 0 where it needs none."""
+        self._signature = Signature.of(problem, match.program)
+        self._any = AnyCalls(self._signature, runtime)
+        self._quick: dict[type, QuickCalls | None] = {}
+        """By the type of the first array; what reads no type quicker is not asked again."""
+        names = self._signature.buffers, self._signature.operands
+        self._launches = launches_of(self._executable, runtime, *names)
+        self._launch = self._launches.launch
 
-    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None) -> Any:
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, workspace: Any = None) -> Any:
         """Computes the problem.
 
         Args:
@@ -88,8 +74,11 @@ class Plan:
                 A conjugated or negated view of PyTorch's is copied first. Give the weights as a NumPy array: they are
                 kernel parameters, and a device array must be copied back first.
             out: array to write to, which may not overlap an input; None for a new array of the first input's library.
+                Where the problem has several results, a tuple of as many.
             stream: CUDA stream to launch on (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None for the
                 caller's current stream.
+            workspace: uint8 array of `workspace_bytes` bytes, at a multiple of 256, for the program's scratch memory;
+                no call that overlaps this one may be given it too. None for memory of the plan's own, one a stream.
 
         Returns:
             `out`, or the new array, of shape `problem.output.shape`.
@@ -98,76 +87,21 @@ class Plan:
             BadArgument: an array that does not fit, is on another device, or requires a gradient; it is named.
             DeviceError: the plan is of a GPU that was opened before this process was forked.
         """
-        self._runtime.check_process()
-        arrays = self._paired(inputs)
-        problem, requested = self.problem, stream_handle(stream)
-        target = empty_like_caller(inputs[0], problem.output, self._runtime) if out is None else out
-        values = {
-            each.name: weights_bytes(arrays[each.name], each) for each in problem.inputs if each.name in self._by_value
-        }
-        views = {
-            each.name: self._view(arrays[each.name], each, requested)
-            for each in problem.inputs
-            if each.name in self._pointed_to
-        }
-        views[problem.output.name] = self._view(target, problem.output, requested, writable=True)
-        self._check_apart(views)
-        addresses = {name: view.address for name, view in views.items()}
-        chosen = self._stream(requested, views.values())
-        with self._workspaces.lent(chosen) as scratch:
-            self._call(addresses, values, scratch)(chosen)
-        for view in views.values():
-            view.used_on(chosen)
+        self._check_process()
+        quick = self._quick.get(type(inputs[0])) if inputs and workspace is None else None
+        ready = quick(inputs, out, stream) if quick is not None else None
+        if ready is None:
+            return self._call_with_care(inputs, out, stream, workspace)
+        target, addresses, values, chosen = ready
+        self._launch(addresses, values, chosen)
         return target
 
-    def _call(
-        self, addresses: Mapping[str, int], values: Mapping[str, bytes], scratch: Mapping[str, int]
-    ) -> BoundLaunch:
-        """The program's steps on these addresses and values, from an earlier call where there was one."""
-        key = ((*addresses.values(), *scratch.values()), tuple(values.values()))
-        with self._binding:
-            bound = self._bound.pop(key, None)
-            if bound is None:
-                kept = self._workspaces.kept()
-                bound = _Bound(self._executable.bind(addresses, values, {**scratch, **kept.addresses}), kept)
-            self._bound[key] = bound
-            if len(self._bound) > _MOST_BOUND:
-                self._workspaces.let_go(self._bound.pop(next(iter(self._bound))).kept)
-            return bound.call
-
-    def _view(self, array: Any, operand: Operand, stream: int | None, *, writable: bool = False) -> ArrayView:
-        if self._on_host:
-            return host_view(array, operand, writable)
-        view = device_view(array, operand, writable, stream, self._runtime.ordinal)
-        if operand.name in self._textured and view.address % TEXTURE_ALIGNMENT:
-            told = f"this plan reads it through a texture: it must start at a multiple of {TEXTURE_ALIGNMENT} bytes"
-            raise BadArgument(f"{operand.name}: {told}; copy it first")
-        return view
-
-    def _check_apart(self, views: Mapping[str, ArrayView]) -> None:
-        """Raises BadArgument where the result would overwrite an input that is still being read."""
-        output = self.problem.output
-        start = views[output.name].address
-        for operand in self.problem.inputs:
-            view = views.get(operand.name)
-            if view and view.address < start + output.span_bytes and start < view.address + operand.span_bytes:
-                raise BadArgument(f"out: shares memory with {operand.name}; give it memory of its own")
-
-    def _stream(self, requested: int | None, views: Iterable[ArrayView]) -> int | None:
-        if self._on_host:
-            return None
-        from warpsmith.devices.cuda.interop import launch_stream
-
-        return launch_stream(requested, [view.stream for view in views], self._runtime.current)
-
-    def _paired(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        """The inputs by operand name, with the values that the problem knows by itself."""
-        known = self.problem.known
-        asked = [operand.name for operand in self.problem.inputs if operand.name not in known]
-        if len(inputs) == len(asked):
-            return {**dict(zip(asked, inputs, strict=True)), **known}
-        if known:
-            raise BadArgument(
-                f"this plan was made for known {', '.join(known)}: call it with the {', '.join(asked)} alone"
-            )
-        raise BadArgument(f"a plan of {self.problem.operation} takes {', '.join(asked)}; got {len(inputs)} arrays")
+    def _call_with_care(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> Any:
+        """A call of a kind that was not seen before, or with anything unusual."""
+        call = self._any.read(inputs, out, stream)
+        scratch = None if workspace is None else self._any.scratch(workspace, self.workspace_bytes, call)
+        self._launches.launch(call.addresses, call.values, call.stream, scratch)
+        call.queued()
+        if type(inputs[0]) not in self._quick:
+            self._quick[type(inputs[0])] = quick_calls(inputs[0], self._signature, self._runtime)
+        return call.target

@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from warpsmith.errors import StoreError
 from warpsmith.store import postgresql, sqlite
+from warpsmith.store.own_writes import OWN_WRITES
 
 Result = TypeVar("Result")
 
@@ -69,8 +70,11 @@ class Database:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """One write transaction: all of it, or nothing where the block raises. StoreError as `reading` does."""
-        with self._explained(), self.writer.begin() as connection:
-            yield connection
+        try:
+            with self._explained(), self.writer.begin() as connection:
+                yield connection
+        finally:
+            OWN_WRITES.note()  # also after an error: a commit may be done whose answer was lost
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """`work` in one `reading` transaction. Raises StoreError, after RECONNECT_S where a server went away."""

@@ -85,18 +85,30 @@ def _places(explicit: str | None) -> tuple[_Place, ...]:
     return others if named is None else (_Place(named, is_named=True), *others)
 
 
+def look_up_locations(explicit: str | None) -> tuple[str, ...]:
+    """Where the stores lie that are asked, in order, whether they are there or not."""
+    return tuple(place.location for place in _places(explicit))
+
+
 class StoreChain(Generic[Asked_co]):
     """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`.
 
     Args:
         stores: the stores.
         optional: those of them that are passed over where they turn out damaged, with a warning.
+        unopened: how many were passed over already.
     """
 
-    def __init__(self, stores: tuple[Asked_co, ...], optional: tuple[Asked_co, ...] = ()) -> None:
+    def __init__(self, stores: tuple[Asked_co, ...], optional: tuple[Asked_co, ...] = (), unopened: int = 0) -> None:
         self.stores = stores
         self._optional = optional
+        self._unopened = unopened
         self._passed_over: list[Winners] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every store that is there was asked; those that were passed over may be sound the next time."""
+        return not self._passed_over and not self._unopened
 
     def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
         """Each store's winners of `Problem.key()` on `Device.key()`, store by store, as `Store.winners` orders them.
@@ -203,6 +215,7 @@ def _winners_of(location: str, immutable: bool) -> Winners:
 def _opened(places: Iterable[_Place], opening: Callable[[str, bool], Asked], *, passes_over: bool) -> StoreChain[Asked]:
     stores: list[Asked] = []
     optional: list[Asked] = []
+    unopened = 0
     with contextlib.ExitStack() as opened:
         for place in places:
             is_optional = passes_over and not place.is_named
@@ -212,13 +225,14 @@ def _opened(places: Iterable[_Place], opening: Callable[[str, bool], Asked], *, 
                 if not is_optional:
                     raise
                 _warn_of(place.location, error)
+                unopened += 1
                 continue
             if store is not None:
                 opened.callback(store.close)
                 stores.append(store)
                 optional += [store] * is_optional
         opened.pop_all()
-    return StoreChain(tuple(stores), tuple(optional))
+    return StoreChain(tuple(stores), tuple(optional), unopened)
 
 
 def _warn_of(location: str, error: StoreError) -> None:

@@ -10,7 +10,7 @@ import ctypes
 import enum
 import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from warpsmith.devices.base import BoundLaunch
@@ -114,6 +114,13 @@ def _call(function: str, doing: str, *arguments: Any) -> None:
     raise LaunchError(message) if status in _REFUSALS else DeviceError(message)
 
 
+def _outside_of_captures() -> Callable[[str], contextlib.AbstractContextManager[None]]:
+    """Not imported with this module, which tells a version where there is no driver's wheel either."""
+    from warpsmith.devices.cuda.status import outside_of_captures
+
+    return outside_of_captures
+
+
 class Cufft(DeviceLibrary):
     """cuFFT in a context. Raises LaunchError where it is missing, naming what to install."""
 
@@ -134,13 +141,10 @@ class _LoadedTransform(LoadedCall):
     """
 
     def __init__(self, context: PrimaryContext, call: LibraryCall) -> None:
-        # Here and nowhere else: the driver's own module cannot be imported where the wheel is missing.
-        from warpsmith.devices.cuda.status import outside_of_captures
-
         self._context, self._call = context, call
         self._lock = ForkLock()
         self.doing = f"transform ({call.parameters.told()})"
-        with context.active(self.doing), outside_of_captures(self.doing):
+        with context.active(self.doing), _outside_of_captures()(self.doing):
             handle, nbytes = ctypes.c_int(), ctypes.c_size_t()
             _call("cufftCreate", self.doing, ctypes.byref(handle))
             self._destroy = weakref.finalize(self, _destroy, context, handle.value)
@@ -162,10 +166,12 @@ class _LoadedTransform(LoadedCall):
         source, target = addresses_of(self._call, addresses)
         parameters, doing = self._call.parameters, self.doing
         function = f"cufftExec{parameters.kind.upper()}"
+        outside_of_captures = _outside_of_captures()
         signs = (_SIGN[parameters.direction],) if parameters.kind is TransformKind.C2C else ()
 
         def run(stream: int | None) -> None:
-            with self._context.active(doing), self._lock:
+            # It loads kernels when they are first needed, which is no part of what a graph repeats.
+            with self._context.active(doing), outside_of_captures(doing), self._lock:
                 _call("cufftSetStream", doing, self._handle, stream or 0)
                 if self._nbytes:
                     _call("cufftSetWorkArea", doing, self._handle, workspace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from cuda.bindings import driver as cu
@@ -35,7 +36,12 @@ def count() -> int:
 
 
 def describe(ordinal: int) -> Device:
-    """What the generator may know of a GPU."""
+    """What the generator may know of a GPU. The driver is asked once a process: none of it changes."""
+    return _described(cu, ordinal)
+
+
+@functools.lru_cache(maxsize=64)
+def _described(cu: Any, ordinal: int) -> Device:
     doing = f"read cuda:{ordinal}"
     gpu = call(cu.cuDeviceGet(ordinal), doing)
 

@@ -18,20 +18,19 @@ from cuda.bindings import driver as cu
 from warpsmith.devices.base import BoundLaunch, Module, argument_bytes, given
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
 from warpsmith.devices.cuda.copies import ModuleCopies
-from warpsmith.devices.cuda.status import STATUS, SUCCESS, call, failure, is_capturing
+from warpsmith.devices.cuda.prepared import PreparedLaunches, can_be_prepared, driver_launch
+from warpsmith.devices.cuda.status import NOT_CURRENT, SUCCESS, call, failure, is_capturing
 from warpsmith.devices.cuda.texture import TextureObject, Textures
+from warpsmith.devices.launches import Launches
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Launch, Texture
+from warpsmith.generator.program import Launch, Program, Texture
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 _FUNCTION = cu.CUfunction_attribute
-
-_NOT_CURRENT = frozenset({STATUS.CUDA_ERROR_INVALID_CONTEXT, STATUS.CUDA_ERROR_INVALID_HANDLE})
-"""Answers to a launch while the context of another device, or none, is current on the calling thread."""
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)  # CUDA programming guide, technical specifications, every compute capability
@@ -73,6 +72,24 @@ class CudaModule(Module):
         if not textures and not constants:
             return bound
         return _KernelWithState(bound, self._context, self._state, launch, tuple(textures.values()), constants)
+
+    def prepared(self, program: Program, buffers: tuple[str, ...], operands: tuple[str, ...]) -> Launches | None:
+        launch_kernel = driver_launch()
+        if launch_kernel is None or not can_be_prepared(program):
+            return None
+        return PreparedLaunches(self._context, program, buffers, operands, self._checked_function, launch_kernel)
+
+    def _checked_function(self, launch: Launch, sizes: list[int]) -> Any:
+        """A launch's kernel. Raises LaunchError where the device would refuse it with arguments of these sizes."""
+        if not self._unload.alive:
+            raise LaunchError(f"kernel {launch.entry} was bound after its module was closed")
+        doing = f"bind kernel {launch.entry}"
+        with self._context.active(doing):
+            function = call(cu.cuModuleGetFunction(self._handle, launch.entry.encode()), doing)
+            _check_geometry(function, launch, self._device)
+            _check_arguments(function, launch, sizes)
+            _allow_shared(function, launch)
+        return function
 
     def close(self) -> None:
         self._unload()
@@ -123,7 +140,7 @@ class _BoundKernel:
         (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
         if status == SUCCESS:
             return
-        if status in _NOT_CURRENT:
+        if status in NOT_CURRENT:
             with self._context.active(self.doing):
                 (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
         if status != SUCCESS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import weakref
+from pathlib import Path
 
 _SUCCESS = 0
 _CLOCK_SM = 1
@@ -28,6 +29,14 @@ _THROTTLED = (
     | _Reason.HW_THERMAL_SLOWDOWN
     | _Reason.HW_POWER_BRAKE
 )
+
+
+def loaded_driver_version(path: Path = Path("/sys/module/nvidia/version")) -> str | None:
+    """The version of the driver that the system has loaded, such as `580.95.05`, without NVML; None where not told."""
+    try:
+        return path.read_text().strip() or None
+    except OSError:
+        return None
 
 
 class Monitor:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.base import Allocation, Binary, BinaryKind, Graph, Runtime, StreamIdentity
+from warpsmith.devices.binary import Binaries
 from warpsmith.devices.cuda.available import require_gpu
-from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.devices.cuda.driver_choice import DriverChoice, chosen_driver
-from warpsmith.devices.cuda.nvml import Monitor
+from warpsmith.devices.cuda.nvml import Monitor, loaded_driver_version
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
@@ -66,10 +66,9 @@ class CudaRuntime(Runtime):
         self.device = cuda_device(ordinal)
         self.ordinal = ordinal
         self._home = HomeProcess(f"cuda:{ordinal}")
-        from warpsmith.devices.cuda.driver import cuda_version, open_context, pci_bus_id
+        from warpsmith.devices.cuda.driver import cuda_version, open_context
 
         self._cuda_version = cuda_version()
-        self._monitor = Monitor(pci_bus_id(ordinal))
         self._context = open_context(ordinal, choice)
         self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
         # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
@@ -81,18 +80,37 @@ class CudaRuntime(Runtime):
     def current(self) -> AbstractContextManager[None]:
         return self._context.active("make the GPU this thread's current one")
 
+    @functools.cached_property
+    def _monitor(self) -> Monitor:
+        """Opened when it is first asked: a plan needs none, and NVML looks at every GPU of the machine."""
+        from warpsmith.devices.cuda.driver import pci_bus_id
+
+        return Monitor(pci_bus_id(self.ordinal))
+
     def environment(self) -> dict[str, str]:
+        from warpsmith.devices.cuda.compiler import nvrtc_name
+
         try:
             toolkit = nvrtc_name()
         except CompileError:
             toolkit = "unknown"
         return {
-            "driver": self._monitor.driver_version() or "unknown",
+            "driver": self._driver_version(),
             "toolkit": toolkit,
             "cuda": self._cuda_version,
             **self._context.versions,
             "system": platform.platform(),
         }
+
+    def soft_facts(self, binaries: Binaries) -> dict[str, str]:
+        # NVRTC's name is known where it compiled; asking would load its library, of 100 MB.
+        compilers = {each.compiler for each in binaries.values()}
+        named = next(iter(compilers)) if len(compilers) == 1 else ""
+        toolkit = named if named.startswith("nvrtc ") else self.environment()["toolkit"]
+        return {"driver": self._driver_version(), "toolkit": toolkit}
+
+    def _driver_version(self) -> str:
+        return loaded_driver_version() or self._monitor.driver_version() or "unknown"
 
     def load(self, binary: Binary) -> CudaModule:
         from warpsmith.devices.cuda.module import CudaModule

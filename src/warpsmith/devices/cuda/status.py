@@ -26,6 +26,9 @@ _REFUSALS = frozenset(
 )
 """Answers that leave the device unharmed: this binary or this launch is at fault. Any other condemns the context."""
 
+NOT_CURRENT = frozenset({STATUS.CUDA_ERROR_INVALID_CONTEXT, STATUS.CUDA_ERROR_INVALID_HANDLE})
+"""Answers to a launch while the context of another device, or none, is current on the calling thread."""
+
 
 def failure(status: Any, doing: str) -> DeviceError:
     """The error for a status other than success. `doing` completes the sentence "cannot ..."."""

@@ -17,6 +17,8 @@ from warpsmith.generator.steps import LibraryCall
 
 SCRATCH_BYTES = 256
 """What a call asks for beside its arguments, so that the way of a work area is walked on the CPU too."""
+SLACK = 1e-5
+"""How far from its mirror image a number may be, of the largest beside it: some roundings of float32."""
 LOST = 0xFF
 """Fills what a transform has used as scratch memory, which cuFFT leaves undefined: as a float it is NaN."""
 
@@ -77,6 +79,22 @@ def _transform(transform: CufftTransform, source: int, target: int) -> None:
     # The norm that leaves this direction as it is.
     norm = "forward" if inverse else "backward"
     written[...] = functions[transform.kind, inverse](wide, s=transform.sizes, axes=axes, norm=norm)
+    if transform.kind is TransformKind.C2R and not _is_of_real_signals(wide, transform.sizes[-1]):
+        written[...] = np.nan
+
+
+def _is_of_real_signals(spectra: NDArray[Any], columns: int) -> bool:
+    """Whether the columns of half spectra that are their own mirror images are so, but for rounding.
+
+    What else comes of the other ones cuFFT leaves undefined; NumPy would take the nearest that are.
+    """
+    rows = tuple(range(1, spectra.ndim - 1))
+    for column in (0, -1) if columns % 2 == 0 else (0,):
+        values = spectra[..., column]
+        mirrored = np.roll(np.flip(values, rows), 1, rows).conj() if rows else values.conj()
+        if np.abs(values - mirrored).max() > SLACK * np.abs(values).max():
+            return False
+    return True
 
 
 def _view(transform: CufftTransform, side: Strided, address: int, *, is_real: bool) -> NDArray[Any]:

@@ -1,0 +1,75 @@
+"""Several results a thread, in registers, and pixels and weights that are read once for many of them.
+
+Source: the first rungs of "Optimizing a CNN in CUDA": more work per thread, registers as a cache, padding that costs no
+checks (here the zeros of a tile in shared memory), and for the gradient of the weights the sums of a thread in
+registers, reduced at the end by shuffles and shared memory. That document's reduction adds blocks' sums atomically;
+here one block has all terms of its weights, so that the same inputs give the same bits.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.axes import axes_of
+from warpsmith.generator.conv2d.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.image_space import image_default, image_space
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
+from warpsmith.generator.conv2d.weight_geometry import WeightGeometry, weight_default, weight_space
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+MAX_TAPS = 128
+"""Taps of a filter's row, which are written out at the least."""
+MAX_PHASES = 64
+"""Phases of a strided dgrad, each with code of its own."""
+
+
+class Conv2dDirect(Family):
+    """`conv2d` as sums in registers."""
+
+    name = "conv2d_direct"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if problem.pass_ is Pass.WGRAD:
+            return None
+        if (taps := problem.weight[3]) > MAX_TAPS:
+            return f"writes out the taps of a filter's row, {MAX_TAPS} of them at the most; this one has {taps}"
+        row_axis, column_axis = axes_of(problem)
+        phases = len(row_axis.phases) * len(column_axis.phases)
+        if phases > MAX_PHASES:
+            return f"writes out every phase of a stride, {MAX_PHASES} of them at the most; this one has {phases}"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        conv2d = require_conv2d(problem)
+        return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        conv2d = require_conv2d(problem)
+        return (weight_default if conv2d.pass_ is Pass.WGRAD else image_default)(conv2d, device)
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        conv2d = require_conv2d(problem)
+        if conv2d.pass_ is Pass.WGRAD:
+            return WeightGeometry.of(conv2d, config).written
+        return ImageGeometry.of(conv2d, config).written.multiply_adds
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        conv2d = require_conv2d(problem)
+        text = Conv2dText.of(conv2d)
+        if conv2d.pass_ is Pass.WGRAD:
+            weight = WeightGeometry.of(conv2d, config)
+            source = render("conv2d/direct_weight.cu.jinja", p=text, g=weight, config=config.key())
+            grid, block = weight.blocks, (weight.threads, 1, 1)
+        else:
+            image = ImageGeometry.of(conv2d, config)
+            source = render("conv2d/direct_image.cu.jinja", p=text, g=image, config=config.key())
+            grid, block = image.blocks, (image.block_columns, image.block_rows, image.block_filters)
+        launch = Launch(entry=self.name, grid=(grid, 1, 1), block=block, arguments=conv2d_arguments(conv2d))
+        return Program.of_source(self.name, config, source, (launch,))

@@ -1,0 +1,39 @@
+"""How far the winner of one convolution is from fitting another, in the unit of `generator.distances`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, octaves
+
+if TYPE_CHECKING:
+    from warpsmith.generator.conv2d.problem import Conv2d
+
+TAP_OCTAVE = 4.0
+"""Twice the rows, or columns, of a filter: registers and unrolled code grow with them."""
+
+
+def between_convolutions(one: Conv2d, other: Conv2d) -> float | None:
+    """`Problem.distance` of two convolutions; None past FARTHEST, and between two passes or precisions."""
+    if (one.pass_, one.precision, one.layout) != (other.pass_, other.precision, other.layout):
+        return None
+    pairs = zip((*one.input, one.weight[0]), (*other.input, other.weight[0]), strict=True)
+    size = sum(octaves(here, there) for here, there in pairs)
+    taps = sum(octaves(here, there) for here, there in zip(one.weight[2:], other.weight[2:], strict=True))
+    steps = sum(getattr(one, name) != getattr(other, name) for name in ("stride", "dilation"))
+    rest = (
+        TAP_OCTAVE * taps
+        + RULE_CHANGED * steps
+        + _between_groups(one, other)
+        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in ("padding", "bias", "relu"))
+    )
+    return size + rest if rest <= FARTHEST else None
+
+
+def _between_groups(one: Conv2d, other: Conv2d) -> float:
+    """What a thread does follows from how many channels and filters a group has, not from how many groups there are:
+    those of all channels together are counted as sizes.
+    """
+    kinds = one.groups == 1, other.groups == 1
+    own = octaves(one.group_channels, other.group_channels) + octaves(one.group_filters, other.group_filters)
+    return RULE_CHANGED * (kinds[0] != kinds[1]) + (own if False in kinds else 0.0)

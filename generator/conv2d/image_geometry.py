@@ -1,0 +1,210 @@
+"""`conv2d_direct` on a result that is an image (fprop, dgrad): what one config makes of it, in pixels and threads."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from warpsmith.generator.conv2d.axes import Axis, axes_of
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.space import Config
+
+FLOAT_BYTES = 4
+MAX_WRITTEN = 1024
+"""Multiply-adds that are written out."""
+MAX_LOADS = 128
+"""Pixels whose reads are written out, each with its checks: nvcc takes 1 s for so many, 7 s and all 255 registers for
+961.
+"""
+
+
+class Path(enum.StrEnum):
+    """How pixels, or weights, come from global memory to a thread."""
+
+    GLOBAL = "global"
+    """Straight, through the read-only path, wherever a thread needs them."""
+    SHARED = "shared"
+    """Through shared memory, which the block fills for all of its threads; the padding is zeros there."""
+
+
+def channels_of(problem: Conv2d) -> tuple[int, int]:
+    """Channels of the source and of the result in a group, of fprop or dgrad."""
+    channels, filters = problem.group_channels, problem.group_filters
+    return (channels, filters) if problem.pass_ is Pass.FPROP else (filters, channels)
+
+
+class Spacing(enum.StrEnum):
+    """Where the columns of a thread lie in its block."""
+
+    ADJACENT = "adjacent"
+    """Side by side: a pixel that several columns need is read once."""
+    APART = "apart"
+    """As far apart as the block has threads across: neighbouring threads read and write neighbouring pixels."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """How much code a round of the loop is, of all phases together."""
+
+    multiply_adds: int
+    loads: int
+    """Of pixels."""
+    unrolls_rows: bool
+    """Whether the loop over the rows of a thread's window is written out: if that is little code."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether compilers are done with it in about a second."""
+        return self.multiply_adds <= MAX_WRITTEN and self.loads <= MAX_LOADS
+
+    @classmethod
+    def of(
+        cls, axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, apart: bool
+    ) -> Written:
+        down, across = axes
+        sums, taps = filters * rows * columns * channels, sum(each.count for each in across.phases)
+        span = across.multiple * (columns - 1)
+        a_row = channels * (columns * taps if apart else sum(span + each.span for each in across.phases if each.count))
+        window_rows = sum(down.multiple * (rows - 1) + each.span for each in down.phases if each.count)
+        whole = cls(sums * sum(each.count for each in down.phases) * taps, window_rows * a_row, unrolls_rows=True)
+        return whole if whole.is_short else cls(sums * len(down.phases) * taps, len(down.phases) * a_row, False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImageGeometry:
+    """Rows and columns count steps of a phase (`axes.Axis`), channels those of the result or the source in a group.
+
+    A thread computes `filters` channels by `rows` by `columns` of the result, a block `block_filters` by `block_rows`
+    by `block_columns` times that, all of one image, group and phase.
+    """
+
+    pixels: Path
+    weights: Path
+    spacing: Spacing
+    filters: int
+    rows: int
+    columns: int
+    channels: int
+    """Of the source, of each round of the loop."""
+    block_filters: int
+    block_rows: int
+    block_columns: int
+    min_blocks: int
+    """That a multiprocessor must hold; 0 leaves it open."""
+    source_channels: int
+    result_channels: int
+    images: int
+    groups: int
+    row_axis: Axis
+    column_axis: Axis
+    weights_per_source: int
+    """Elements of w from one channel of the source to the next, and of the result."""
+    weights_per_result: int
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
+        names = ("filters", "rows", "columns", "channels", "block_filters", "block_rows", "block_columns", "min_blocks")
+        taps = problem.weight[2] * problem.weight[3]
+        # w is (K, C/G, R, S): fprop sums over its second dimension, dgrad over its first.
+        inner, outer = taps, problem.group_channels * taps
+        per_source, per_result = (inner, outer) if problem.pass_ is Pass.FPROP else (outer, inner)
+        source_channels, result_channels = channels_of(problem)
+        rows, columns = axes_of(problem)
+        return cls(
+            pixels=Path(config.text("pixels")),
+            weights=Path(config.text("weights")),
+            spacing=Spacing(config.text("spacing")),
+            **{name: config.integer(name) for name in names},
+            source_channels=source_channels,
+            result_channels=result_channels,
+            images=problem.input[0],
+            groups=problem.groups,
+            row_axis=rows,
+            column_axis=columns,
+            weights_per_source=per_source,
+            weights_per_result=per_result,
+        )
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.block_filters * self.block_rows * self.block_columns
+
+    @property
+    def filter_blocks(self) -> int:
+        """Blocks for the result's channels of a group."""
+        return -(-self.result_channels // (self.filters * self.block_filters))
+
+    @property
+    def row_blocks(self) -> int:
+        """Blocks down a phase."""
+        return -(-self.row_axis.steps // (self.rows * self.block_rows))
+
+    @property
+    def column_blocks(self) -> int:
+        """Blocks across a phase."""
+        return -(-self.column_axis.steps // (self.columns * self.block_columns))
+
+    @property
+    def phases(self) -> int:
+        """Of rows times those of columns."""
+        return len(self.row_axis.phases) * len(self.column_axis.phases)
+
+    @property
+    def blocks(self) -> int:
+        """Of the whole grid."""
+        per_phase = self.filter_blocks * self.row_blocks * self.column_blocks
+        return per_phase * self.phases * self.groups * self.images
+
+    @property
+    def apart(self) -> bool:
+        """Whether the columns of a thread are not side by side."""
+        return self.spacing is Spacing.APART
+
+    @property
+    def checks_rows(self) -> bool:
+        """Whether a row of the source that is read may lie outside of it."""
+        of_block = self.pixels is Path.SHARED
+        return self.row_axis.reaches_outside(self.rows * (self.block_rows if of_block else 1))
+
+    @property
+    def checks_columns(self) -> bool:
+        """Whether a column of the source that is read may lie outside of it."""
+        of_block = self.pixels is Path.SHARED or self.apart
+        return self.column_axis.reaches_outside(self.columns * (self.block_columns if of_block else 1))
+
+    @property
+    def ragged_columns(self) -> bool:
+        """Whether some threads have fewer columns than others."""
+        run = self.columns * (self.block_columns if self.apart else 1)
+        return self.column_axis.results % (len(self.column_axis.phases) * run) != 0
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of the source that a block keeps in shared memory."""
+        return self.row_axis.window(self.rows * self.block_rows)
+
+    @property
+    def tile_columns(self) -> int:
+        """Columns of the source that a block keeps in shared memory."""
+        return self.column_axis.window(self.columns * self.block_columns)
+
+    @property
+    def taps(self) -> int:
+        """The most of any phase."""
+        return self.row_axis.most_taps * self.column_axis.most_taps
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block."""
+        pixels = self.tile_rows * self.tile_columns if self.pixels is Path.SHARED else 0
+        weights = self.taps * self.filters * self.block_filters if self.weights is Path.SHARED else 0
+        return FLOAT_BYTES * self.channels * (pixels + weights)
+
+    @property
+    def written(self) -> Written:
+        """What is written out of a round of the loop."""
+        return Written.of(
+            (self.row_axis, self.column_axis), self.filters, self.rows, self.columns, self.channels, apart=self.apart
+        )

@@ -1,0 +1,13 @@
+"""Convolution layers and the families that solve them."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.direct import Conv2dDirect
+from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.operation import Operation
+
+_PLAIN = Conv2dPlain()
+"""A thread an image's result, a block a weight's, and no constraint on the problem."""
+
+CONV2D = Operation(Conv2d, (Conv2dDirect(), _PLAIN), simplest=_PLAIN)

@@ -1,0 +1,111 @@
+"""A thread a result and every tap where it is used: the simplest kernel, and the one that solves every `conv2d`.
+
+Source: the baselines of "Optimizing a CNN in CUDA" (convolution forward, error calculation), whose gradient of the
+weights is reduced by shuffles, then shared memory; here a block sums one weight, so that no atomic addition is needed
+and the same inputs give the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+MAX_TAPS_WRITTEN = 256
+"""Taps that are written out, each with its checks: so many take nvcc 2 s."""
+THREADS = 256
+"""By default: a multiprocessor holds eight such blocks."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """One config on one problem."""
+
+    threads: int
+    blocks: int
+    unroll: int
+    """Channels, or positions of a result, whose loads are in flight at once."""
+    unroll_rows: bool
+    """Whether the loop over the rows of the filter is written out."""
+    unroll_columns: bool
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Geometry:
+        threads, unroll = config.integer("threads"), config.integer("unroll")
+        results = problem.output.size
+        rows, columns = problem.weight[2:]
+        return cls(
+            threads=threads,
+            blocks=results if problem.pass_ is Pass.WGRAD else -(-results // threads),
+            unroll=unroll,
+            unroll_rows=rows * columns * unroll <= MAX_TAPS_WRITTEN,
+            unroll_columns=columns * unroll <= MAX_TAPS_WRITTEN,
+        )
+
+
+class Conv2dPlain(Family):
+    """`conv2d` with a thread a result, or for the gradient of the weights a block."""
+
+    name = "conv2d_plain"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
+        return None if isinstance(problem, Conv2d) else "solves conv2d only"
+
+    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
+        conv2d = require_conv2d(problem)
+        what = "positions" if conv2d.pass_ is Pass.WGRAD else "channels"
+        return Space(
+            parameters=(
+                Parameter("threads", (64, 128, 256, 512), "threads of a block"),
+                Parameter("unroll", (1, 2, 4, 8), f"{what} whose loads are in flight at once"),
+            ),
+            constraints=(
+                Constraint(
+                    f"there are {looped(conv2d)} {what} to go through",
+                    lambda unroll: unroll <= looped(conv2d),
+                ),
+            ),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
+        return Config.of({"threads": THREADS, "unroll": 1})
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        conv2d = require_conv2d(problem)
+        geometry, (rows, columns) = Geometry.of(conv2d, config), conv2d.weight[2:]
+        if conv2d.pass_ is Pass.WGRAD:
+            return geometry.unroll
+        taps = rows * columns if geometry.unroll_rows else columns if geometry.unroll_columns else 1
+        return taps * geometry.unroll
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        conv2d = require_conv2d(problem)
+        geometry = Geometry.of(conv2d, config)
+        source = render("conv2d/plain.cu.jinja", p=Conv2dText.of(conv2d), g=geometry, config=config.key())
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks, 1, 1),
+            block=(geometry.threads, 1, 1),
+            arguments=conv2d_arguments(conv2d),
+        )
+        return Program.of_source(self.name, config, source, (launch,))
+
+
+def looped(problem: Conv2d) -> int:
+    """How often a thread's outer loop goes round at the most: over channels, or over the positions of the results."""
+    match problem.pass_:
+        case Pass.FPROP:
+            return problem.group_channels
+        case Pass.DGRAD:
+            return problem.group_filters
+        case Pass.WGRAD:
+            rows, columns = problem.output_size
+            return problem.input[0] * rows * columns

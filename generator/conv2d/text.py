@@ -1,0 +1,107 @@
+"""A conv2d problem as text for CUDA: what its templates are given as `p`, and how their kernels are called."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Argument, Pointer
+
+SOURCE = {Pass.FPROP: "x", Pass.DGRAD: "dy"}
+"""The image that a pass sums over, beside the weights; wgrad sums over two images."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conv2dText:
+    """Sizes in elements; channels and filters are those of one group."""
+
+    key: str
+    pass_: Pass
+    parameters: tuple[str, ...]
+    """Of the kernel, as it declares them."""
+    source: str
+    result: str
+    images: int
+    groups: int
+    channels: int
+    filters: int
+    rows: int
+    columns: int
+    filter_rows: int
+    filter_columns: int
+    output_rows: int
+    output_columns: int
+    stride_rows: int
+    stride_columns: int
+    dilation_rows: int
+    dilation_columns: int
+    above: int
+    """Rows of zeros above the image."""
+    left: int
+    checks_rows: bool
+    """Whether a tap can reach into the padding above or below: `output_rows` is the least that fits, so nothing else is
+    out of reach."""
+    checks_columns: bool
+    bias: bool
+    relu: bool
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Conv2dText:
+        images, _, rows, columns = problem.input
+        output_rows, output_columns = problem.output_size
+        (above, _), (left, _) = problem.padding
+        checks_rows, checks_columns = (_reaches_outside(problem, axis) for axis in (0, 1))
+        return cls(
+            key=problem.key(),
+            pass_=problem.pass_,
+            parameters=_parameters(problem),
+            source=SOURCE.get(problem.pass_, "x"),
+            result=problem.output.name,
+            images=images,
+            groups=problem.groups,
+            channels=problem.group_channels,
+            filters=problem.group_filters,
+            rows=rows,
+            columns=columns,
+            filter_rows=problem.weight[2],
+            filter_columns=problem.weight[3],
+            output_rows=output_rows,
+            output_columns=output_columns,
+            stride_rows=problem.stride[0],
+            stride_columns=problem.stride[1],
+            dilation_rows=problem.dilation[0],
+            dilation_columns=problem.dilation[1],
+            above=above,
+            left=left,
+            checks_rows=checks_rows,
+            checks_columns=checks_columns,
+            bias=problem.bias,
+            relu=problem.relu,
+        )
+
+
+def _reaches_outside(problem: Conv2d, axis: int) -> bool:
+    """Whether some tap of some result lies in the padding, before the image or behind it."""
+    before = problem.padding[axis][0]
+    last = (problem.output_size[axis] - 1) * problem.stride[axis]
+    last += (problem.weight[2 + axis] - 1) * problem.dilation[axis] - before
+    return before > 0 or last >= problem.input[2 + axis]
+
+
+def require_conv2d(problem: Problem) -> Conv2d:
+    """`problem`, known to be a Conv2d. Raises TypeError where it is not."""
+    if not isinstance(problem, Conv2d):
+        raise TypeError(f"not a conv2d problem: {problem.key()}")
+    return problem
+
+
+def conv2d_arguments(problem: Conv2d) -> tuple[Argument, ...]:
+    """The addresses of all operands, inputs first, as every template declares them."""
+    return tuple(Pointer(operand.name) for operand in problem.operands)
+
+
+def _parameters(problem: Conv2d) -> tuple[str, ...]:
+    inputs = (f"const float* __restrict__ {operand.name}" for operand in problem.inputs)
+    return (*inputs, f"float* __restrict__ {problem.output.name}")

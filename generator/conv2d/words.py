@@ -1,0 +1,36 @@
+"""The words of `conv2d`: which of its three passes, in which arithmetic, in which layout."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Pass(enum.StrEnum):
+    """Which of a layer's three computations; each is a problem of its own."""
+
+    FPROP = "fprop"
+    """The result of the layer: (x, w[, b]) -> y."""
+    DGRAD = "dgrad"
+    """The gradient of its input: (dy, w) -> dx."""
+    WGRAD = "wgrad"
+    """The gradient of its weights: (x, dy) -> dw."""
+
+
+class Precision(enum.StrEnum):
+    """How products and sums are formed."""
+
+    IEEE = "ieee"
+    """float32 multiply-adds: each result is within 1e-6 of the sum of its |terms|."""
+    TF32 = "tf32"
+    """Factors rounded to 10 bits of mantissa, on tensor cores."""
+    BF16 = "bf16"
+    """Factors rounded to 7 bits of mantissa, on tensor cores."""
+
+
+class ImageLayout(enum.StrEnum):
+    """Memory layout of images, the slowest dimension first."""
+
+    NCHW = "nchw"
+    """PyTorch's default."""
+    NHWC = "nhwc"
+    """PyTorch's `channels_last`."""

@@ -1,0 +1,196 @@
+"""cuFFT as a candidate: what other families have to beat, and what answers where it is the fastest.
+
+cuFFT scales nothing, and its transforms to real numbers use their input as scratch memory and do not ignore the part of
+a spectrum that no real signal has. One pass of ours over memory makes up for each of these: it scales what is read, on
+its way into memory that may be overwritten, or what is written.
+
+Source: cuFFT API reference, CUDA 13: advanced data layout, and multidimensional transforms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from math import prod
+
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
+from warpsmith.generator.fft.words import require_fft
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.literals import float_literal
+from warpsmith.generator.problem import DType, Operand, Problem
+from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+MOST_TRANSFORMS = 2**31 - 1
+"""That cuFFT counts in an int."""
+SCRATCH = "scaled"
+"""The workspace for what is scaled before the transform."""
+
+
+class Scaling(enum.StrEnum):
+    """Where the pass of ours over memory comes."""
+
+    NONE = "none"
+    """Nowhere: there is nothing to scale."""
+    BEFORE = "before"
+    """It writes what the transform reads."""
+    AFTER = "after"
+    """It scales the result in its place."""
+
+
+class FftCufft(Family):
+    """`fft` by cuFFT, in batch and frequency layout. It never answers where nothing is stored."""
+
+    name = "fft_cufft"
+    may_answer = False
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Fft):
+            return "solves fft only"
+        if device.kind is DeviceKind.HOST:
+            return "calls cuFFT, which runs on GPUs only"
+        if problem.order is Order.REVERSED:
+            return "cuFFT has no bit-reversed order"
+        if problem.layout is Layout.TRANSPOSED:
+            return "cuFFT exchanges no dimensions"
+        if problem.valid is not None:
+            return "cuFFT neither pads nor clips"
+        if problem.batch > MOST_TRANSFORMS:
+            return f"cuFFT takes {MOST_TRANSFORMS} transforms at most"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - one for all GPUs
+        fft = require_fft(problem)
+        scalings = _scalings(fft)
+        is_none, is_complex = scalings == (Scaling.NONE,), fft.kind is Kind.C2R
+        return Space(
+            (
+                Parameter("scaling", tuple(each.value for each in scalings), "where a pass over memory scales"),
+                Parameter("threads", (0,) if is_none else (128, 256, 512), "threads of a block of that pass"),
+                Parameter(
+                    "vector", (0,) if is_none else (2,) if is_complex else (4, 2, 1), "floats that each of them scales"
+                ),
+            ),
+            (
+                Constraint(
+                    "the number of floats must be a multiple of the vector",
+                    lambda scaling, vector: vector == 0 or _scaled(fft, Scaling(scaling)).components.size % vector == 0,
+                ),
+            ),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        config = self.space(problem, device).like(
+            {"scaling": _scalings(require_fft(problem))[0].value, "threads": 256, "vector": 4}
+        )
+        if config is None:
+            raise ValueError(f"the space of {problem.key()} is empty")
+        return config
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        fft, scaling = require_fft(problem), Scaling(config.text("scaling"))
+        source, target = fft.inputs[0].name, fft.output.name
+        if scaling is Scaling.NONE:
+            return Program(self.name, config, (), (_call(fft, source, target),))
+        scale = ScalePass.of(fft, scaling, config)
+        units = (Unit("scale", render("fft/scale.cu.jinja", g=scale, config=config.key())),)
+        if scaling is Scaling.AFTER:
+            return Program(self.name, config, units, (_call(fft, source, target), scale.launch(target, target)))
+        # Complex numbers of one layout are transformed in the result's own memory.
+        in_place = fft.kind is Kind.C2C and fft.layout is Layout.BATCH
+        between = target if in_place else SCRATCH
+        steps: tuple[Step, ...] = (scale.launch(source, between), _call(fft, between, target))
+        return Program(self.name, config, units, steps, () if in_place else (Workspace(SCRATCH, fft.inputs[0].nbytes),))
+
+
+def _scalings(problem: Fft) -> tuple[Scaling, ...]:
+    """The usual one first."""
+    if problem.kind is Kind.C2R:  # cuFFT would overwrite the spectrum
+        return (Scaling.BEFORE,)
+    return (Scaling.NONE,) if problem.scale == 1 else (Scaling.AFTER, Scaling.BEFORE)
+
+
+def _scaled(problem: Fft, scaling: Scaling) -> Operand:
+    return problem.output if scaling is Scaling.AFTER else problem.inputs[0]
+
+
+def _call(problem: Fft, source: str, target: str) -> LibraryCall:
+    """The whole transform from one buffer to another, in the layouts of the problem's operands."""
+    signal = Strided(problem.size, 1, prod(problem.size))
+    spectrum = Strided(problem.spectrum_size, 1, prod(problem.spectrum_size))
+    if problem.layout is Layout.FREQUENCY:
+        spectrum = Strided(problem.spectrum_size, problem.batch, 1)
+    sides = (spectrum, signal) if problem.inverse else (signal, spectrum)
+    direction = Direction.INVERSE if problem.inverse else Direction.FORWARD
+    transform = CufftTransform(TransformKind(problem.kind.value), problem.size, problem.batch, direction, *sides)
+    return LibraryCall(transform, (Pointer(source), Pointer(target)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hermitian:
+    """How a half spectrum lies in memory, whose columns that are their own mirror images are made so."""
+
+    rows: int
+    columns: int
+    column_pitch: int
+    """From column to column, in complex numbers."""
+    is_even: bool
+    """Whether the last column is its own mirror image, as the first one is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalePass:
+    """What the template needs of one pass over memory."""
+
+    problem_key: str
+    family: str
+    entry: str
+    summary: tuple[str, ...]
+    """Lines of the header."""
+    count: int
+    """Of vectors."""
+    threads: int
+    """Of a block."""
+    vector: int
+    """Floats that a thread scales."""
+    scale: str
+    """As a literal."""
+    hermitian: Hermitian | None
+    """None where spectra are taken as they are."""
+
+    @classmethod
+    def of(cls, problem: Fft, scaling: Scaling, config: Config) -> ScalePass:
+        """The pass of a config. Its literals have the digits of float32."""
+        operand, vector = _scaled(problem, scaling), config.integer("vector")
+        told = "scales what cuFFT has written" if scaling is Scaling.AFTER else "scales what cuFFT is to read"
+        return cls(
+            problem_key=problem.key(),
+            family=FftCufft.name,
+            entry="fft_cufft_scale",
+            summary=(f"One number a thread: {told}.",) if vector < 4 else (f"Four numbers a thread: {told}.",),
+            count=operand.components.size // vector,
+            threads=config.integer("threads"),
+            vector=vector,
+            scale=float_literal(problem.scale),
+            hermitian=_hermitian(problem) if problem.kind is Kind.C2R else None,
+        )
+
+    def launch(self, source: str, target: str) -> Launch:
+        """From one buffer to another, or in place."""
+        return Launch(
+            entry=self.entry,
+            grid=(-(-self.count // self.threads), 1, 1),
+            block=(self.threads, 1, 1),
+            arguments=(Pointer(source), Pointer(target)),
+            unit="scale",
+        )
+
+
+def _hermitian(problem: Fft) -> Hermitian:
+    assert problem.inputs[0].dtype is DType.COMPLEX64
+    *rows, columns = problem.spectrum_size
+    pitch = problem.batch if problem.layout is Layout.FREQUENCY else 1
+    return Hermitian(prod(rows), columns, pitch, problem.size[-1] % 2 == 0)

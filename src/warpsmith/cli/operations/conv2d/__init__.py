@@ -1,0 +1,1 @@
+"""Convolution layers on the command line: their options, and their comparison with other libraries."""

@@ -1,0 +1,97 @@
+"""`conv2d` as the command line names it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
+from warpsmith.generator.problem import member
+
+InputOption = Annotated[
+    str, typer.Option("--input", metavar="N,C,H,W", help="Shape of x: images, channels, rows, columns.")
+]
+WeightOption = Annotated[
+    str,
+    typer.Option(
+        "--weight", metavar="K,C/G,R,S", help="Shape of w: filters, channels a group, rows and columns of taps."
+    ),
+]
+StrideOption = Annotated[
+    str, typer.Option("--stride", metavar="N|ROWS,COLUMNS", help="Input pixels from one output to the next.")
+]
+PaddingOption = Annotated[
+    str,
+    typer.Option(
+        "--padding",
+        metavar="N|ROWS,COLUMNS|same|valid",
+        help="Zeros on each side of the image; same keeps its size, as in PyTorch, and valid has none.",
+    ),
+]
+DilationOption = Annotated[
+    str, typer.Option("--dilation", metavar="N|ROWS,COLUMNS", help="Input pixels from one tap to the next.")
+]
+GroupsOption = Annotated[int, typer.Option("--groups", help="Groups of channels, each with filters of its own.")]
+PassOption = Annotated[
+    str,
+    typer.Option("--pass", help="The layer (fprop), or the gradient of its input (dgrad) or of its weights (wgrad)."),
+]
+PrecisionOption = Annotated[
+    str, typer.Option("--precision", help="Arithmetic: ieee is float32; tf32 and bf16 are not in this version.")
+]
+LayoutOption = Annotated[
+    str, typer.Option("--layout", help="Memory layout of images: nchw; nhwc is not in this version.")
+]
+BiasOption = Annotated[bool, typer.Option("--bias", help="Add one number a filter; fprop alone.")]
+ReluOption = Annotated[bool, typer.Option("--relu", help="End in a ReLU; fprop alone.")]
+
+
+def conv2d(
+    input_shape: InputOption,
+    weight: WeightOption,
+    stride: StrideOption = "1",
+    padding: PaddingOption = "0",
+    dilation: DilationOption = "1",
+    groups: GroupsOption = 1,
+    pass_: PassOption = Pass.FPROP.value,
+    precision: PrecisionOption = Precision.IEEE.value,
+    layout: LayoutOption = ImageLayout.NCHW.value,
+    bias: BiasOption = False,
+    relu: ReluOption = False,
+) -> Conv2d:
+    """Convolution layers and their gradients, as torch.nn.functional.conv2d computes them."""
+    pads: Any = padding if padding in ("same", "valid") else _pair(padding, "--padding", ", same or valid")
+    images, channels, rows, columns = _four(input_shape, "--input", "N,C,H,W, such as 32,64,56,56")
+    filters, own, tap_rows, tap_columns = _four(weight, "--weight", "K,C/G,R,S, such as 64,64,3,3")
+    return Conv2d(
+        input=(images, channels, rows, columns),
+        weight=(filters, own, tap_rows, tap_columns),
+        stride=_pair(stride, "--stride"),
+        padding=pads,
+        dilation=_pair(dilation, "--dilation"),
+        groups=groups,
+        pass_=member(Pass, pass_, "pass"),
+        precision=member(Precision, precision, "precision"),
+        layout=member(ImageLayout, layout, "layout"),
+        bias=bias,
+        relu=relu,
+    )
+
+
+def _four(text: str, name: str, form: str) -> list[int]:
+    """`32,64,56,56` as numbers. Raises BadArgument."""
+    if re.fullmatch(r"\s*\d+\s*(,\s*\d+\s*){3}", text) is None:
+        raise BadArgument(f"{name} must be {form}; got {text!r}")
+    return [int(number) for number in text.split(",")]
+
+
+def _pair(text: str, name: str, others: str = "") -> tuple[int, int]:
+    """`2` as (2, 2), `2,1` as (2, 1). Raises BadArgument."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:,\s*(\d+)\s*)?", text)
+    if match is None:
+        raise BadArgument(f"{name} must be N or ROWS,COLUMNS{others}; got {text!r}")
+    rows, columns = match.groups()
+    return int(rows), int(rows if columns is None else columns)

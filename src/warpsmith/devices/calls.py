@@ -1,0 +1,116 @@
+"""A call's arrays as what a launch takes: of any library, each looked at with care."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle
+from warpsmith.devices.base import Allocation, Runtime
+from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Given, Signature
+from warpsmith.devices.weights import weights_bytes
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import DType, Operand, Role
+
+Ready = tuple[Any, tuple[int, ...], tuple[bytes, ...], int | None]
+"""The result's array, and what `Launches.launch` takes: addresses, values, stream."""
+
+
+QuickCalls = Callable[[tuple[Any, ...], Any, object], Ready | None]
+"""Reads a call whose arrays are all as most are, by comparisons alone; its arguments are those of `Plan.__call__`.
+
+None for anything unusual, which `AnyCalls` then takes or refuses; nothing was changed then. Raises BadArgument for
+weights, and for a stream, that are none.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadCall:
+    """A call whose arrays have been checked."""
+
+    target: Any
+    """The result's array, or a tuple of several."""
+    addresses: tuple[int, ...]
+    values: tuple[bytes, ...]
+    stream: int | None
+    views: tuple[ArrayView, ...]
+    """What keeps the arrays alive; to be told when the work is queued."""
+
+    def queued(self) -> None:
+        """To be called when the work is queued."""
+        for view in self.views:
+            view.used_on(self.stream)
+
+
+class AnyCalls:
+    """Reads calls of one program on one device, with arrays of any library, and makes every check."""
+
+    def __init__(self, signature: Signature, runtime: Runtime) -> None:
+        self._signature = signature
+        self._runtime = runtime
+        self._on_host = runtime.device.kind is DeviceKind.HOST
+
+    def read(self, inputs: tuple[Any, ...], out: Any, stream: object) -> ReadCall:
+        """What to launch on. The arguments are those of `Plan.__call__`, and so are the errors."""
+        signature = self._signature
+        signature.check_count(len(inputs))
+        requested = stream_handle(stream)
+        targets = self._targets(inputs, out)
+        values = tuple(
+            weights_bytes(inputs[each.place], each.operand) if isinstance(each, Given) else each.content
+            for each in signature.by_value
+        )
+        views = (
+            *(
+                self._view(inputs[each.place], each.operand, requested, writable=each.operand.role is not Role.INPUT)
+                for each in signature.pointed
+            ),
+            *(
+                self._view(target, operand, requested, writable=True)
+                for target, operand in zip(targets, signature.outputs, strict=True)
+            ),
+        )
+        addresses = tuple(view.address for view in views)
+        signature.check_apart(addresses)
+        result = targets[0] if len(targets) == 1 else targets
+        return ReadCall(result, addresses, values, self._stream(requested, views), views)
+
+    def _targets(self, inputs: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
+        """The results' arrays: what the caller gives, or new ones of the first input's library."""
+        outputs = self._signature.outputs
+        if out is None:
+            return tuple(empty_like_caller(inputs[0], each, self._runtime) for each in outputs)
+        if len(outputs) == 1:
+            return (out,)
+        if not isinstance(out, tuple | list) or len(out) != len(outputs):
+            names = ", ".join(each.name for each in outputs)
+            raise BadArgument(f"out: this plan has {len(outputs)} results: give a tuple of arrays for {names}")
+        return tuple(out)
+
+    def scratch(self, workspace: Any, nbytes: int, call: ReadCall) -> Allocation:
+        """The caller's own scratch memory for a call. Raises BadArgument where it is no such array, or in use."""
+        if not nbytes:
+            raise BadArgument("workspace: this plan needs none")
+        operand = Operand("workspace", Role.OUTPUT, (nbytes,), DType.UINT8)
+        view = self._view(workspace, operand, call.stream, writable=True)
+        if any(view.address < each.address + 1 and each.address < view.address + nbytes for each in call.views):
+            raise BadArgument("workspace: shares memory with another array of the call; give it memory of its own")
+        return Allocation(view.address, nbytes)
+
+    def _view(self, array: Any, operand: Operand, stream: int | None, *, writable: bool = False) -> ArrayView:
+        if self._on_host:
+            return host_view(array, operand, writable)
+        view = device_view(array, operand, writable, stream, self._runtime.ordinal)
+        if operand.name in self._signature.textured and view.address % TEXTURE_ALIGNMENT:
+            told = f"this plan reads it through a texture: it must start at a multiple of {TEXTURE_ALIGNMENT} bytes"
+            raise BadArgument(f"{operand.name}: {told}; copy it first")
+        return view
+
+    def _stream(self, requested: int | None, views: Iterable[ArrayView]) -> int | None:
+        if self._on_host:
+            return None
+        from warpsmith.devices.cuda.interop import launch_stream
+
+        return launch_stream(requested, [view.stream for view in views], self._runtime.current)

@@ -1,0 +1,227 @@
+"""Launches of a whole program whose arguments are written where the driver reads them, at each call.
+
+Measured on an EPYC core over a driver that does nothing: binding a launch takes 11 us, finding a bound one and calling
+cuda-bindings 13.5 takes 1.3, and launching here 0.4, of which the call through ctypes is 0.25: it has four
+arguments, which are ready ctypes objects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cu
+
+from warpsmith.devices.base import Allocation, argument_bytes
+from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
+from warpsmith.generator.program import Argument, Launch, Pointer, Program, Texture
+
+if TYPE_CHECKING:
+    from warpsmith.devices.cuda.primary_context import PrimaryContext
+
+LaunchKernel = Callable[..., int]
+"""`cuLaunchKernelEx` of the driver: configuration, function, arguments, null; its status. Python's lock is given up
+meanwhile: the driver waits where its queue is full, perhaps for a host function that is Python's.
+"""
+
+PerKernel = Callable[[Launch, list[int]], Any]
+"""The driver's function for a launch, given the sizes of its arguments; raises LaunchError where they do not fit."""
+
+_FIRST_VERSION = 11080
+"""The CUDA that brought cuLaunchKernelEx."""
+_MOST_STREAMS = 64
+"""Streams whose configurations are remembered; a handle that is given to a new stream is as good."""
+
+
+class _Configuration(ctypes.Structure):
+    """CUlaunchConfig of cuda.h."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+@cache
+def driver_launch() -> LaunchKernel | None:
+    """The driver's own launch; None where it does not tell its address."""
+    flags = cu.CUdriverProcAddress_flags
+    legacy, per_thread = (
+        flags.CU_GET_PROC_ADDRESS_LEGACY_STREAM,
+        flags.CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+    )
+    # What handle 0 means is the user's choice, which cuda-bindings follow in every other call.
+    chosen = (
+        per_thread if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in ("", "0") else legacy
+    )
+    try:
+        status, address, *_ = cu.cuGetProcAddress(b"cuLaunchKernelEx", _FIRST_VERSION, int(chosen))
+    except RuntimeError:  # no driver
+        return None
+    return launch_at(int(address)) if status == SUCCESS and address else None
+
+
+def launch_at(address: int) -> LaunchKernel:
+    """The function at an address, which has the arguments of `cuLaunchKernelEx`."""
+    return ctypes.CFUNCTYPE(ctypes.c_int)(address)  # no types: every argument is a ready ctypes object
+
+
+def can_be_prepared(program: Program) -> bool:
+    """Whether a call of the program needs nothing of its module but code, on addresses just as a call brings them: no
+    texture objects, no variables, no offsets.
+    """
+    arguments = [each for launch in program.launches for each in launch.arguments]
+    needs_more = any(isinstance(each, Texture) or (isinstance(each, Pointer) and each.offset) for each in arguments)
+    return not needs_more and not any(launch.constants for launch in program.launches)
+
+
+class PreparedLaunches:
+    """A program's launches on whatever each call brings. Threads launch at the same time, each by a block of its own.
+
+    Args:
+        context: in which the program is loaded.
+        program: one that `can_be_prepared`.
+        buffers: names of the operands whose addresses a call brings, in order.
+        operands: names of the operands whose bytes it brings, in order.
+        function_of: finds and checks a kernel, once for each block.
+        launch_kernel: the driver's function.
+    """
+
+    def __init__(
+        self,
+        context: PrimaryContext,
+        program: Program,
+        buffers: tuple[str, ...],
+        operands: tuple[str, ...],
+        function_of: PerKernel,
+        launch_kernel: LaunchKernel,
+    ) -> None:
+        self._context = context
+        self._program = program
+        self._buffers = buffers
+        self._operands = operands
+        self._function_of = function_of
+        self._launch_kernel = launch_kernel
+        self._free: list[_Block] = []
+        """Blocks that no thread is using; as many as threads have ever launched at the same time."""
+
+    def launch(
+        self,
+        addresses: tuple[int, ...],
+        values: tuple[bytes, ...],
+        stream: int | None,
+        workspace: Allocation | None = None,  # noqa: ARG002 - there is none
+    ) -> None:
+        """As `Launches.launch`."""
+        try:
+            block = self._free.pop()
+        except IndexError:
+            block = self._new_block(values)
+        if block.addresses != addresses:
+            block.write_addresses(addresses)
+        if block.values != values:
+            block.write_values(values)
+        launch_kernel = self._launch_kernel
+        for ready in block.on_stream.get(stream) or block.configure(self._program, stream):
+            if status := launch_kernel(*ready):
+                place = block.on_stream[stream].index(ready)
+                self._again(status, self._program.launches[place].entry, ready)
+        # The driver has copied the arguments by now. After an error the block is simply not used again.
+        self._free.append(block)
+
+    def _again(self, status: int, entry: str, ready: _Ready) -> None:
+        """Launches in the program's own context, where only that was wrong. Raises what the driver's answer means."""
+        doing = f"launch kernel {entry}"
+        if STATUS(status) in NOT_CURRENT:
+            with self._context.active(doing):
+                status = self._launch_kernel(*ready)
+        if status:
+            raise failure(STATUS(status), doing)
+
+    def _new_block(self, values: tuple[bytes, ...]) -> _Block:
+        return _Block(self._program, self._buffers, self._operands, values, self._function_of)
+
+
+_Ready = tuple[Any, ctypes.c_void_p, Any, ctypes.c_void_p]
+"""What the driver's function is given."""
+
+
+class _Block:
+    """The arguments of one call: a word for each address, room for the bytes, and the tables that point to them."""
+
+    __slots__ = ("_kernels", "_names", "_slots", "_taken", "addresses", "on_stream", "values")
+
+    def __init__(
+        self,
+        program: Program,
+        buffers: tuple[str, ...],
+        operands: tuple[str, ...],
+        values: tuple[bytes, ...],
+        function_of: PerKernel,
+    ) -> None:
+        self._names = operands
+        self._slots = (ctypes.c_uint64 * len(buffers))()
+        words = {name: ctypes.addressof(self._slots) + 8 * place for place, name in enumerate(buffers)}
+        self._taken: list[tuple[Launch, Argument, ctypes.Array[ctypes.c_char]]] = []
+        given = dict(zip(operands, values, strict=True))
+        kernels = []
+        for launch in program.launches:
+            places, sizes = self._laid_out(launch, words, given)
+            table = (ctypes.c_void_p * max(1, len(places)))(*places)
+            kernels.append((ctypes.c_void_p(int(function_of(launch, sizes))), ctypes.byref(table)))
+        self._kernels = kernels
+        self.on_stream: dict[int | None, list[_Ready]] = {}
+        """The launches by their stream."""
+        self.values = values
+        self.addresses: tuple[int, ...] = ()
+
+    def _laid_out(
+        self, launch: Launch, words: Mapping[str, int], given: Mapping[str, bytes]
+    ) -> tuple[list[int], list[int]]:
+        """Where each argument of a launch lies, and its size in bytes; bytes are written to their place."""
+        places, sizes = [], []
+        for argument in launch.arguments:
+            content = argument_bytes(launch, argument, dict.fromkeys(words, 0), given, {})
+            sizes.append(len(content))
+            if isinstance(argument, Pointer):
+                places.append(words[argument.buffer])
+            else:
+                room = ctypes.create_string_buffer(content, len(content))
+                self._taken.append((launch, argument, room))
+                places.append(ctypes.addressof(room))
+        return places, sizes
+
+    def write_addresses(self, addresses: tuple[int, ...]) -> None:
+        """Sets the words of the operands."""
+        self._slots[:] = list(addresses)
+        self.addresses = addresses
+
+    def write_values(self, values: tuple[bytes, ...]) -> None:
+        """Sets the bytes, each operand's as long as before."""
+        given = dict(zip(self._names, values, strict=True))
+        for launch, argument, room in self._taken:
+            room.raw = argument_bytes(launch, argument, {}, given, {})
+        self.values = values
+
+    def configure(self, program: Program, stream: int | None) -> list[_Ready]:
+        """The launches on a stream that the block does not know."""
+        if len(self.on_stream) >= _MOST_STREAMS:
+            self.on_stream.clear()
+        made = [
+            (_configuration(launch, stream), function, arguments, ctypes.c_void_p(None))
+            for launch, (function, arguments) in zip(program.launches, self._kernels, strict=True)
+        ]
+        self.on_stream[stream] = made
+        return made
+
+
+def _configuration(launch: Launch, stream: int | None) -> Any:
+    """What the driver takes by its address."""
+    return ctypes.byref(_Configuration(launch.grid, launch.block, launch.shared_bytes, stream or None, None, 0))

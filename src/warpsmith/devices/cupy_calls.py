@@ -1,0 +1,77 @@
+"""Calls with CuPy's arrays, read by their attributes: their interface would make a dictionary for each array.
+
+CuPy is never imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsmith.devices.calls import QuickCalls
+from warpsmith.devices.quick_library import AddressOf, Library, quick_calls_of
+from warpsmith.devices.quick_values import quick_values
+from warpsmith.devices.signature import Signature
+from warpsmith.generator.problem import Operand
+
+LEGACY_DEFAULT = 1
+"""CUDA's handle of the legacy default stream, which is 0 here."""
+
+
+def cupy_calls(cupy: Any, signature: Signature, ordinal: int) -> QuickCalls:
+    """Reads calls with arrays on one GPU.
+
+    Args:
+        cupy: the module.
+        signature: of the program.
+        ordinal: the GPU that the arrays must be on.
+    """
+    get_current_stream = cupy.cuda.get_current_stream
+
+    def current_stream() -> int:
+        handle: int = get_current_stream().ptr
+        return 0 if handle == LEGACY_DEFAULT else handle
+
+    library = Library(
+        address_of=lambda operand, alignment: _address_of(cupy, operand, ordinal, alignment),
+        values=quick_values(signature.by_value),
+        empty=_empty_of(cupy, signature.outputs[0], ordinal),
+        mark_written=None,
+        current_stream=current_stream,
+        on_host=False,
+    )
+    return quick_calls_of(library, signature)
+
+
+def _address_of(cupy: Any, operand: Operand, ordinal: int, alignment: int) -> AddressOf:
+    kind, dtype, shape, strides = cupy.ndarray, np.dtype(operand.dtype.value), operand.shape, operand.strides
+    misaligned = alignment - 1  # alignments are powers of two
+
+    def address_of(x: Any) -> int:
+        if type(x) is kind and x.dtype is dtype and x.shape == shape and x.strides == strides:
+            memory = x.data
+            if memory.device_id == ordinal:
+                address: int = memory.ptr
+                return 0 if address & misaligned else address
+        return 0
+
+    return address_of
+
+
+def _empty_of(cupy: Any, operand: Operand, ordinal: int) -> Callable[[], tuple[Any, int]]:
+    """Makes uninitialised arrays on the GPU, with memory up to the end of the last row."""
+    shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
+    nbytes = max(extent * stride for extent, stride in zip(shape, strides, strict=True))
+    current, allocate, array = cupy.cuda.runtime.getDevice, cupy.cuda.alloc, cupy.ndarray
+
+    def made() -> tuple[Any, int]:
+        if current() == ordinal:
+            memory = allocate(nbytes)
+        else:
+            with cupy.cuda.Device(ordinal):
+                memory = allocate(nbytes)
+        return array(shape, dtype, memptr=memory, strides=strides), memory.ptr
+
+    return made

@@ -1,0 +1,32 @@
+"""What a plan calls: a program's steps on the arguments that each call brings."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from warpsmith.devices.base import Allocation
+
+
+class Launches(Protocol):
+    """All launches of one program, in order, on what each call brings."""
+
+    def launch(
+        self,
+        addresses: tuple[int, ...],
+        values: tuple[bytes, ...],
+        stream: int | None,
+        workspace: Allocation | None = None,
+    ) -> None:
+        """Queues them and does not wait. Threads may call it at the same time.
+
+        Args:
+            addresses: of the operands, in the order that was agreed on when this was made.
+            values: bytes of the operands that are taken by value, likewise.
+            stream: handle; None for the default stream.
+            workspace: the caller's own scratch memory for this call; None for what was made for its stream.
+
+        Raises:
+            BadArgument: the workspace is too small, or not aligned.
+            LaunchError: as `Module.bind`, where these arguments or this geometry do not fit.
+            DeviceError: the device failed.
+        """

@@ -1,0 +1,82 @@
+"""From a loaded program to its steps on the arguments of one call after another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from warpsmith.devices.base import Allocation, BoundLaunch, Runtime
+from warpsmith.devices.executable import Executable
+from warpsmith.devices.launches import Launches
+from warpsmith.devices.process import ForkLock
+from warpsmith.devices.workspaces import Kept, Workspaces
+
+MOST_BOUND = 16
+"""Calls whose bound steps are remembered."""
+
+
+def launches_of(
+    executable: Executable, runtime: Runtime, buffers: tuple[str, ...], operands: tuple[str, ...]
+) -> Launches:
+    """The program's steps by the quickest way that the device has.
+
+    Args:
+        executable: the loaded program.
+        runtime: the device.
+        buffers: names of the operands whose addresses a call brings, in order.
+        operands: names of the operands whose bytes it brings, in order.
+    """
+    prepared = executable.prepared(buffers, operands)
+    return BoundLaunches(executable, runtime, buffers, operands) if prepared is None else prepared
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bound:
+    call: BoundLaunch
+    kept: Kept
+
+
+class BoundLaunches:
+    """Steps that are bound for each call, and remembered for the latest ones. It keeps no array alive.
+
+    Their workspaces are one for each stream, unless a call brings its own. The arguments are those of `launches_of`.
+    """
+
+    def __init__(
+        self, executable: Executable, runtime: Runtime, buffers: tuple[str, ...], operands: tuple[str, ...]
+    ) -> None:
+        self._executable = executable
+        self._workspaces = Workspaces(runtime, executable.workspaces)
+        self._buffers = buffers
+        self._operands = operands
+        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], _Bound] = {}  # the latest used last
+        self._binding = ForkLock()
+
+    def launch(
+        self,
+        addresses: tuple[int, ...],
+        values: tuple[bytes, ...],
+        stream: int | None,
+        workspace: Allocation | None = None,
+    ) -> None:
+        """As `Launches.launch`."""
+        with self._workspaces.lent(stream, workspace) as scratch:
+            self._on(addresses, values, scratch)(stream)
+
+    def _on(self, addresses: tuple[int, ...], values: tuple[bytes, ...], scratch: Mapping[str, int]) -> BoundLaunch:
+        """The steps on these arguments, from an earlier call where there was one."""
+        key = ((*addresses, *scratch.values()), values)
+        with self._binding:
+            bound = self._bound.pop(key, None)
+            if bound is None:
+                bound = self._new(addresses, values, scratch)
+            self._bound[key] = bound
+            if len(self._bound) > MOST_BOUND:
+                self._workspaces.let_go(self._bound.pop(next(iter(self._bound))).kept)
+            return bound.call
+
+    def _new(self, addresses: tuple[int, ...], values: tuple[bytes, ...], scratch: Mapping[str, int]) -> _Bound:
+        at = dict(zip(self._buffers, addresses, strict=True))
+        taken = dict(zip(self._operands, values, strict=True))
+        kept = self._workspaces.kept()
+        return _Bound(self._executable.bind(at, taken, {**scratch, **kept.addresses}), kept)

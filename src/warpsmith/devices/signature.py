@@ -1,0 +1,115 @@
+"""What all calls of one program have in common: which arrays are given, and how the kernels take them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.devices.weights import weights_bytes
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import Operand, Problem, Role
+from warpsmith.generator.program import Program, Texture
+
+TEXTURE_ALIGNMENT = 512
+"""Bytes. CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of every GPU so far; on the host a texture starts anywhere."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """One of the arrays that a caller gives."""
+
+    place: int
+    """Its number among them."""
+    operand: Operand
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """An operand whose values the problem knows by itself."""
+
+    operand: Operand
+    content: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signature:
+    """A program's operands by the way that they are taken, each in the order of `Problem.inputs`."""
+
+    operation: str
+    asked: tuple[str, ...]
+    """Names of the arrays that a caller gives, in order."""
+    known: tuple[str, ...]
+    """Names of the inputs that a caller does not give."""
+    by_value: tuple[Given | Known, ...]
+    """The inputs whose bytes kernels take."""
+    pointed: tuple[Given, ...]
+    """The inputs whose addresses kernels take."""
+    outputs: tuple[Operand, ...]
+    """What a call returns, in order."""
+    textured: frozenset[str]
+    """Names of the operands that are read through a texture."""
+
+    @classmethod
+    def of(cls, problem: Problem, program: Program) -> Signature:
+        """The signature of a program for a problem. Raises BadArgument where the problem's own values do not fit it."""
+        known = problem.known
+        asked = [operand for operand in problem.inputs if operand.name not in known]
+        given = [Given(place, operand) for place, operand in enumerate(asked)]
+        places = {each.operand.name: each for each in given}
+        arguments = (argument for launch in program.launches for argument in launch.arguments)
+        by_value, pointed_to = program.by_value, program.pointed_to
+        return cls(
+            operation=problem.operation,
+            asked=tuple(operand.name for operand in asked),
+            known=tuple(known),
+            by_value=tuple(
+                places.get(each.name) or Known(each, weights_bytes(known[each.name], each))
+                for each in problem.inputs
+                if each.name in by_value
+            ),
+            pointed=tuple(each for each in given if each.operand.name in pointed_to),
+            outputs=tuple(each for each in problem.operands if each.role is Role.OUTPUT),
+            textured=frozenset(argument.buffer for argument in arguments if isinstance(argument, Texture)),
+        )
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether a call writes one result and nothing else."""
+        return len(self.outputs) == 1 and all(each.operand.role is Role.INPUT for each in self.pointed)
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names of what a call brings the addresses of: the inputs, then the outputs."""
+        return tuple(each.name for each in self._in_memory)
+
+    @property
+    def _in_memory(self) -> tuple[Operand, ...]:
+        return (*(each.operand for each in self.pointed), *self.outputs)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Names of what a call brings the bytes of."""
+        return tuple(each.operand.name for each in self.by_value)
+
+    def check_count(self, count: int) -> None:
+        """Raises BadArgument unless a caller gives this many arrays."""
+        if count == len(self.asked):
+            return
+        asked = ", ".join(self.asked)
+        if self.known:
+            raise BadArgument(f"this plan was made for known {', '.join(self.known)}: call it with the {asked} alone")
+        raise BadArgument(f"a plan of {self.operation} takes {asked}; got {count} arrays")
+
+    def check_apart(self, addresses: tuple[int, ...]) -> None:
+        """Raises BadArgument where a result would overwrite what is still being read, or another result.
+
+        Args:
+            addresses: of the inputs that are pointed to, then of the outputs.
+        """
+        lying = tuple(zip(self._in_memory, addresses, strict=True))
+        for number, (written, target) in enumerate(lying):
+            if written.role is Role.INPUT:
+                continue
+            for other, source in (*lying[:number], *lying[number + 1 :]):
+                if source < target + written.span_bytes and target < source + other.span_bytes:
+                    name = "out" if len(self.outputs) == 1 and written.role is Role.OUTPUT else written.name
+                    raise BadArgument(f"{name}: shares memory with {other.name}; give it memory of its own")

@@ -1,0 +1,143 @@
+"""Answers of look-ups, kept on disk beside the machine code, so that a process's first plan loads no generator.
+
+Most of a first plan is spent on getting ready to answer. On a busy EPYC core, over a driver that does nothing, loading
+the families takes 60 ms, Jinja2 and its templates 100, reading the stored transforms 40 and loading NVRTC 40; with an
+answer on disk the plan takes 11 ms and its imports 40.
+An answer on disk holds where nothing has changed
+that it was made from: the problem, the device's facts, the stores' files, the code, and the compiler's library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from warpsmith.devices.binary import Binaries
+from warpsmith.devices.binary_cache import binary_in, cache_folder
+from warpsmith.devices.cuda.nvrtc_file import FileState, file_state, loaded_nvrtc
+from warpsmith.devices.private_folder import PrivateFolder
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.plans.code_state import code_state
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.store.changes import State
+from warpsmith.store.record import Record
+
+_FORMAT = 2
+"""Raised whenever the files change their meaning."""
+_MOST_FILES = 512
+"""Answers that are kept, of 20 to 60 KB each; when there are more, the older half goes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Circumstances:
+    """All that an answer for a GPU depends on beside the compiler.
+
+    Args:
+        problem: that was asked about.
+        device: on which.
+        store: as the user named it.
+        state: what the stores' files are like.
+    """
+
+    problem: Problem
+    device: Device
+    store: str | None
+    state: State
+
+    @property
+    def name(self) -> str:
+        """The answer's file: one for each question, whatever changes."""
+        question = [_FORMAT, self.problem.operation, self.problem.spec(), dataclasses.asdict(self.device), self.store]
+        return f"{_digest([*question, sys.prefix])}.json"
+
+    def digest(self) -> str | None:
+        """What must be as it was; None where that cannot be told."""
+        code = code_state()
+        return None if code is None else _digest([repr(self.state), code])
+
+
+def answers_folder() -> Path:
+    """Beside that of the machine code."""
+    return cache_folder().with_name("answers")
+
+
+def recalled(circumstances: Circumstances) -> tuple[Match, Binaries] | None:
+    """The answer of an earlier process and its machine code; None where there is none that still holds."""
+    try:
+        content = PrivateFolder(answers_folder()).read(circumstances.name)
+        if content is None:
+            return None
+        checksum, _, text = content.partition(b"\n")
+        answer = json.loads(text)
+        if checksum.decode() != _checksum(circumstances.name, text) or answer["for"] != circumstances.digest():
+            return None
+        if file_state(answer["nvrtc"][0]) != tuple(answer["nvrtc"]):
+            return None
+        found = {name: binary_in(cache_folder(), file) for name, file in answer["binaries"].items()}
+        binaries = {name: binary for name, binary in found.items() if binary is not None}
+        return (_match_of(answer), binaries) if binaries.keys() == found.keys() else None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, WarpsmithError):
+        return None
+
+
+def keep(circumstances: Circumstances, match: Match, files: Mapping[str, str]) -> None:
+    """Keeps an answer whose machine code is in these files of the cache, by unit, compiled by this process's NVRTC.
+
+    Nothing is kept where that, or the circumstances, cannot be told, or where the folder cannot be written to.
+    """
+    nvrtc, digest = loaded_nvrtc(), circumstances.digest()
+    if nvrtc is None or digest is None:
+        return
+    text = json.dumps(_spec(match) | {"for": digest, "nvrtc": _listed(nvrtc), "binaries": dict(files)}).encode()
+    name = circumstances.name
+    with contextlib.suppress(OSError):
+        PrivateFolder(answers_folder()).write(name, _checksum(name, text).encode() + b"\n" + text)
+        _prune(answers_folder())
+
+
+def _listed(state: FileState) -> list[Any]:
+    return list(state)
+
+
+def _spec(match: Match) -> dict[str, Any]:
+    return {
+        "kind": str(match.kind),
+        "reasons": list(match.reasons),
+        "program": match.program.spec(),
+        "sources": {unit.name: unit.source for unit in match.program.units},
+        "record": match.record.spec() if match.record is not None else None,
+    }
+
+
+def _match_of(answer: dict[str, Any]) -> Match:
+    return Match(
+        MatchKind(answer["kind"]),
+        Program.from_spec(answer["program"], answer["sources"]),
+        Record.from_spec(answer["record"]) if answer["record"] is not None else None,
+        tuple(answer["reasons"]),
+    )
+
+
+def _prune(folder: Path) -> None:
+    files = [*folder.glob("*.json")]
+    if len(files) > _MOST_FILES:
+        files.sort(key=lambda file: file.stat().st_mtime_ns)
+        for file in files[: len(files) // 2]:
+            file.unlink(missing_ok=True)
+
+
+def _checksum(name: str, text: bytes) -> str:
+    return hashlib.sha256(name.encode() + b"\n" + text).hexdigest()
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

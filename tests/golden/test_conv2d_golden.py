@@ -1,0 +1,114 @@
+"""Generated CUDA of conv2d, byte by byte: a change of a template is a change that a person has read.
+
+`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the files; the difference is then reviewed as CUDA.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.direct import Conv2dDirect
+from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.device import H200
+from warpsmith.generator.family import Family
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Value
+
+FOLDER = Path(__file__).parent / "conv2d"
+UPDATE = "WARPSMITH_UPDATE_GOLDEN"
+NVCC = shutil.which("nvcc")
+
+LAYER: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
+"""A layer of ResNet."""
+STRIDED: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2}
+ALEXNET: dict[str, Any] = {"input": (128, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4}
+DEPTHWISE: dict[str, Any] = {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One golden file: what it solves, and what its config has beside the family's default on an H200."""
+
+    family: Family
+    problem: Conv2d
+    wanted: tuple[tuple[str, Value], ...] = ()
+
+    def program(self) -> Program:
+        config = Config.of({**self.family.default(self.problem, H200).values(), **dict(self.wanted)})
+        assert self.family.space(self.problem, H200).why_not(config) is None, config
+        return self.family.program(self.problem, config)
+
+
+def direct(layer: dict[str, Any], pass_: Pass, *, relu: bool = False, bias: bool = False, **wanted: Value) -> Case:
+    """A config of `conv2d_direct`."""
+    return Case(Conv2dDirect(), Conv2d(**layer, pass_=pass_, bias=bias, relu=relu), tuple(wanted.items()))
+
+
+CASES = {
+    "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
+    "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
+    "plain_wgrad": Case(Conv2dPlain(), Conv2d(**LAYER, pass_=Pass.WGRAD)),
+    "direct_fprop": direct(LAYER, Pass.FPROP, bias=True, relu=True),
+    "direct_dgrad": direct(LAYER, Pass.DGRAD),
+    "direct_wgrad": direct(LAYER, Pass.WGRAD),
+    "direct_dgrad_strided": direct(STRIDED, Pass.DGRAD, pixels="shared", channels=1),
+    "direct_fprop_alexnet": direct(ALEXNET, Pass.FPROP),
+    "direct_wgrad_alexnet": direct(ALEXNET, Pass.WGRAD, columns=1, filters=4, threads=128),
+    "direct_fprop_depthwise": direct(DEPTHWISE, Pass.FPROP, spacing="adjacent", weights="global", min_blocks=2),
+    "direct_dgrad_depthwise_tile": direct(DEPTHWISE, Pass.DGRAD, pixels="shared"),
+    "direct_wgrad_runs": direct(LAYER, Pass.WGRAD, columns=4, unroll=2),
+}
+
+every_case = pytest.mark.parametrize("name", CASES)
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc on the path")
+
+
+def golden(name: str) -> Path:
+    return FOLDER / f"{name}.cu"
+
+
+@every_case
+def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
+    generated = CASES[name].program().source
+    if os.environ.get(UPDATE) == "1":
+        golden(name).write_text(generated)
+    reviewed = golden(name).read_bytes().decode() if golden(name).exists() else ""
+    if generated != reviewed:
+        lines = difflib.unified_diff(
+            reviewed.splitlines(), generated.splitlines(), golden(name).name, "generated now", lineterm=""
+        )
+        pytest.fail("\n".join([*lines, f"If that is what you want: {UPDATE}=1 pytest tests/golden"]), pytrace=False)
+
+
+def test_no_file_is_left_over() -> None:
+    assert {path.stem for path in FOLDER.glob("*.cu")} == set(CASES)
+
+
+def test_the_cases_cover_every_family_and_pass() -> None:
+    assert {(case.family.name, case.problem.pass_) for case in CASES.values()} == {
+        (family.name, pass_) for family in (Conv2dPlain(), Conv2dDirect()) for pass_ in Pass
+    }
+
+
+@needs_nvcc
+@every_case
+def test_nvcc_takes_it_without_a_warning_or_a_spill(name: str, tmp_path: Path) -> None:
+    assert NVCC is not None
+    command = [NVCC, "-std=c++17", "-arch=sm_90a", "--Werror", "all-warnings", "--cubin", "-Xptxas", "-v"]
+    command += ["-o", str(tmp_path / "kernel.cubin"), str(golden(name))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = done.stdout + done.stderr
+    assert done.returncode == 0, report
+    assert "warning" not in report
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report)
+    assert spills == [("0", "0", "0")]

@@ -1,0 +1,132 @@
+"""Convolution layers on a GPU: every family, pass and option, random configs, plans, cuDNN beside them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import warpsmith as ws
+from warpsmith.devices.cuda.runtime import cuda_device
+from warpsmith.devices.select import CompilerChoice
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.direct import Conv2dDirect
+from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.space import Config
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.conv2d.peers import torch_peer
+
+pytestmark = pytest.mark.gpu
+
+FAMILIES: tuple[Family, ...] = (Conv2dDirect(), Conv2dPlain())
+every_pass = pytest.mark.parametrize("pass_", Pass)
+CheckConfigs = Callable[..., None]
+
+LAYERS: dict[str, dict[str, Any]] = {
+    "alexnet": {"input": (16, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4},
+    "resnet": {"input": (8, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1},
+    "downsampling": {"input": (8, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2},
+    "pointwise": {"input": (8, 256, 14, 14), "weight": (512, 256, 1, 1)},
+    "depthwise": {"input": (8, 96, 28, 28), "weight": (96, 1, 7, 7), "groups": 96, "padding": "same"},
+    "grouped": {"input": (4, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1},
+    "atrous": {"input": (2, 64, 33, 33), "weight": (48, 64, 3, 3), "padding": 6, "dilation": 6},
+    "patches": {"input": (2, 3, 224, 224), "weight": (96, 3, 16, 16), "stride": 16},
+    "odd": {"input": (5, 13, 29, 31), "weight": (17, 13, 4, 5), "stride": (2, 3), "padding": ((2, 1), (0, 3))},
+}
+every_layer = pytest.mark.parametrize("layer", LAYERS)
+
+
+def conv2d(layer: dict[str, Any], pass_: Pass, number: int = 3) -> Conv2d:
+    """A problem; fprop ends in one of four ways."""
+    ends = {"bias": bool(number & 1), "relu": bool(number & 2)} if pass_ is Pass.FPROP else {}
+    return Conv2d(**layer, pass_=pass_, **ends)
+
+
+def some_configs(family: Family, problem: Conv2d, device: Device, count: int) -> list[Config]:
+    """The default config and up to `count` random ones, the same in every run."""
+    space, rng = family.space(problem, device), random.Random(problem.key())
+    found = [family.default(problem, device), *(space.drawn(rng) for _ in range(count))]
+    return list(dict.fromkeys(config for config in found if config is not None))
+
+
+def some(count: int) -> Callable[[Family, Conv2d, Device], list[Config]]:
+    return functools.partial(some_configs, count=count)
+
+
+@every_pass
+def test_every_stride_padding_dilation_and_number_of_groups(pass_: Pass, check_configs: CheckConfigs) -> None:
+    options = itertools.product((1, 2), (0, 1), (1, 2), (1, 2, 4))
+    problems = [
+        conv2d(
+            {
+                "input": (2, 4, 7, 9),
+                "weight": (8 if groups == 4 else 6, 4 // groups, 3, 2),
+                "stride": stride,
+                "padding": padding,
+                "dilation": dilation,
+                "groups": groups,
+            },
+            pass_,
+            number,
+        )
+        for number, (stride, padding, dilation, groups) in enumerate(options)
+    ]
+    check_configs(problems, some(1))
+
+
+@every_pass
+@every_layer
+def test_random_configs_of_every_family(layer: str, pass_: Pass, check_configs: CheckConfigs) -> None:
+    check_configs([conv2d(LAYERS[layer], pass_)], some(10))
+
+
+@every_pass
+def test_nvcc_compiles_the_same_text(pass_: Pass, check_configs: CheckConfigs) -> None:
+    check_configs([conv2d(LAYERS["odd"], pass_)], some(3), CompilerChoice.NVCC)
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
+    device = cuda_device(0)
+    problems = [conv2d(LAYERS[name], pass_) for name, pass_ in itertools.product(("odd", "grouped"), Pass)]
+    cases = [
+        (problem, family.program(problem, config))
+        for problem, family in itertools.product(problems, FAMILIES)
+        for config in some_configs(family, problem, device, 2)
+    ]
+    check_under_sanitizer(tool, device, cases)
+
+
+@every_pass
+def test_a_plan_is_right_and_has_the_same_bits_each_time(pass_: Pass) -> None:
+    torch = pytest.importorskip("torch")
+    problem = conv2d(LAYERS["odd"], pass_)
+    operands = random_operands(problem, 1)
+    plan = ws.plan(problem, "cuda:0")
+    given = [torch.from_numpy(operands[each.name]).cuda() for each in problem.inputs]
+    first, again = (plan(*given).cpu().numpy() for _ in range(2))
+    expected, scale = reference(problem, operands)
+    assert (np.abs(first - expected) <= 1e-6 * scale).all()
+    assert np.array_equal(first.view(np.uint32), again.view(np.uint32))
+
+
+@every_pass
+@every_layer
+def test_cudnn_computes_the_same(layer: str, pass_: Pass) -> None:
+    pytest.importorskip("torch")
+    problem = conv2d(LAYERS[layer], pass_)
+    operands = random_operands(problem, 1)
+    peer = torch_peer(problem, operands, DeviceKind.CUDA, sets=2)
+    for index in (1, 0):
+        peer.run(index)
+    expected, scale = reference(problem, operands)
+    # It may choose Winograd's method or Fourier transforms, whose errors are small against the largest terms alone.
+    assert np.abs(peer.result() - expected).max() <= 1e-5 * scale.max()

@@ -1,0 +1,217 @@
+"""Calls of plans through the real cuda-bindings, over a driver without a GPU: what reaches the driver, and how often.
+
+The driver, `tests/fakes/libcuda`, is a library that a process finds by LD_LIBRARY_PATH; one process runs all cases.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warpsmith.devices.cuda.available import cuda_device_count
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(cuda_device_count() > 0, reason="the GPU tests make such calls of the real driver")
+
+FAKE = Path(__file__).parents[1] / "fakes" / "libcuda" / "libcuda.cpp"
+
+HEAD = """
+import ctypes, threading
+import numpy as np
+import torch
+from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.cuda.prepared import PreparedLaunches
+from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.torch_calls import torch_calls
+from warpsmith.errors import DeviceError, LaunchError
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Transformed
+from warpsmith.generator.space import Config
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+
+DRIVER = ctypes.CDLL("libcuda.so.1")
+
+class Note(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_uint64), ("geometry", ctypes.c_uint64 * 7), ("stream", ctypes.c_uint64),
+                ("function", ctypes.c_uint64), ("arguments", (ctypes.c_ubyte * 1024) * 8)]
+    def pointer(self, place): return int.from_bytes(bytes(self.arguments[place])[:8], "little")
+    def floats(self, place, count): return np.frombuffer(bytes(self.arguments[place])[:4 * count], np.float32).tolist()
+
+DRIVER.warpsmith_note.restype = ctypes.POINTER(Note)
+note = DRIVER.warpsmith_note().contents
+
+def takes(*sizes): DRIVER.warpsmith_sizes((ctypes.c_size_t * len(sizes))(*sizes), ctypes.c_size_t(len(sizes)))
+
+PROBLEM = Filter2d(image=(6, 8), filter=(1, 2))
+IMAGE, RESULT, WEIGHTS = Pointer("image"), Pointer("result"), ByValue("weights")
+stream = 0x70
+
+def plan_of(*launches):
+    program = Program.of_source("test", Config.of({}), "", launches)
+    made = Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {"": Binary(BinaryKind.CUBIN, b"", "sm_90", "-")},
+                CudaRuntime(0))
+    read = torch_calls(torch, made._signature, torch.device("cpu"), lambda: stream)
+    made._quick[torch.Tensor] = read
+    return made
+
+def launch(*arguments, **more): return Launch("kernel", (2, 3, 4), (5, 6, 7), arguments, 8, **more)
+
+def refused(call, *given):
+    try: call(*given)
+    except (DeviceError, LaunchError) as error: return f"{type(error).__name__}: {error}"
+    raise AssertionError("it was accepted")
+
+"""
+
+
+@pytest.fixture(scope="module")
+def driver_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the driver without a GPU lies."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ here")
+    folder = tmp_path_factory.mktemp("libcuda")
+    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(FAKE)]
+    subprocess.run(command, check=True)
+    return folder
+
+
+CASES = {
+    "each_call_brings_its_own_arguments": """
+takes(8, 8, 8)
+plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
+assert isinstance(plan._launches, PreparedLaunches)
+other = torch.ones(6, 8)
+for image, weights, at in ((x, w, 0x70), (x, w, 0x70), (other, w, 0x80), (other, 2 * w, 0), (x, 3 * w, 0x70)):
+    stream, before = at, note.count
+    assert plan(image, weights, out=out) is out
+    assert note.count == before + 1
+    assert (note.pointer(0), note.pointer(1)) == (image.data_ptr(), out.data_ptr())
+    assert note.floats(2, 2) == weights[0].tolist()
+    assert (note.stream, note.function, list(note.geometry)) == (at, 0xF0, [2, 3, 4, 5, 6, 7, 8])
+w[0, 1] = 9  # in place: the same array with other values
+plan(x, w, out=out)
+assert note.floats(2, 2) == [1, 9]
+made = plan(x, torch.tensor([[4.0, 5.0]]))
+assert (tuple(made.shape), note.pointer(1), note.floats(2, 2)) == ((6, 7), made.data_ptr(), [4, 5])
+assert len(plan._launches._free) == 1
+""",
+    "several_launches_and_transformed_weights_stand_where_the_kernel_reads_them": """
+takes(8, 8, 12)
+half = Transformed("weights", ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5)))
+plan = plan_of(launch(IMAGE, RESULT, half), launch(RESULT, IMAGE, half))
+for weights in (w, 2 * w):
+    before = note.count
+    plan(x, weights, out=out)
+    assert note.count == before + 2
+    assert note.floats(2, 3) == [weights[0, 0], weights[0, 1], weights.mean()]
+    assert (note.pointer(0), note.pointer(1)) == (out.data_ptr(), x.data_ptr())
+""",
+    "what_does_not_fit_is_refused_at_the_first_call": """
+takes(8, 8, 12)
+plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
+told = "LaunchError: kernel kernel takes arguments of [8, 8, 12] bytes; the launch gives [8, 8, 8]"
+assert refused(plan, x, w) == told
+takes(8, 8, 8)
+plan(x, w)
+wide = plan_of(Launch("kernel", (1, 1, 1), (2048, 1, 1), (IMAGE, RESULT, WEIGHTS)))
+assert "a block of (2048, 1, 1) does not lie within" in refused(wide, x, w)
+closed = plan_of(launch(IMAGE, RESULT, WEIGHTS))
+closed._executable.close()
+assert refused(closed, x, w) == "LaunchError: kernel kernel was bound after its module was closed"
+""",
+    "a_thread_without_a_context_launches_in_the_plans_own": """
+takes(8, 8, 8)
+plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
+plan(x, w)
+before = note.count
+DRIVER.warpsmith_answer(201)  # CUDA_ERROR_INVALID_CONTEXT, unless one is pushed
+plan(x, 5 * w, out=out)
+assert (note.count, note.floats(2, 2), note.pointer(1)) == (before + 1, [5, 10], out.data_ptr())
+DRIVER.warpsmith_answer(700)
+assert refused(plan, x, w) == "DeviceError: cannot launch kernel kernel: refused"
+DRIVER.warpsmith_answer(0)
+plan(x, w, out=out)
+assert note.floats(2, 2) == [1, 2]
+""",
+    "more_streams_than_are_remembered": """
+takes(8, 8, 8)
+plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
+for at in [*range(200), *range(200)]:
+    stream = at
+    plan(x, w, out=out)
+    assert note.stream == at
+assert len(plan._launches._free[0].on_stream) <= 64
+""",
+    "threads_take_blocks_of_their_own": """
+# Each thread has weights of its own, and looks at what the driver was given before another thread may run.
+import sys
+takes(8, 8, 8)
+plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
+prepared, failed, local = plan._launches, [], threading.local()
+real = prepared._launch_kernel
+
+def launching(configuration, function, arguments, null):
+    table = ctypes.cast(arguments, ctypes.POINTER(ctypes.c_void_p))
+    for _ in range(3):
+        content = np.frombuffer(ctypes.string_at(table[2], 8), np.float32)
+        if content.tolist() != local.expected: failed.append((content, local.expected))
+    return real(configuration, function, arguments, null)
+
+prepared._launch_kernel = launching
+sys.setswitchinterval(1e-6)
+
+def work(index):
+    mine = np.array([[index, index + 0.5]], np.float32)
+    target = torch.zeros(6, 7)
+    for _ in range(300):
+        mine += 16
+        local.expected = mine[0].tolist()
+        plan(x, mine, out=target)
+
+threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failed, failed[0]
+assert 1 <= len(prepared._free) <= 6
+""",
+    "what_needs_more_than_code_is_bound": """
+from warpsmith.devices.launching import BoundLaunches
+takes(8, 8)
+plan = plan_of(launch(IMAGE, RESULT, constants=(Constant("taps", "weights"),)))
+assert isinstance(plan._launches, BoundLaunches)
+""",
+}
+
+TAIL = """
+import json, sys, traceback
+failures = {}
+for name, text in json.load(sys.stdin).items():
+    stream, x, out, w = 0x70, torch.zeros(6, 8), torch.zeros(6, 7), np.array([[1, 2]], np.float32)
+    try: exec(text, globals())
+    except BaseException: failures[name] = traceback.format_exc()
+print(json.dumps(failures))
+"""
+
+
+@pytest.fixture(scope="module")
+def failures(driver_folder: Path) -> dict[str, str]:
+    """Runs all cases over that driver; what those that fail raise."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(driver_folder)}
+    command = [sys.executable, "-c", HEAD + TAIL]
+    text = json.dumps(CASES)
+    done = subprocess.run(command, input=text, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told: dict[str, str] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_calls(failures: dict[str, str], case: str) -> None:
+    assert case not in failures, failures[case]

@@ -1,0 +1,85 @@
+"""`warpsmith ... conv2d`: options as a problem, and those that make none."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from warpsmith.cli.operations.conv2d.words import conv2d
+from warpsmith.cli.options import join
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.problem import Problem
+
+SHAPE = ("--input", "2,4,7,9", "--weight", "6,4,3,2")
+
+
+def given(*options: str) -> Problem:
+    """The problem that the options make."""
+    found: list[Problem] = []
+
+    def verb(problem: Problem) -> None:
+        found.append(problem)
+
+    app = typer.Typer()
+    app.command()(join(conv2d, verb))
+    result = CliRunner().invoke(app, list(options))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return found[0]
+
+
+def problem(**fields: Any) -> Conv2d:
+    return Conv2d(**{"input": (2, 4, 7, 9), "weight": (6, 4, 3, 2), **fields})
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ((), {}),
+        (("--stride", "2"), {"stride": 2}),
+        (("--stride", "2,1"), {"stride": (2, 1)}),
+        (("--padding", "1"), {"padding": 1}),
+        (("--padding", "1, 0"), {"padding": (1, 0)}),
+        (("--padding", "same"), {"padding": "same"}),
+        (("--padding", "valid"), {}),
+        (("--dilation", "1,3"), {"dilation": (1, 3)}),
+        (("--groups", "2", "--weight", "6,2,3,2"), {"groups": 2, "weight": (6, 2, 3, 2)}),
+        (("--pass", "wgrad"), {"pass_": Pass.WGRAD}),
+        (("--precision", "ieee", "--layout", "nchw"), {}),
+        (("--bias", "--relu"), {"bias": True, "relu": True}),
+    ],
+)
+def test_options_are_a_problem(options: tuple[str, ...], fields: dict[str, Any]) -> None:
+    assert given(*SHAPE, *options) == problem(**fields)
+
+
+def test_every_field_has_an_option() -> None:
+    names = {"input_shape" if name == "input" else name for name in inspect.signature(Conv2d).parameters}
+    assert set(inspect.signature(conv2d).parameters) == names
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--input", "2x4x7x9"), r"--input must be N,C,H,W, such as 32,64,56,56; got '2x4x7x9'"),
+        (("--input", "2,4,7"), "--input must be N,C,H,W"),
+        (("--weight", "6,4,3,-2"), "--weight must be K,C/G,R,S, such as 64,64,3,3; got '6,4,3,-2'"),
+        (("--stride", "2x1"), "--stride must be N or ROWS,COLUMNS; got '2x1'"),
+        (("--stride", "0"), "stride must be a number from 1"),
+        (("--padding", "full"), "--padding must be N or ROWS,COLUMNS, same or valid; got 'full'"),
+        (("--dilation", "1,2,3"), "--dilation must be N or ROWS,COLUMNS; got '1,2,3'"),
+        (("--pass", "forward"), "unknown pass 'forward'"),
+        (("--precision", "tf32"), "precision tf32 is not in this version"),
+        (("--pass", "dgrad", "--bias"), "pass dgrad has no bias"),
+    ],
+)
+def test_one_line_says_what_is_wrong(options: tuple[str, ...], says: str) -> None:
+    with pytest.raises(BadArgument, match=says) as caught:
+        given(*SHAPE, *options)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,213 @@
+"""What judges conv2d: its reference against PyTorch in float64, its inputs, and PyTorch as a peer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
+from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
+from warpsmith.tuner.operations.conv2d.peers import makers, torch_peer
+from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
+from warpsmith.tuner.operations.peer import Unavailable
+
+torch = pytest.importorskip("torch")
+
+Arrays = dict[str, NDArray[np.float32]]
+FIELDS: tuple[dict[str, Any], ...] = tuple(
+    {
+        "input": (2, 4, 7, 9),
+        "weight": (8 if groups == 4 else 6, 4 // groups, 3, 2),
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
+    for stride, padding, dilation, groups in itertools.product(
+        (1, 2, (2, 1)), (0, 1, ((0, 2), (1, 0))), (1, 2, (1, 3)), (1, 2, 4)
+    )
+)
+every_pass = pytest.mark.parametrize("pass_", Pass)
+
+
+def drawn(problem: Conv2d, seed: int = 0) -> Arrays:
+    return random_operands(problem, seed)
+
+
+def by_torch(problem: Conv2d, operands: Arrays) -> NDArray[np.float64]:
+    """PyTorch's answer in float64, gradients by its autograd."""
+    given = {name: torch.from_numpy(values).double() for name, values in operands.items()}
+    x = given.get("x", torch.zeros(problem.input, dtype=torch.float64)).requires_grad_()
+    w = given.get("w", torch.zeros(problem.weight, dtype=torch.float64)).requires_grad_()
+    padded = torch.nn.functional.pad(x, [side for axis in reversed(problem.padding) for side in axis])
+    y = torch.nn.functional.conv2d(padded, w, given.get("b"), problem.stride, 0, problem.dilation, problem.groups)
+    if problem.pass_ is Pass.FPROP:
+        result = y.relu() if problem.relu else y
+    else:
+        (result,) = torch.autograd.grad(y, x if problem.pass_ is Pass.DGRAD else w, given["dy"])
+    return np.asarray(result.detach().numpy(), np.float64)
+
+
+class TestReference:
+    @every_pass
+    def test_is_what_pytorch_computes_in_float64(self, pass_: Pass) -> None:
+        for number, fields in enumerate(FIELDS):
+            epilogue = {"bias": number % 2 == 0, "relu": number % 3 == 0} if pass_ is Pass.FPROP else {}
+            problem = Conv2d(**fields, pass_=pass_, **epilogue)
+            operands = drawn(problem, number)
+            expected, scale = reference(problem, operands)
+            assert expected.shape == scale.shape == problem.output.shape
+            assert (np.abs(expected) <= scale * (1 + 1e-12)).all()
+            np.testing.assert_allclose(expected, by_torch(problem, operands), rtol=0, atol=1e-13, err_msg=problem.key())
+
+    @every_pass
+    def test_the_scale_is_the_sum_of_the_magnitudes_of_all_terms(self, pass_: Pass) -> None:
+        for fields in FIELDS[::5]:
+            problem = Conv2d(**fields, pass_=pass_, bias=pass_ is Pass.FPROP, relu=pass_ is Pass.FPROP)
+            operands = drawn(problem)
+            _, scale = reference(problem, operands)
+            positive, _ = reference(problem, {name: np.abs(values) for name, values in operands.items()})
+            np.testing.assert_allclose(scale, positive, rtol=1e-12)
+
+    @every_pass
+    def test_of_many_channels_and_images_too(self, pass_: Pass) -> None:
+        """Where products of matrices are cut into pieces, and images are spread over threads."""
+        problem = Conv2d((9, 96, 30, 31), (72, 96, 3, 3), padding=1, pass_=pass_)  # type: ignore[arg-type]
+        operands = drawn(problem)
+        expected, _ = reference(problem, operands)
+        np.testing.assert_allclose(expected, by_torch(problem, operands), rtol=0, atol=1e-9)
+
+    def test_terms_are_as_many_as_ones_add_up_to(self) -> None:
+        for pass_ in Pass:
+            problem = Conv2d((3, 4, 9, 9), (6, 2, 3, 2), groups=2, stride=(1, 1), pass_=pass_)
+            ones = {each.name: np.ones(each.shape, np.float32) for each in problem.inputs}
+            assert reference(problem, ones)[0].max() == terms(problem)
+
+
+class TestInputs:
+    @every_pass
+    @pytest.mark.parametrize("make", [Conv2dJudge().inputs, stress_inputs], ids=["drawn", "stress"])
+    def test_are_dense_and_the_same_in_every_run(self, make: Any, pass_: Pass) -> None:
+        problem = Conv2d((3, 70, 70, 17), (5, 70, 3, 2), pass_=pass_, bias=pass_ is Pass.FPROP)
+        first, again, other = (make(problem, np.random.default_rng(seed)) for seed in (1, 1, 2))
+        assert list(first) == [each.name for each in problem.inputs]
+        for each in problem.inputs:
+            values = first[each.name]
+            assert values.shape == each.shape
+            assert values.dtype == np.float32
+            assert values.flags.c_contiguous
+            assert np.isfinite(values).all()
+            assert np.array_equal(values, again[each.name])
+            assert not np.array_equal(values, other[each.name])
+
+    @every_pass
+    def test_stress_has_magnitudes_far_apart_and_sums_that_float32_holds(self, pass_: Pass) -> None:
+        problem = Conv2d((3, 6, 40, 50), (8, 6, 3, 3), pass_=pass_)
+        operands = stress_inputs(problem, np.random.default_rng(0))
+        image = np.abs(operands[problem.inputs[0].name])
+        assert image[image > 0].min() < 2**-18
+        assert image.max() > 2**18
+        expected, scale = reference(problem, operands)
+        assert scale.max() < np.finfo(np.float32).max / 1e6
+        if pass_ is not Pass.WGRAD:  # whose sums are over all regions of the images
+            assert (np.abs(expected) < 1e-3 * scale).any()
+            assert (np.abs(expected) > 0.99 * scale).any()
+
+    def test_slack_grows_with_the_sums_of_one_thread(self) -> None:
+        assert stress_slack(Conv2d((1, 1, 8, 8), (1, 1, 3, 3))) == 1
+        assert stress_slack(Conv2d((1, 512, 8, 8), (1, 512, 3, 3))) == pytest.approx(0.2 * 4608**0.5)
+        assert stress_slack(Conv2d((1, 1, 8, 8), (1, 1, 3, 3), pass_=Pass.WGRAD)) == 1
+        assert stress_slack(Conv2d((32, 1, 58, 58), (1, 1, 3, 3), pass_=Pass.WGRAD)) == pytest.approx(0.2 * 1568**0.5)
+
+    def test_a_smaller_problem_differs_in_its_sizes_alone(self) -> None:
+        for fields in FIELDS:
+            problem = Conv2d(**{**fields, "input": (8, 4, 200, 300)}, pass_=Pass.WGRAD)
+            small = smaller(problem)
+            assert problem.is_resized(small)
+            assert small.flops < 20_000
+            assert min(small.output_size) >= 1
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """PyTorch finds a GPU, whose memory is the host's; the streams that were entered."""
+    streams: list[int] = []
+
+    @contextlib.contextmanager
+    def stream(handle: int) -> Iterator[None]:
+        streams.append(handle)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle: handle)
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
+    # What the peer sets for its whole process.
+    monkeypatch.setattr(torch.backends, "cudnn", types.SimpleNamespace(version=lambda: 91900))
+    return streams
+
+
+class TestPeer:
+    @every_pass
+    def test_is_right_in_every_set(self, pass_: Pass) -> None:
+        for fields in FIELDS[::2]:
+            epilogue = {"bias": True, "relu": True} if pass_ is Pass.FPROP else {}
+            problem = Conv2d(**fields, pass_=pass_, **epilogue)
+            operands = drawn(problem)
+            peer = torch_peer(problem, operands, DeviceKind.HOST, sets=2)
+            expected, scale = reference(problem, operands)
+            for index in (1, 0):
+                peer.run(index)
+            result = peer.result()
+            assert result.shape == problem.output.shape
+            assert (np.abs(result - expected) <= 1e-6 * scale).all(), problem.key()
+
+    @every_pass
+    def test_on_a_gpu_is_cudnn_without_tf32_on_the_stream_it_is_given(
+        self, pass_: Pass, as_on_a_gpu: list[int]
+    ) -> None:
+        problem = Conv2d(**FIELDS[0], pass_=pass_)
+        peer = torch_peer(problem, drawn(problem), DeviceKind.CUDA)
+        assert peer.name == f"cudnn 91900 through torch {torch.__version__} conv2d {pass_}"
+        assert torch.backends.cudnn.allow_tf32 is False
+        peer.run(0, 77)
+        assert as_on_a_gpu == [77]
+        assert peer.result().shape == problem.output.shape
+
+    def test_says_where_it_is(self) -> None:
+        problem = Conv2d(**FIELDS[0])
+        assert torch_peer(problem, drawn(problem), DeviceKind.HOST).name.endswith("conv2d fprop on the CPU")
+        if not torch.cuda.is_available():
+            with pytest.raises(Unavailable, match="no GPU"):
+                torch_peer(problem, drawn(problem), DeviceKind.CUDA)
+
+    @pytest.mark.parametrize("kind", DeviceKind)
+    def test_is_the_only_library_and_needs_torch(self, kind: DeviceKind) -> None:
+        problem = Conv2d(**FIELDS[0])
+        (maker,) = makers(problem, drawn(problem), kind)
+        assert maker.packages == ("torch",)
+        if kind is DeviceKind.HOST:
+            assert maker.make().name.startswith("torch")
+
+    def test_has_no_result_before_its_run(self) -> None:
+        problem = Conv2d(**FIELDS[0])
+        with pytest.raises(RuntimeError, match="has not run"):
+            torch_peer(problem, drawn(problem), DeviceKind.HOST).result()
+
+    def test_does_not_write_to_its_inputs(self) -> None:
+        problem = dataclasses.replace(Conv2d(**FIELDS[0]), relu=True)
+        operands = drawn(problem)
+        kept = {name: values.copy() for name, values in operands.items()}
+        torch_peer(problem, operands, DeviceKind.HOST).run()
+        assert all(np.array_equal(values, kept[name]) for name, values in operands.items())

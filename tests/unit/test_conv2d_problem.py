@@ -1,0 +1,241 @@
+"""Convolution layers as problems: canonical forms, keys, shapes, and arguments that make none."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import DType, Problem, Role
+
+SHAPES: dict[str, Any] = {"input": (2, 4, 7, 9), "weight": (6, 4, 3, 2)}
+LAYER = Conv2d(**SHAPES)
+WHOLE = Conv2d(
+    (4, 8, 13, 17),
+    (12, 4, 3, 5),
+    stride=(2, 3),
+    padding=((1, 2), (0, 3)),  # type: ignore[arg-type]
+    dilation=(2, 1),
+    groups=2,
+    bias=True,
+    relu=True,
+)
+
+
+def conv2d(**fields: Any) -> Conv2d:
+    """A problem in the words of a caller."""
+    return Conv2d(**{**SHAPES, **fields})
+
+
+class TestCanonicalForm:
+    @pytest.mark.parametrize(
+        ("fields", "same"),
+        [
+            ({"stride": 2}, {"stride": (2, 2)}),
+            ({"dilation": np.int64(2)}, {"dilation": [2, 2]}),
+            ({"padding": 1}, {"padding": ((1, 1), (1, 1))}),
+            ({"padding": (1, 0)}, {"padding": [[1, 1], 0]}),
+            ({"padding": "valid"}, {}),
+            ({"padding": "same"}, {"padding": ((1, 1), (0, 1))}),
+            ({"padding": "same", "dilation": 2}, {"padding": (2, 1), "dilation": 2}),
+            ({"pass_": "dgrad"}, {"pass_": Pass.DGRAD}),
+            ({"bias": 1}, {"bias": True}),
+            ({"input": np.array((2, 4, 7, 9))}, {}),
+        ],
+    )
+    def test_two_ways_to_say_it_are_one_problem(self, fields: dict[str, Any], same: dict[str, Any]) -> None:
+        one, other = conv2d(**fields), conv2d(**same)
+        assert one == other
+        assert one.key() == other.key()
+        assert hash(one) == hash(other)
+
+    @pytest.mark.parametrize("problem", [LAYER, WHOLE, conv2d(pass_="wgrad", padding="same")])
+    def test_a_spec_is_json_and_reads_back(self, problem: Conv2d) -> None:
+        spec = json.loads(json.dumps(problem.spec()))
+        assert Problem.from_spec("conv2d", spec) == problem
+        assert spec.keys() == {field.name for field in dataclasses.fields(Conv2d)}
+
+
+class TestKey:
+    def test_is_one_readable_line(self) -> None:
+        assert LAYER.key() == "conv2d pass=fprop input=2x4x7x9 weight=6x4x3x2 precision=ieee"
+        assert WHOLE.key() == (
+            "conv2d pass=fprop input=4x8x13x17 weight=12x4x3x5 precision=ieee stride=2x3 padding=1+2x0+3 dilation=2x1 "
+            "groups=2 bias=yes relu=yes"
+        )
+
+    def test_every_field_shows(self) -> None:
+        changed: dict[str, list[Any]] = {
+            "input": [(3, 4, 7, 9), (2, 4, 8, 9), (2, 4, 7, 10)],
+            "weight": [(8, 4, 3, 2), (6, 4, 4, 2), (6, 4, 3, 3)],
+            "stride": [(2, 1), (1, 2)],
+            "padding": [((1, 0), (0, 0)), ((0, 1), (0, 0)), ((0, 0), (1, 0)), ((0, 0), (0, 1)), ((1, 1), (0, 0))],
+            "dilation": [(2, 1), (1, 2)],
+            "pass_": ["dgrad", "wgrad"],
+            "bias": [True],
+            "relu": [True],
+        }
+        problems = [LAYER, *(conv2d(**{name: value}) for name, values in changed.items() for value in values)]
+        problems.append(conv2d(weight=(6, 2, 3, 2), groups=2))
+        # Whose other values this version refuses.
+        for name, value in (("precision", Precision.TF32), ("layout", ImageLayout.NHWC)):
+            problems.append(copy.copy(LAYER))
+            object.__setattr__(problems[-1], name, value)
+        seen = {*changed, "groups", "precision", "layout"}
+        assert seen == {field.name for field in dataclasses.fields(Conv2d)}
+        assert len({problem.key() for problem in problems}) == len(problems)
+
+    def test_groups_show_beside_the_weight_that_follows_from_them(self) -> None:
+        """With as many groups as channels the weight has one channel, and so it has with a single channel."""
+        grouped = Conv2d((1, 4, 8, 8), (4, 1, 3, 3), groups=4)
+        copied = copy.copy(grouped)
+        object.__setattr__(copied, "groups", 1)
+        assert copied.key() != grouped.key()
+
+
+class TestOperands:
+    def test_are_those_of_the_pass_with_the_result_last(self) -> None:
+        def told(problem: Conv2d) -> list[tuple[str, tuple[int, ...]]]:
+            assert [each.role for each in problem.operands] == [Role.INPUT] * (len(problem.operands) - 1) + [
+                Role.OUTPUT
+            ]
+            assert {each.dtype for each in problem.operands} == {DType.FLOAT32}
+            return [(each.name, each.shape) for each in problem.operands]
+
+        x, w, y = (2, 4, 7, 9), (6, 4, 3, 2), (2, 6, 5, 8)
+        assert told(LAYER) == [("x", x), ("w", w), ("y", y)]
+        assert told(conv2d(bias=True)) == [("x", x), ("w", w), ("b", (6,)), ("y", y)]
+        assert told(conv2d(pass_="dgrad")) == [("dy", y), ("w", w), ("dx", x)]
+        assert told(conv2d(pass_="wgrad")) == [("x", x), ("dy", y), ("dw", w)]
+
+    def test_the_result_has_the_shape_that_pytorch_gives_it(self) -> None:
+        torch = pytest.importorskip("torch")
+        sizes = itertools.product((1, 2, 3), (0, 1, 2), (1, 2), ((7, 9), (12, 5)), ((1, 1), (3, 2), (2, 4)))
+        for stride, padding, dilation, image, taps in sizes:
+            try:
+                problem = Conv2d((1, 2, *image), (3, 2, *taps), stride=stride, padding=padding, dilation=dilation)  # type: ignore[arg-type]
+            except BadArgument:
+                with pytest.raises(RuntimeError, match="size"):
+                    torch.nn.functional.conv2d(
+                        torch.zeros(1, 2, *image), torch.zeros(3, 2, *taps), None, stride, padding, dilation
+                    )
+                continue
+            x, w = torch.zeros(problem.input), torch.zeros(problem.weight)
+            assert problem.output.shape == torch.nn.functional.conv2d(x, w, None, stride, padding, dilation).shape
+
+    @pytest.mark.filterwarnings("ignore:Using padding=.same.")
+    @pytest.mark.parametrize("taps", [(1, 1), (3, 3), (2, 2), (4, 3), (2, 5)])
+    @pytest.mark.parametrize("dilation", [1, 2, 3])
+    def test_same_is_as_pytorch_pads(self, taps: tuple[int, int], dilation: int) -> None:
+        torch = pytest.importorskip("torch")
+        problem = Conv2d((1, 1, 8, 9), (1, 1, *taps), padding="same", dilation=dilation)  # type: ignore[arg-type]
+        assert problem.output.shape[2:] == (8, 9)
+        x, w = torch.rand(problem.input), torch.rand(problem.weight)
+        padded = torch.nn.functional.pad(x, [side for axis in reversed(problem.padding) for side in axis])
+        ours = torch.nn.functional.conv2d(padded, w, dilation=dilation)
+        torch.testing.assert_close(ours, torch.nn.functional.conv2d(x, w, padding="same", dilation=dilation))
+
+    @pytest.mark.parametrize("pass_", Pass)
+    def test_operations_are_those_of_all_taps(self, pass_: Pass) -> None:
+        problem = Conv2d((4, 8, 13, 17), (12, 4, 3, 5), groups=2, pass_=pass_)
+        assert problem.flops == 2 * 4 * 12 * 11 * 13 * 4 * 3 * 5
+        assert problem.bytes == 4 * (4 * 8 * 13 * 17 + 12 * 4 * 3 * 5 + 4 * 12 * 11 * 13)
+
+
+class TestDistance:
+    def test_of_sizes_is_in_octaves_and_their_winners_answer(self) -> None:
+        other = Conv2d((8, 8, 7, 36), (3, 8, 3, 2))
+        assert LAYER.distance(LAYER) == 0
+        assert LAYER.distance(other) == other.distance(LAYER) == 2 + 1 + 2 + 1
+        assert LAYER.is_resized(other)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"stride": 2},
+            {"padding": 1},
+            {"dilation": 2},
+            {"weight": (6, 2, 3, 2), "groups": 2},
+            {"weight": (6, 4, 3, 3)},
+            {"bias": True},
+            {"relu": True},
+        ],
+    )
+    def test_of_anything_else_is_something_and_not_a_size(self, fields: dict[str, Any]) -> None:
+        other = conv2d(**fields)
+        distance = LAYER.distance(other)
+        assert distance is not None
+        assert distance > 0
+        assert not LAYER.is_resized(other)
+
+    def test_between_passes_there_is_none(self) -> None:
+        assert LAYER.distance(conv2d(pass_="dgrad")) is None
+        assert LAYER.distance(Filter2d((8, 8), (3, 3))) is None
+        assert not LAYER.is_resized(Filter2d((8, 8), (3, 3)))
+        assert LAYER.distance(conv2d(weight=(6, 4, 1, 1))) is None
+
+    def test_layers_of_one_channel_a_group_are_alike_however_many_groups(self) -> None:
+        one, other = (Conv2d((1, n, 8, 8), (n, 1, 3, 3), groups=n) for n in (16, 32))
+        dense = Conv2d((1, 16, 8, 8), (16, 16, 3, 3))
+        assert one.distance(other) == 2
+        assert one.distance(dense) is None
+
+
+REFUSED = [
+    ({"input": (2, 4, 7)}, r"input must be four positive sizes below 2\^30, N,C,H,W; got 2x4x7"),
+    ({"input": (2, 4, 7, 0)}, r"input must be four positive sizes below 2\^30, N,C,H,W; got 2x4x7x0"),
+    ({"input": (2, 4, 7.0, 9)}, r"input must be four positive sizes"),
+    ({"input": (1, 4, 3, 2**30)}, r"input must be four positive sizes"),
+    ({"input": "2,4,7,9"}, r"input must be four positive sizes below 2\^30, N,C,H,W; got '2,4,7,9'"),
+    ({"input": None}, "input must be four positive sizes"),
+    ({"weight": (6, 4, 3)}, r"weight must be four positive sizes below 2\^30, K,C/G,R,S; got 6x4x3"),
+    ({"weight": (6, -4, 3, 2)}, "weight must be four positive sizes"),
+    ({"weight": (6, 3, 3, 2)}, "the weight is for 3 channels a group; the input has 4 in 1 group, 4 each"),
+    ({"groups": 2}, "the weight is for 4 channels a group; the input has 4 in 2 groups, 2 each"),
+    ({"groups": 3}, "4 channels do not divide into 3 groups"),
+    ({"groups": 4, "weight": (6, 1, 3, 2)}, "6 filters do not divide into 4 groups"),
+    ({"groups": 0}, "groups must be 1 or more; got 0"),
+    ({"stride": 0}, "stride must be a number from 1 to 32767, or two of them, rows and columns; got 0"),
+    ({"stride": (1, 2, 3)}, "stride must be a number from 1 to 32767, or two of them, rows and columns; got 1x2x3"),
+    ({"stride": 1.5}, "stride must be a number from 1"),
+    ({"stride": "2"}, "stride must be a number from 1"),
+    ({"dilation": (0, 1)}, "dilation must be a number from 1 to 32767, or two of them, rows and columns; got 0x1"),
+    ({"dilation": 2**15}, "dilation must be a number from 1"),
+    ({"padding": -1}, "padding must be a number from 0 to 32767, rows and columns"),
+    ({"padding": ((0, 1), (-1, 0))}, "padding must be a number from 0"),
+    ({"padding": (1, 1, 1, 1)}, "padding must be a number from 0"),
+    ({"padding": "full"}, "padding must be .* 'same' or 'valid'; got 'full'"),
+    ({"padding": "same", "stride": 2}, "padding same keeps the size of the image, which a stride does not"),
+    ({"pass_": "forward"}, "unknown pass 'forward'; choose one of fprop, dgrad, wgrad"),
+    ({"precision": "tf32"}, "precision tf32 is not in this version, which computes conv2d in ieee only"),
+    ({"precision": "bf16"}, "precision bf16 is not in this version"),
+    ({"precision": "fp8"}, "unknown precision 'fp8'; choose one of ieee, tf32, bf16"),
+    ({"layout": "nhwc"}, "layout nhwc is not in this version, which computes conv2d in nchw only"),
+    ({"layout": "chwn"}, "unknown layout 'chwn'; choose one of nchw, nhwc"),
+    ({"pass_": "dgrad", "bias": True}, "pass dgrad has no bias: only fprop has"),
+    ({"pass_": "wgrad", "relu": True}, "pass wgrad has no relu: only fprop has"),
+    ({"weight": (6, 4, 8, 2)}, "the filter spans 8x2 and is larger than the padded input of 7x9"),
+    ({"dilation": 4, "padding": (0, 1)}, "the filter spans 9x5 and is larger than the padded input of 7x11"),
+    ({"input": (2**20, 4, 32, 32)}, r"x has 2\^31 elements or more; split the batch"),
+    ({"input": (2**18, 4, 32, 32), "weight": (16, 4, 3, 2)}, r"y has 2\^31 elements or more; split the batch"),
+    ({"input": (2**18, 4, 32, 32), "weight": (16, 4, 3, 2), "pass_": "wgrad"}, r"dy has 2\^31 elements or more"),
+]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(("fields", "says"), REFUSED)
+    def test_one_line_says_what_is_wrong(self, fields: dict[str, Any], says: str) -> None:
+        with pytest.raises(BadArgument, match=says) as caught:
+            conv2d(**fields)
+        assert "\n" not in str(caught.value)
+
+    def test_a_padding_wider_than_the_image_is_none_of_them(self) -> None:
+        assert conv2d(padding=20).output.shape == (2, 6, 45, 48)

@@ -1,0 +1,349 @@
+"""Quick calls: what they take, what they leave to the careful way, and that both say the same."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders import binary, launch
+from builders import program as made_program
+from warpsmith.devices.base import BinaryKind
+from warpsmith.devices.calls import AnyCalls, QuickCalls
+from warpsmith.devices.cupy_calls import cupy_calls
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.quick_calls import quick_calls
+from warpsmith.devices.signature import Signature
+from warpsmith.devices.torch_calls import stream_of, torch_calls
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import H200
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.program import Argument, ByValue, Pointer, Program, Texture
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+
+torch = pytest.importorskip("torch")
+
+PROBLEM = Filter2d(image=(4, 8), filter=(2, 3))
+PITCHED = Filter2d(image=(4, 8), filter=(2, 3), pitch=64, result_pitch=64)
+KNOWN = Filter2d(image=(4, 8), filter=(2, 3), weights=tuple(range(6)))
+COMPLEX = Fft(size=(8,), batch=4, kind="c2c")  # type: ignore[arg-type]
+WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
+OWN, OTHER = 0x70, 0x80
+"""Handles of the current stream and of another one."""
+
+
+def program(problem: Problem, *more: Argument) -> Program:
+    arguments = more or tuple(
+        ByValue(each.name) if each.name == "weights" else Pointer(each.name) for each in problem.operands
+    )
+    return made_program("", launch(*arguments))
+
+
+def signature(problem: Problem, *more: Argument) -> Signature:
+    return Signature.of(problem, program(problem, *more))
+
+
+def quick(problem: Problem, *more: Argument) -> QuickCalls:
+    return torch_calls(torch, signature(problem, *more), torch.device("cpu"), lambda: OWN)
+
+
+@pytest.fixture
+def image() -> Any:
+    return torch.zeros(4, 8)
+
+
+@pytest.fixture
+def out() -> Any:
+    return torch.zeros(3, 6)
+
+
+def pitched(rows: int, columns: int, pitch: int = 16) -> Any:
+    return torch.zeros(rows, pitch)[:, :columns]
+
+
+def negated(x: Any) -> Any:
+    return torch._neg_view(x)
+
+
+class TestTorch:
+    def test_takes_tensors_where_they_lie(self, image: Any, out: Any) -> None:
+        read = quick(PROBLEM)
+        addresses = image.data_ptr(), out.data_ptr()
+        assert read((image, WEIGHTS), out, None) == (out, addresses, (WEIGHTS.tobytes(),), OWN)
+        assert read((image, WEIGHTS), out, OWN) is not None
+        made, (source, target), _, _ = read((image, WEIGHTS), None, None) or pytest.fail("refused")
+        assert (tuple(made.shape), made.dtype, source, target) == ((3, 6), torch.float32, addresses[0], made.data_ptr())
+
+    def test_takes_rows_with_gaps_and_makes_such(self) -> None:
+        read, image = quick(PITCHED), pitched(4, 8)
+        made, (_, target), _, _ = read((image, WEIGHTS), None, None) or pytest.fail("refused")
+        assert (made.stride(), made.data_ptr()) == ((16, 1), target)
+        assert made.untyped_storage().nbytes() == 3 * 64
+        assert read((image, WEIGHTS), pitched(3, 6), None) is not None
+        assert read((image.contiguous(), WEIGHTS), None, None) is None
+        assert read((image, WEIGHTS), pitched(3, 6, 8), None) is None
+
+    def test_takes_known_weights_from_the_problem(self, image: Any) -> None:
+        read = quick(KNOWN)
+        _, _, values, _ = read((image,), None, None) or pytest.fail("refused")
+        assert values == (WEIGHTS.tobytes(),)
+        assert read((image, WEIGHTS), None, None) is None
+
+    @pytest.mark.parametrize(
+        "weights",
+        [
+            WEIGHTS,
+            WEIGHTS.astype(np.float64),
+            np.asfortranarray(WEIGHTS),
+            WEIGHTS.ravel(),
+            WEIGHTS.tolist(),
+            torch.from_numpy(WEIGHTS.copy()),
+            negated(torch.from_numpy(-WEIGHTS)),
+            torch.from_numpy(WEIGHTS).double(),
+        ],
+    )
+    def test_takes_weights_of_any_kind(self, image: Any, weights: Any) -> None:
+        _, _, values, _ = quick(PROBLEM)((image, weights), None, None) or pytest.fail("refused")
+        assert values == (WEIGHTS.tobytes(),)
+
+    def test_sees_weights_that_are_changed_in_place(self, image: Any) -> None:
+        read, weights = quick(PROBLEM), WEIGHTS.copy()
+        for weights[0, 0] in (5, 6):
+            assert (read((image, weights), None, None) or ((),) * 3)[2] == (weights.tobytes(),)
+
+    @pytest.mark.parametrize(
+        "change",
+        {
+            "dtype": lambda x: x.double(),
+            "shape": lambda x: x[:3],
+            "strides": lambda x: x.T.contiguous().T,
+            "gradient": lambda x: x.requires_grad_(),
+            "negated": negated,
+            "start": lambda _: torch.zeros(33)[1:].view(4, 8),
+            "sparse": lambda x: x.to_sparse(),
+            "device": lambda x: x.to("meta"),
+            "subclass": lambda x: torch.nn.Parameter(x, requires_grad=False),
+            "another library": lambda x: x.numpy(),
+        }.items(),
+        ids=lambda item: item[0],
+    )
+    def test_leaves_the_unusual_to_care(self, image: Any, out: Any, change: Any) -> None:
+        assert quick(PROBLEM)((change[1](image), WEIGHTS), out, None) is None
+        if change[0] not in ("shape", "start"):
+            assert quick(PROBLEM)((image, WEIGHTS), change[1](out), None) is None
+
+    def test_leaves_conjugated_tensors_to_care(self) -> None:
+        x = torch.zeros(4, 8, dtype=torch.complex64)
+        assert quick(COMPLEX)((x,), None, None) is not None
+        assert quick(COMPLEX)((x.conj(),), None, None) is None
+        assert quick(COMPLEX)((x,), torch.zeros_like(x).conj(), None) is None
+
+    def test_leaves_tensors_without_memory_to_care(self) -> None:
+        read, seen = quick(PROBLEM), []
+
+        def one(x: Any) -> Any:
+            seen.append(read((x, WEIGHTS), None, None))
+            return x
+
+        torch.vmap(one)(torch.zeros(2, 4, 8))
+        assert seen == [None]
+
+    def test_leaves_other_streams_and_counts_to_care(self, image: Any, out: Any) -> None:
+        read = quick(PROBLEM)
+        assert read((image, WEIGHTS), out, OTHER) is None
+        assert read((image, WEIGHTS), out, SimpleNamespace(cuda_stream=OTHER)) is None
+        assert read((image, WEIGHTS), out, SimpleNamespace(cuda_stream=OWN)) is not None
+        assert read((image,), out, None) is None
+        with pytest.raises(BadArgument, match="stream: expected a CUDA stream"):
+            read((image, WEIGHTS), out, "fast")
+        with pytest.raises(BadArgument, match=r"weights: expected shape \(2, 3\)"):
+            read((image, np.zeros((3, 3))), out, None)
+
+    @pytest.mark.parametrize("offset", [-80, -64, 0, 112, 128])
+    def test_leaves_what_shares_memory_to_care(self, offset: int) -> None:
+        """The result has 72 bytes, the image 128."""
+        memory = torch.zeros(1000)
+        image = memory[400:432].view(4, 8)
+        start = 400 + offset // 4
+        out = memory[start : start + 18].view(3, 6)
+        shares = -72 < offset < 128
+        assert (quick(PROBLEM)((image, WEIGHTS), out, None) is None) == shares
+        care = AnyCalls(signature(PROBLEM), HostRuntime())
+        if shares:
+            with pytest.raises(BadArgument, match="out: shares memory with image"):
+                care.read((image, WEIGHTS), out, None)
+        else:
+            assert care.read((image, WEIGHTS), out, None).addresses == (image.data_ptr(), out.data_ptr())
+
+    def test_tells_autograd_of_what_is_written(self, image: Any, out: Any) -> None:
+        read, before = quick(PROBLEM), out._version
+        read((image, WEIGHTS), out, None)
+        assert out._version == before + 1
+        assert read((image.T.contiguous().T, WEIGHTS), out, None) is None
+        assert out._version == before + 1
+        with torch.inference_mode():
+            inference = torch.zeros(3, 6)
+            assert read((image, WEIGHTS), inference, None) is not None
+        assert read((image, WEIGHTS), inference, None) is not None
+
+    def test_a_texture_must_start_where_textures_do(self, image: Any) -> None:
+        device = SimpleNamespace(type="cuda")  # where textures ask for 512 bytes; the tensors say they are there
+
+        class There(SimpleNamespace):
+            def __eq__(self, _: object) -> bool:
+                return True
+
+        texture = Texture("image", DType.FLOAT32, 8, 4, 32)
+        made = signature(PROBLEM, texture, Pointer("result"), ByValue("weights"))
+        read = torch_calls(torch, made, There(**vars(device)), lambda: OWN)
+        memory = torch.zeros(1000)
+        start = -memory.data_ptr() % 512 // 4
+        out = torch.zeros(3, 6)
+        assert read((memory[start : start + 32].view(4, 8), WEIGHTS), out, None) is not None
+        assert read((memory[start + 4 : start + 36].view(4, 8), WEIGHTS), out, None) is None
+        assert image is not None
+
+    def test_the_stream_is_pytorchs_current_one(self) -> None:
+        device = SimpleNamespace(index=3)
+        raw = SimpleNamespace(_C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: 100 + index))
+        assert stream_of(raw, device)() == 103
+        public = SimpleNamespace(
+            _C=SimpleNamespace(),
+            cuda=SimpleNamespace(current_stream=lambda where: SimpleNamespace(cuda_stream=200 + where.index)),
+        )
+        assert stream_of(public, device)() == 203
+
+
+class Memory(SimpleNamespace):
+    """A piece of CuPy's memory."""
+
+
+class FakeArray:
+    """An array of CuPy's; its address is made up."""
+
+    def __init__(self, shape: Any, dtype: Any, memptr: Memory | None = None, strides: Any = None) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.strides = strides or np.empty(shape, dtype).strides
+        self.data = memptr or Memory(ptr=0x10000, device_id=0)
+
+
+class FakeCupy:
+    """The functions of `cupy` that a call needs."""
+
+    ndarray = FakeArray
+
+    def __init__(self) -> None:
+        self.stream, self.current, self.entered = OWN, 0, []
+        this = self
+
+        class Device:
+            def __init__(self, ordinal: int) -> None:
+                this.entered.append(ordinal)
+
+            def __enter__(self) -> None:
+                pass
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+        self.cuda = SimpleNamespace(
+            get_current_stream=lambda: SimpleNamespace(ptr=self.stream),
+            runtime=SimpleNamespace(getDevice=lambda: self.current),
+            alloc=lambda nbytes: Memory(ptr=0x90000, device_id=0, nbytes=nbytes),
+            Device=Device,
+        )
+
+
+class TestCupy:
+    @pytest.fixture
+    def cupy(self) -> FakeCupy:
+        return FakeCupy()
+
+    @pytest.fixture
+    def read(self, cupy: FakeCupy) -> QuickCalls:
+        return cupy_calls(cupy, signature(PROBLEM), 0)
+
+    def test_takes_arrays_where_they_lie(self, cupy: FakeCupy, read: QuickCalls) -> None:
+        x, out = FakeArray((4, 8), "f4"), FakeArray((3, 6), "f4", Memory(ptr=0x20000, device_id=0))
+        assert read((x, WEIGHTS), out, None) == (out, (0x10000, 0x20000), (WEIGHTS.tobytes(),), OWN)
+        cupy.stream = 1  # the legacy default stream
+        assert (read((x, WEIGHTS), out, None) or ())[3] == 0
+        made, addresses, _, _ = read((x, WEIGHTS), None, None) or pytest.fail("refused")
+        assert (made.shape, made.strides, made.data.nbytes, addresses) == ((3, 6), (24, 4), 72, (0x10000, 0x90000))
+        assert cupy.entered == []
+        cupy.current = 1
+        read((x, WEIGHTS), None, None)
+        assert cupy.entered == [0]
+
+    @pytest.mark.parametrize(
+        "x",
+        [
+            FakeArray((4, 8), "f8"),
+            FakeArray((8, 4), "f4"),
+            FakeArray((4, 8), "f4", strides=(64, 4)),
+            FakeArray((4, 8), "f4", Memory(ptr=0x10004, device_id=0)),
+            FakeArray((4, 8), "f4", Memory(ptr=0x10000, device_id=1)),
+            FakeArray((4, 8), "f4", Memory(ptr=0x20010, device_id=0)),
+            np.zeros((4, 8), np.float32),
+        ],
+        ids=["dtype", "shape", "strides", "start", "device", "shared", "library"],
+    )
+    def test_leaves_the_unusual_to_care(self, read: QuickCalls, x: Any) -> None:
+        out = FakeArray((3, 6), "f4", Memory(ptr=0x20000, device_id=0))
+        assert read((x, WEIGHTS), out, None) is None
+
+
+class TestChoice:
+    @pytest.fixture
+    def host(self) -> HostRuntime:
+        return HostRuntime()
+
+    def test_on_the_host_tensors_alone_have_quick_calls(self, host: HostRuntime, image: Any) -> None:
+        made = quick_calls(image, signature(PROBLEM), host)
+        assert made is not None
+        assert (made((image, WEIGHTS), None, None) or ())[3] is None
+        assert quick_calls(image.numpy(), signature(PROBLEM), host) is None
+        assert quick_calls(torch.nn.Parameter(image), signature(PROBLEM), host) is None
+
+    def test_on_a_gpu_those_of_cupy_too(self, monkeypatch: pytest.MonkeyPatch, host: HostRuntime) -> None:
+        monkeypatch.setitem(sys.modules, "cupy", FakeCupy())  # type: ignore[arg-type]
+        array = FakeArray((4, 8), "f4")
+        assert quick_calls(array, signature(PROBLEM), host) is None
+        monkeypatch.setattr(host, "device", H200)
+        assert quick_calls(array, signature(PROBLEM), host) is not None
+
+
+def test_a_plan_is_quick_after_its_first_call(image: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[Any] = []
+    module = SimpleNamespace(
+        close=lambda: None,
+        bind=lambda _, addresses, values: lambda stream: launched.append((addresses, values, stream)),
+        prepared=lambda *_: None,
+    )
+    runtime = HostRuntime()
+    monkeypatch.setattr(runtime, "load", lambda _: module)
+    plan = Plan(
+        PROBLEM,
+        Match(MatchKind.DEFAULT, program(PROBLEM), None, ()),
+        {"": binary(kind=BinaryKind.LIBRARY)},
+        runtime,
+    )
+    careful = []
+    real = plan._any.read
+    monkeypatch.setattr(plan._any, "read", lambda *given: (careful.append(1), real(*given))[1])
+    for _ in range(3):
+        plan(image, WEIGHTS)
+    plan(image.numpy(), WEIGHTS)
+    plan(image, WEIGHTS)
+    assert len(careful) == 2
+    with pytest.raises(BadArgument, match="a plan of filter2d takes image, weights; got 0 arrays"):
+        plan()
+    with pytest.raises(BadArgument, match="image: expected float32 of shape"):
+        plan(image.double(), WEIGHTS)
+    assert len(launched) == 5

@@ -1,0 +1,40 @@
+"""The judge of convolution layers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsmith.generator.conv2d import Conv2d
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
+from warpsmith.tuner.operations.conv2d.peers import makers
+from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
+from warpsmith.tuner.operations.drawing import deviates, drawn
+from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.peer import PeerMaker
+from warpsmith.tuner.operations.reference import Operands, Reference, References
+
+
+class Conv2dJudge(Judge[Conv2d]):
+    """Sums over taps of matrix products in float64; cuDNN through PyTorch, and PyTorch on the host."""
+
+    def inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
+        return {each.name: drawn(each.shape, np.float32, generator, deviates) for each in problem.inputs}
+
+    def stress_inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
+        return stress_inputs(problem, generator)
+
+    def stress_slack(self, problem: Conv2d) -> float:
+        return stress_slack(problem)
+
+    def terms(self, problem: Conv2d) -> int:
+        return terms(problem)
+
+    def references(self, problem: Conv2d, operands: Operands) -> References:
+        return {problem.output.name: Reference(*reference(problem, operands))}
+
+    def smaller(self, problem: Conv2d) -> Conv2d:
+        return smaller(problem)
+
+    def peers(self, problem: Conv2d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        return makers(problem, operands, kind, sets)

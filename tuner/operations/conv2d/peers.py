@@ -1,0 +1,112 @@
+"""cuDNN's convolutions through PyTorch on a GPU, and PyTorch's own on the host: all three passes in float32."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
+
+
+def makers(
+    problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: DeviceKind, sets: int = 1
+) -> tuple[PeerMaker, ...]:
+    """The libraries for a problem on this kind of device, each with `sets` sets of buffers."""
+    name = "PyTorch on the CPU" if kind is DeviceKind.HOST else "cuDNN through PyTorch"
+    return (PeerMaker(name, ("torch",), lambda: torch_peer(problem, operands, kind, sets)),)
+
+
+def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: DeviceKind, sets: int = 1) -> Peer:
+    """PyTorch's convolution: cuDNN in float32 arithmetic, TF32 off, with its own search on; on the host its CPU
+    kernels.
+
+    PyTorch pads each axis alike on both sides. Where the sides differ it pads in a step of its own, as for its own
+    `padding="same"`, and the gradient of the image leaves the pad out.
+
+    Args:
+        problem: what is computed.
+        operands: the problem's inputs.
+        kind: of the device.
+        sets: of buffers. PyTorch allocates each output anew: of as many as are kept the oldest is written next.
+
+    Raises Unavailable where PyTorch finds no GPU for a problem on one.
+    """
+    torch = importlib.import_module("torch")
+    on_gpu = kind is DeviceKind.CUDA
+    if on_gpu:
+        if not torch.cuda.is_available():
+            raise Unavailable("PyTorch finds no GPU")
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+    inputs = [
+        {name: _on(torch.from_numpy(array.copy()), on_gpu=on_gpu) for name, array in operands.items()}
+        for _ in range(sets)
+    ]
+    compute = _computation(problem, torch)
+    outputs: list[Any] = [None] * sets
+
+    def run(index: int = 0, stream: int | None = None, /) -> None:
+        with _torch_stream(torch, stream):
+            outputs[index] = compute(inputs[index])
+
+    def result() -> NDArray[Any]:
+        if outputs[0] is None:
+            raise RuntimeError("the peer has not run")
+        array: NDArray[Any] = outputs[0].cpu().numpy()
+        return array
+
+    library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
+    return Peer(
+        f"{library}torch {torch.__version__} conv2d {problem.pass_}{'' if on_gpu else ' on the CPU'}", run, result
+    )
+
+
+def _on(tensor: Any, *, on_gpu: bool) -> Any:
+    return tensor.cuda() if on_gpu else tensor
+
+
+def _computation(problem: Conv2d, torch: Any) -> Callable[[Mapping[str, Any]], Any]:
+    """What makes the result of the inputs."""
+    pads = [side for axis in reversed(problem.padding) for side in axis]  # torch's order: left, right, above, below
+    even = all(before == after for before, after in problem.padding)
+    padding = [before for before, _ in problem.padding] if even else [0, 0]
+    options = (list(problem.stride), padding, list(problem.dilation))
+
+    def padded(image: Any) -> Any:
+        return image if even else torch.nn.functional.pad(image, pads)
+
+    def fprop(given: Mapping[str, Any]) -> Any:
+        y = torch.nn.functional.conv2d(padded(given["x"]), given["w"], given.get("b"), *options, problem.groups)
+        return y.relu_() if problem.relu else y
+
+    def backward(dy: Any, image: Any, weight: Any, wanted: tuple[bool, bool, bool]) -> Any:
+        function = torch.ops.aten.convolution_backward
+        return function(dy, image, weight, None, *options, False, [0, 0], problem.groups, wanted)
+
+    def dgrad(given: Mapping[str, Any]) -> Any:
+        shape = list(problem.input)
+        if not even:
+            shape[2:] = [size + sum(axis) for size, axis in zip(shape[2:], problem.padding, strict=True)]
+        dx = backward(given["dy"], given["dy"].new_empty(1).expand(shape), given["w"], (True, False, False))[0]
+        (above, _), (left, _) = problem.padding
+        _, _, rows, columns = problem.input
+        return dx if even else dx[..., above : above + rows, left : left + columns].contiguous()
+
+    def wgrad(given: Mapping[str, Any]) -> Any:
+        weight = given["x"].new_empty(1).expand(list(problem.weight))
+        return backward(given["dy"], padded(given["x"]), weight, (False, True, False))[1]
+
+    return {Pass.FPROP: fprop, Pass.DGRAD: dgrad, Pass.WGRAD: wgrad}[problem.pass_]
+
+
+def _torch_stream(torch: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
+    if stream is None:
+        return contextlib.nullcontext()
+    entered: contextlib.AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.ExternalStream(stream))
+    return entered

@@ -1,0 +1,97 @@
+"""Inputs of `conv2d` that are hard on rounding errors: magnitudes far apart side by side, cancellation, equal signs.
+
+Normal deviates leave the terms of a sum alike, so that an error that is small against all of them looks small against
+each. The error bound is measured against each result's own terms: these inputs meet it too, within `stress_slack`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.problem import Operand
+from warpsmith.tuner.operations.conv2d.oracle import terms
+
+_OCTAVES = 20
+"""Magnitudes of images are 2 to the power of minus so many up to so many."""
+_WEIGHT_OCTAVES = 6
+"""Likewise of weights: a small pixel then meets a large weight beside a large pixel with a small weight."""
+_REGION = (7, 13)
+"""Rows and columns of a region with a character of its own: odd, so that they lie anywhere in a thread's results."""
+_CHARACTERS = 5
+_DRAWN = (5, 67, 61, 127)
+"""Images, channels, rows and columns that are drawn; larger operands repeat them. No powers of two, so that they begin
+anywhere in a thread's results."""
+_SLACK = 0.2
+_LEAST_PARTS = 64
+"""Parts in which the terms of a weight's gradient are added up: the threads of the smallest block."""
+
+
+def stress_slack(problem: Conv2d) -> float:
+    """How many times the error bound right kernels may be off on these inputs.
+
+    Sums of equal signs round the same way again and again: in float32 one multiply-add after the other was off by
+    3.5e-7 of the sum of |terms| with 36 terms, by 1.5e-6 with 576, by 2.8e-6 with 4608 and by 8.1e-6 with 25,600, and
+    so by up to 8e-8 times the root of their number. Two and a half times that is allowed, where it is more than the
+    bound of 1e-6. For wgrad the terms are those of a thread's share: a single sum of all of them does not pass. Shares
+    of 225 terms were off by 1.3e-7.
+    """
+    chain = terms(problem) / (_LEAST_PARTS if problem.pass_ is Pass.WGRAD else 1)
+    return max(1.0, _SLACK * math.sqrt(chain))
+
+
+def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+    """Inputs by the operand's name, dense float32."""
+    makers = {"x": _image, "dy": _image, "w": _weights, "b": _bias}
+    return {operand.name: makers[operand.name](operand, generator) for operand in problem.inputs}
+
+
+def _image(operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
+    """Images in regions of five characters, the same in all channels: magnitudes of the whole range pixel by pixel,
+    log-normal ones, deviates of one magnitude a region, a constant, and signs that alternate.
+    """
+    drawn = _drawn_image(tuple(map(min, zip(operand.shape, _DRAWN, strict=True))), generator)
+    places = [np.arange(size) % len_ for size, len_ in zip(operand.shape, drawn.shape, strict=True)]
+    return drawn[np.ix_(*places)]
+
+
+def _drawn_image(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
+    images, _, rows, columns = shape
+    image, row, column = np.ogrid[:images, :rows, :columns]
+    down, across = (math.ceil(size / part) for size, part in zip((rows, columns), _REGION, strict=True))
+    region = (image * down + row // _REGION[0]) * across + column // _REGION[1]
+    character = generator.integers(0, _CHARACTERS, images * down * across)[region][:, None]
+    level = generator.uniform(-_OCTAVES, _OCTAVES, images * down * across).astype(np.float32)[region][:, None]
+    sign = np.where((row + column) % 2 == 0, np.float32(1), np.float32(-1))[:, None]
+    deviates = generator.standard_normal(shape, np.float32)
+    uniform = generator.random(shape, np.float32)
+    kinds = (
+        np.copysign(np.exp2((2 * uniform - 1) * _OCTAVES), deviates),
+        np.copysign(np.exp2(np.clip(_OCTAVES / 4 * deviates, -_OCTAVES, _OCTAVES)), uniform - np.float32(0.5)),
+        deviates * np.exp2(np.clip(level, -_OCTAVES, _OCTAVES - 2)),
+        np.ones(shape, np.float32),
+        sign * np.exp2(np.float32(_OCTAVES / 2)),
+    )
+    return np.asarray(np.choose(character, kinds), np.float32)
+
+
+def _weights(operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
+    """Weights of magnitudes far apart. Of every other filter they sum to about zero, since the largest takes the rest
+    back; of the others all have one sign, so that nothing cancels where the image has one sign too.
+    """
+    filters, own = operand.shape[0], math.prod(operand.shape[1:])
+    octaves = generator.uniform(-_WEIGHT_OCTAVES, _WEIGHT_OCTAVES, (filters, own))
+    values = np.copysign(np.exp2(octaves), generator.uniform(-1, 1, (filters, own)))
+    values[1::2] = np.abs(values[1::2])
+    if own > 1:
+        largest = np.abs(values[::2]).argmax(axis=1)
+        values[np.arange(0, filters, 2), largest] -= values[::2].sum(axis=1)
+    return values.astype(np.float32).reshape(operand.shape)
+
+
+def _bias(operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
+    octaves = generator.uniform(-_OCTAVES, _OCTAVES, operand.shape)
+    return np.copysign(np.exp2(octaves), generator.uniform(-1, 1, operand.shape)).astype(np.float32)
