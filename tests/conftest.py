@@ -172,14 +172,21 @@ class PlantedFamily(Family):
         return rewritten(program, source, family=self.name, config=config)
 
 
+@pytest.fixture(scope="session")
+def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of one run have in common."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_folders(common_folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test sees or touches the user's store, or a plan of another test. Compiled binaries are shared by one run."""
     if made := sys.modules.get("warpsmith.plans.make"):
         made.forget_plans()
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
-    monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "binaries"))
+    monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(common_folder / "binaries"))
     monkeypatch.delenv("WARPSMITH_STORE", raising=False)
     return home
 

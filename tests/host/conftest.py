@@ -65,10 +65,9 @@ def compiler() -> HostCompiler:
 
 
 @pytest.fixture(scope="session")
-def precompiled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the processes that run these tests share precompiled headers."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "precompiled"
+def precompiled_folder(common_folder: Path) -> Path:
+    """Of the precompiled headers."""
+    return common_folder / "precompiled"
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders import rewritten
+from together import AT_ONCE, together
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -47,8 +49,6 @@ ERROR_BOUND = 1e-6
 """Of the sum of |terms|."""
 GUARD, FILL = 1 << 12, 0xFF
 """Bytes round an array, and what they and results hold before a run: NaN, as floats."""
-AT_ONCE = 24
-"""Kernels of one program."""
 
 Values = NDArray[np.float32]
 Make = Callable[[Conv2d, np.random.Generator], Mapping[str, Values]]
@@ -129,20 +129,6 @@ class Case:
         return self.family.program(self.problem, self.config)
 
 
-def together(programs: Sequence[Program]) -> Program:
-    """One program with the kernels of all of them, in order."""
-    sources: list[str] = []
-    launches: list[Launch] = []
-    for number, program in enumerate(programs):
-        (launch,) = program.launches
-        entry = f"{launch.entry}_{number}"
-        source, count = re.subn(rf"\b{launch.entry}\(", f"{entry}(", program.source)
-        assert count == 1
-        sources.append(f"namespace case_{number} {{\n{source}}}\nusing case_{number}::{entry};\n")
-        launches.append(dataclasses.replace(launch, entry=entry))
-    return Program.of_source("together", Config.of({}), "\n".join(sources), tuple(launches))
-
-
 def run(module: Module, launch: Launch, problem: Conv2d, given: Mapping[str, Values]) -> Values:
     """The result of one launch, in which nothing but the result may change."""
     memory = {operand.name: Guarded(operand) for operand in problem.operands}
@@ -173,7 +159,7 @@ class Bench:
         """Of each case its inputs and its result."""
         for start in range(0, len(cases), AT_ONCE):
             part = cases[start : start + AT_ONCE]
-            program = together([case.program for case in part])
+            program, _ = together([case.program for case in part])
             with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
                 for case, launch in zip(part, program.launches, strict=True):
                     given = make(case.problem, np.random.default_rng(3))
@@ -318,7 +304,7 @@ print(len(problems), "kernels ran")
 def watched(cases: Sequence[Case], folder: Path, program: Program | None = None) -> subprocess.CompletedProcess[str]:
     """Runs kernels in a process under the sanitizers, on arrays that end where their operands do."""
     told = folder / "cases"
-    program = program or together([case.program for case in cases])
+    program = program or together([case.program for case in cases])[0]
     told.write_bytes(pickle.dumps((program, [case.problem for case in cases])))
     environment = {**os.environ, **HostCompiler().sanitizer_environment()}
     command = [sys.executable, "-c", WATCHED, str(told)]
@@ -338,10 +324,10 @@ class TestUnderTheSanitizers:
     @every_family
     def test_a_read_beyond_an_operand_would_be_found(self, family: Family, tmp_path: Path) -> None:
         (case,) = defaults([layer(Pass.FPROP, input=(1, 1, 6, 6), weight=(1, 1, 3, 3), padding=1)], (family,))
-        program = together([case.program])
+        program, _ = together([case.program])
         source, count = re.subn(r"row < 0 \|\| row >= k\w*Rows \|\| ", "", program.source)
         assert count == 1
-        faulty = Program.of_source(program.family, program.config, source, program.launches)
+        faulty = rewritten(program, source)
         ran = watched([case], tmp_path, faulty)
         assert ran.returncode in SANITIZER_EXIT_CODES
         assert "AddressSanitizer" in ran.stderr

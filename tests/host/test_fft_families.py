@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Compiler
+from together import AT_ONCE, together
+from warpsmith.devices.base import Compiler, Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
@@ -22,6 +24,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout, Norm, Order
 from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Value
 from warpsmith.tuner.evaluate.evaluator import Evaluator
@@ -101,23 +104,22 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What compiles kernels and runs them."""
+    """What runs kernels, once they are compiled."""
 
-    compiler: Compiler
     runtime: HostRuntime
+    module: Module
+    programs: Mapping[Case, Program]
 
     def result(self, case: Case, given: Values) -> Values:
         """Of one run, in which nothing but the result may change."""
-        program = case.family.program(case.problem, case.config)
+        program = self.programs[case]
         source, target = (Guarded(operand) for operand in case.problem.operands)
         source.elements[...] = given
-        module = self.runtime.load(self.compiler.compile(program.compilation()))
         addresses = {case.problem.inputs[0].name: source.address, case.problem.output.name: target.address}
         scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
         addresses |= {name: allocation.address for name, allocation in scratch.items()}
         for launch in program.launches:
-            module.bind(launch, addresses, {})(None)
-        module.close()
+            self.module.bind(launch, addresses, {})(None)
         for allocation in scratch.values():
             self.runtime.free(allocation)
         assert source.is_intact(), "wrote around its input"
@@ -156,18 +158,26 @@ def covering(problem: Fft) -> Iterator[Case]:
 
 
 def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compiler: Compiler) -> None:
-    """Two at a time; tells all that fail."""
+    """Two programs of many kernels at a time; tells all that fail."""
 
-    def told(case: Case) -> str:
+    def told(part: tuple[Case, ...]) -> list[str]:
+        whole, programs = together([case.family.program(case.problem, case.config) for case in part])
+        with contextlib.closing(runtime.load(compiler.compile(whole.compilation()))) as module:
+            bench = Bench(runtime, module, dict(zip(part, programs, strict=True)))
+            return [f"{case}: {error}" for case in part if (error := failure_of(bench, case))]
+
+    def failure_of(bench: Bench, case: Case) -> str:
         try:
             check(bench, case)
         except (AssertionError, WarpsmithError) as error:
-            return f"{case}: {str(error).strip().splitlines()[0]}"
+            return str(error).strip().splitlines()[0]
         return ""
 
+    given = list(dict.fromkeys(cases))
+    at_once = min(AT_ONCE, -(-len(given) // 2))
+    parts = [tuple(given[start : start + at_once]) for start in range(0, len(given), at_once)]
     with ThreadPoolExecutor(2) as pool, contextlib.closing(HostRuntime(workers=1)) as runtime:
-        bench = Bench(compiler, runtime)
-        wrong = list(filter(None, pool.map(told, cases)))
+        wrong = list(itertools.chain.from_iterable(pool.map(told, parts)))
     assert not wrong, "\n".join([f"{len(wrong)} kernels are wrong", *wrong])
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ import scipy.ndimage
 from numpy.typing import NDArray
 
 import sanitized
+from together import AT_ONCE, can_be_together, together
+from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
@@ -147,22 +149,37 @@ class Bench:
         weights: NDArray[np.float32],
     ) -> tuple[LaidOut, LaidOut]:
         """The image and the result, after the program has run."""
+        with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
+            return self.run(module, problem, program, image, weights)
+
+    def run(
+        self,
+        module: Module,
+        problem: Filter2d,
+        program: Program,
+        image: NDArray[np.generic],
+        weights: NDArray[np.float32],
+    ) -> tuple[LaidOut, LaidOut]:
+        """The same of a program that is loaded."""
         source, target = LaidOut(problem.operands[0]), LaidOut(problem.output)
         source.elements[...] = image
-        module = self.runtime.load(self.compiler.compile(program.compilation()))
         scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
         addresses = {"image": source.address, "result": target.address}
         addresses |= {name: allocation.address for name, allocation in scratch.items()}
         for launch in program.launches:
             module.bind(launch, addresses, {"weights": weights.tobytes()})(None)
-        module.close()
         for allocation in scratch.values():
             self.runtime.free(allocation)
         return source, target
 
     def check(self, problem: Filter2d, family: Family, config: Config) -> None:
+        program = family.program(problem, config)
+        with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
+            self.check_loaded(module, problem, program)
+
+    def check_loaded(self, module: Module, problem: Filter2d, program: Program) -> None:
         image, weights = drawn(problem)
-        source, target = self.filtered(problem, family.program(problem, config), image, weights)
+        source, target = self.run(module, problem, program, image, weights)
         expected = by_scipy(problem, image, weights, problem.cval)
         if problem.output.dtype is DType.UINT8:
             expected = expected.clip(0, 255)
@@ -170,17 +187,26 @@ class Bench:
         if problem.accuracy is Accuracy.NORMWISE:
             terms[...] = np.abs(weights).sum() * max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
         error = np.abs(target.elements.astype(np.float64) - expected)
-        told = f"{problem.key()} {family.name} {config}"
+        told = f"{problem.key()} {program.family} {program.config}"
         wrong = ~(error <= tolerance(problem, expected, terms))  # NaN is wrong too
         assert not wrong.any(), f"{told}: {wrong.sum()} of {wrong.size} are off, by up to {error.max()}"
         assert target.is_intact(), f"{told}: wrote between the rows of the result or beyond them"
         assert source.is_intact(), f"{told}: wrote to the image"
 
     def check_all(self, family: Family, problems: Iterable[Filter2d]) -> None:
-        """Each with one config, two at a time."""
-        cases = [(each, config_for(family, each, turn)) for turn, each in enumerate(problems)]
+        """Each with one config; two programs at a time, of many kernels where they can be in one."""
+        cases = [(each, family.program(each, config_for(family, each, turn))) for turn, each in enumerate(problems)]
+        several = [case for case in cases if can_be_together(case[1])]
+        parts = [several[start : start + AT_ONCE] for start in range(0, len(several), AT_ONCE)]
+        parts += [[case] for case in cases if not can_be_together(case[1])]
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda case: self.check(case[0], family, case[1]), cases))
+            list(pool.map(self.check_part, parts))
+
+    def check_part(self, part: Sequence[tuple[Filter2d, Program]]) -> None:
+        whole, programs = together([each for _, each in part]) if len(part) > 1 else (part[0][1], (part[0][1],))
+        with contextlib.closing(self.runtime.load(self.compiler.compile(whole.compilation()))) as module:
+            for (problem, _), each in zip(part, programs, strict=True):
+                self.check_loaded(module, problem, each)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,9 @@ def expected(problem: ws.Filter2d, image: Floats, weights: Floats) -> NDArray[np
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> str:
+def store(tmp_path: Path, made_file: Path) -> str:
     """A store of one winner."""
-    path = str(tmp_path / "one.db")
+    path = str(shutil.copy(made_file, tmp_path / "one.db"))
     with Store.open(path, write=True) as opened:
         opened.put_winner(winner(PROBLEM, device=HOST))
     return path

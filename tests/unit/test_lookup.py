@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
@@ -66,8 +67,8 @@ def altered(record: Record, **changes: object) -> Record:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(tmp_path / "store.db"), write=True) as opened:
+def store(tmp_path: Path, made_file: Path) -> Iterator[Store]:
+    with Store.open(str(shutil.copy(made_file, tmp_path / "store.db")), write=True) as opened:
         yield opened
 
 

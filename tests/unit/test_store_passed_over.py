@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,14 +42,21 @@ def put(path: Path, *records: Record) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("made")
+    return put(folder / "own.db", OWN), put(folder / "shipped.db", SHIPPED)
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(made: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user with a winner of 20 ns and a package with one of 30 ns."""
     monkeypatch.delenv(location.ENVIRONMENT_VARIABLE, raising=False)
     shipped = tmp_path / "package" / "cache.db"
     monkeypatch.setattr(location, "shipped_store", lambda: shipped)
-    put(location.own_store(), OWN)
-    put(shipped, SHIPPED)
+    for source, target in zip(made, (location.own_store(), shipped), strict=True):
+        target.parent.mkdir(parents=True)
+        shutil.copy(source, target)
     return tmp_path
 
 

@@ -1,0 +1,43 @@
+"""Kernels of many problems as one program: of a small kernel g++ spends most of its time on the headers."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from builders import program
+from warpsmith.generator.program import Program
+
+AT_ONCE = 24
+"""Kernels of one program."""
+
+
+def can_be_together(given: Program) -> bool:
+    """Whether a program is one text whose names may stand in a namespace. Those of variables in constant memory may
+    not, since they are asked for by name; nor may functions that hide ones that the host device has of its own.
+    """
+    is_one_text = [each.name for each in given.units] == [""]
+    return (
+        is_one_text and "WARPSMITH_ON_HOST" not in given.source and not any(each.constants for each in given.launches)
+    )
+
+
+def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]:
+    """One program with the kernels of all, each text in a namespace of its own; and each program with the launches that
+    it has there.
+    """
+    texts: list[str] = []
+    placed: list[Program] = []
+    for number, each in enumerate(programs):
+        source = each.source
+        entries = {launch.entry: f"{launch.entry}_{number}" for launch in each.launches}
+        for entry, name in entries.items():
+            source, count = re.subn(rf"\b{entry}\(", f"{name}(", source)
+            assert count == 1, f"{entry} is named {count} times"
+        used = "".join(f"using case_{number}::{name};\n" for name in entries.values())
+        texts.append(f"namespace case_{number} {{\n{source}}}\n{used}")
+        launches = tuple(dataclasses.replace(launch, entry=entries[launch.entry]) for launch in each.launches)
+        placed.append(dataclasses.replace(each, steps=launches))
+    whole = program("\n".join(texts), *(launch for each in placed for launch in each.launches), family="together")
+    return whole, tuple(placed)
