@@ -93,7 +93,7 @@ def test_a_program_becomes_a_cubin(compiler: Compiler) -> None:
     assert binary.most.registers is not None
     assert 8 <= binary.most.registers <= 255
     assert binary.most.spill_bytes == 0
-    assert binary.shared_bytes == 64 * 4
+    assert binary.most.shared_bytes == 64 * 4
     assert compiler.identity.startswith(binary.compiler)
 
 
