@@ -221,7 +221,7 @@ def test_a_plan_is_remembered() -> None:
     forget_plans()
     again = ws.plan(problem, "cuda:0")
     assert again is not plan
-    assert (again.match, again.binary) == (plan.match, plan.binary)
+    assert (again.match, again.binaries) == (plan.match, plan.binaries)
 
 
 FORK = """

@@ -285,7 +285,7 @@ class TestVerified:
             (
                 STORE + " if (i == 0 && ++runs > 3) scratch[80000] = 1.0f;",
                 FailureKind.OUT_OF_BOUNDS,
-                "timed runs: workspace scratch: 4 bytes",
+                "(timed runs|a replay of the CUDA graph): workspace scratch: 4 bytes",
             ),
         ],
     )
@@ -297,7 +297,7 @@ class TestVerified:
         outcome = self.outcome(testbed, launching, candidate(store))
         assert isinstance(outcome, Failure), outcome
         assert outcome.kind is kind
-        assert told in outcome.message
+        assert re.search(told, outcome.message)
 
 
 def refusal(runtime: CudaRuntime, program: Program) -> DeviceError | None:
@@ -371,13 +371,16 @@ class TestCufft:
             bound = loaded.bind(addresses, {}, scratch)
             bound(None)
             runtime.synchronize()
-            with runtime.current():
-                before = int(driver.cuMemGetInfo()[1])
-            for _ in range(100):
-                bound(None)
-            runtime.synchronize()
-            with runtime.current():
-                assert int(driver.cuMemGetInfo()[1]) == before
+
+            def taken() -> int:
+                with runtime.current():
+                    before = int(driver.cuMemGetInfo()[1])
+                    for _ in range(100):
+                        bound(None)
+                    runtime.synchronize()
+                    return before - int(driver.cuMemGetInfo()[1])
+
+            assert 0 in (taken() for _ in range(50))  # other processes take memory of the GPU meanwhile
         self.check(runtime, addresses, right)
 
     def test_a_size_that_does_not_fit_is_one_line(self, runtime: CudaRuntime) -> None:

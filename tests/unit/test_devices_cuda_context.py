@@ -115,6 +115,8 @@ class Driver:
         return (OK, REAL.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
 
     def cuStreamGetId(self, stream: int) -> tuple[Any, ...]:  # noqa: N802
+        if stream in self.captured:
+            return (STATUS.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, None)
         return (self.check(), 1000 + stream)
 
     def cuStreamGetCaptureInfo(self, stream: int) -> tuple[Any, ...]:  # noqa: N802
@@ -322,7 +324,7 @@ class TestContexts:
         gpu.captured = {8: 31}
         with context.active("ask"):
             found = [status.identity_of(stream) for stream in (0, 1, 7, 8)]
-        assert found == [StreamIdentity(), StreamIdentity(), StreamIdentity(1007), StreamIdentity(1008, 31)]
+        assert found == [StreamIdentity(), StreamIdentity(), StreamIdentity(1007), StreamIdentity(0, 31)]
         with context.active("ask"):
             gpu.fault = STATUS.CUDA_ERROR_INVALID_HANDLE
             with pytest.raises(DeviceError, match="cannot ask for a stream"):

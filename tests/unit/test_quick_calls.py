@@ -193,7 +193,9 @@ class TestTorch:
         assert read((image, WEIGHTS), inference, None) is not None
 
     def test_a_texture_must_start_where_textures_do(self, image: Any) -> None:
-        device = SimpleNamespace(type="cuda")  # where textures ask for 512 bytes; the tensors say they are there
+        device = SimpleNamespace(
+            type="cuda", index=-1
+        )  # where textures ask for 512 bytes; the tensors say they are there
 
         class There(SimpleNamespace):
             def __eq__(self, _: object) -> bool:

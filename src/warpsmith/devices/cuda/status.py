@@ -57,21 +57,6 @@ def is_capturing(stream: int, doing: str) -> bool:
 _LEGACY_DEFAULT = frozenset({0, 1})  # as a null handle, and as CU_STREAM_LEGACY
 
 
-def identity_of(stream: int) -> StreamIdentity:
-    """Which stream a handle is of, and which capture it is in. Raises the error of `failure`.
-
-    Handles are given away again once their stream is destroyed, and that of the per-thread default stream is one for
-    all threads; identities are not.
-    """
-    doing = "ask for a stream"
-    if stream in _LEGACY_DEFAULT:  # it cannot be captured, and may not even be asked while others are
-        return StreamIdentity()
-    number = int(call(cu.cuStreamGetId(stream), doing))
-    status, capture, *_ = call(cu.cuStreamGetCaptureInfo(stream), doing)
-    is_captured = status != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
-    return StreamIdentity(number, int(capture) if is_captured else None)
-
-
 @contextlib.contextmanager
 def outside_of_captures(doing: str) -> Iterator[None]:
     """Allows this thread meanwhile what the driver takes for unsafe while it, or another, captures a graph.
@@ -83,3 +68,19 @@ def outside_of_captures(doing: str) -> Iterator[None]:
         yield
     finally:
         cu.cuThreadExchangeStreamCaptureMode(before)
+
+
+def identity_of(stream: int) -> StreamIdentity:
+    """Which stream a handle is of, or which capture it is in. Raises the error of `failure`.
+
+    Handles are given away again once their stream is destroyed, and that of the per-thread default stream is one for
+    all threads; identities are not. A stream that is captured may not be asked for its number, and a capture has one.
+    """
+    doing = "ask for a stream"
+    if stream in _LEGACY_DEFAULT:  # it cannot be captured, and may not even be asked while others are
+        return StreamIdentity()
+    status, capture, *_ = call(cu.cuStreamGetCaptureInfo(stream), doing)
+    if status != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE:
+        return StreamIdentity(0, int(capture))
+    with outside_of_captures(doing):
+        return StreamIdentity(int(call(cu.cuStreamGetId(stream), doing)), None)
