@@ -15,7 +15,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Argument, Constant, Launch, Program, Unit, Workspace
-from warpsmith.generator.registry import families_for
+from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import (
     Baseline,
@@ -177,10 +177,10 @@ def generated(
     choices: Mapping[str, Value] | None = None,
     compiler: str = GXX,
 ) -> Trial:
-    """A candidate whose text this version of the generator writes: by default the plainest family's default config,
+    """A candidate whose text this version of the generator writes: by default the simplest family's default config,
     of which `choices` replace some values.
     """
-    of = families_for(problem, device)[-1] if family is None else family
+    of = OPERATIONS[problem.operation].simplest if family is None else family
     config = Config.of({**of.default(problem, device).values(), **(choices or {})})
     text = of.program(problem, config).fingerprint
     return trial(0, outcome, family=of.name, config=config, fingerprint=text, compiler=compiler)

@@ -10,7 +10,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import pytest
 
 from builders import launch as made_launch
 from builders import program
+from paths import TESTS, python_path
 from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle
 from warpsmith.devices.base import Module, Runtime
 from warpsmith.devices.cuda.available import cuda_device_count
@@ -327,7 +327,7 @@ def test_a_second_gpu_beside_the_first(module: Module, vectors: Vectors) -> None
 def run_alone(code: str) -> subprocess.CompletedProcess[str]:
     """Runs code in a process of its own, which may lose its context."""
     text = "\n".join((f"SOURCE = {SOURCE!r}", textwrap.dedent(code)))
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}  # builders.py
+    environment = os.environ | {"PYTHONPATH": python_path(TESTS)}
     command = [sys.executable, "-c", text]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 

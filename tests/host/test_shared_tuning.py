@@ -11,11 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paths import TESTS, python_path
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
@@ -197,7 +197,7 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
         subprocess.Popen(
             [*command, *options, "--seed", str(seed)],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},  # short_turns.py
+            env=os.environ | {"PYTHONPATH": python_path(TESTS)},
             stdout=subprocess.PIPE,
             text=True,
         )
