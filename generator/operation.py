@@ -18,7 +18,7 @@ class Operation:
     which is how stores tell to which operation a program belongs that is known by its text alone."""
     simplest: Family
     """The one whose default config, which nobody has searched for, is the simplest kernel: what winners are set beside.
-    It solves every problem of the operation."""
+    It is the family with the fewest conditions; a problem that it does not solve has no such default."""
 
     def __post_init__(self) -> None:
         if self.simplest not in self.families:

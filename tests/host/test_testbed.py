@@ -150,13 +150,13 @@ def test_another_process_has_the_device_while_a_peers_result_is_compared(
     host: HostRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large image that takes seconds, in which the search can go on."""
-    turn = tmp_path / "turn"
-    turn.touch()
+    lock_file = tmp_path / "lock"
+    lock_file.touch()
     of = problem(DType.FLOAT32, pitch=None, result_pitch=None)
     noted: list[tuple[str, bool]] = []
 
     def note(what: str) -> None:
-        with turn.open("r+") as file:
+        with lock_file.open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 noted.append((what, True))
@@ -176,7 +176,7 @@ def test_another_process_has_the_device_while_a_peers_result_is_compared(
 
     monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.candidates", lambda *_: (Peer("peer", run, result),))
     monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.verify", comparing)
-    testbed = Testbed(host, of, 3, QUICK, guarded=True, turn=DeviceLock(turn))
+    testbed = Testbed(host, of, 3, QUICK, guarded=True, lock=DeviceLock(lock_file))
     try:
         testbed.prepare_peers()
     finally:

@@ -232,9 +232,9 @@ def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
     store: Path, tmp_path: Path, planted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU: opened beside the search, on other data, and one at a time on the device."""
-    turn = tmp_path / "turn"
-    turn.touch()
-    monkeypatch.setattr(evaluator, "shared_device", lambda _: contextlib.nullcontext(turn))
+    lock_file = tmp_path / "lock"
+    lock_file.touch()
+    monkeypatch.setattr(evaluator, "shared_device", lambda _: contextlib.nullcontext(lock_file))
     seen: list[Bench] = []
     choose = session.choose
     monkeypatch.setattr(session, "choose", lambda *given: seen.append(given[1]) or choose(*given))
@@ -245,7 +245,7 @@ def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
     assert isinstance(report.record.trial.outcome, Measurement)
     (finals,) = seen
     assert finals._open.seed == 6
-    assert finals._open.turn == turn
+    assert finals._open.lock_file == lock_file
     assert not finals._worker.alive  # it was closed
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.binary_cache import locks_folder
 from warpsmith.devices.private_folder import UntrustedCache
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -22,13 +22,9 @@ from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
 PATIENCE_S = 20.0
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
-from warpsmith.devices.binary_cache import turns_folder
-from warpsmith.devices.private_folder import UntrustedCache
-from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.device import DeviceKind
-from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
+from warpsmith.tuner.evaluate.device_lock import DeviceLock
 
 with DeviceLock(Path(sys.argv[1])):
     print("mine", flush=True)
@@ -40,14 +36,14 @@ sys.stdin.readline()
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "turn"
+    path = tmp_path / "lock"
     path.touch()
     return path
 
 
 @pytest.fixture
 def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the turn until it is told a line."""
+    """Another process that holds the lock until it is told a line."""
     command = [sys.executable, "-c", HOLD, str(file)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -58,15 +54,15 @@ def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 class Waiter(threading.Thread):
-    """Takes the turn as soon as it can."""
+    """Takes the lock as soon as it can."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(daemon=True)
-        self._turn, self.has_it = DeviceLock(file), threading.Event()
+        self._lock, self.has_it = DeviceLock(file), threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self._turn:
+        with self._lock:
             self.has_it.set()
 
 
@@ -80,7 +76,7 @@ def test_another_process_is_waited_for(file: Path, holder: subprocess.Popen[str]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_process_that_dies_gives_its_turn_back(
+def test_a_process_that_dies_gives_its_lock_back(
     file: Path, holder: subprocess.Popen[str], number: signal.Signals
 ) -> None:
     waiter = Waiter(file)
@@ -101,11 +97,11 @@ def test_what_a_holder_started_does_not_hold_it(file: Path) -> None:
 
 
 def test_it_can_be_taken_again_and_again_also_after_an_error(file: Path) -> None:
-    turn, open_before = DeviceLock(file), len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no files of ours
+    lock, open_before = DeviceLock(file), len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no files of ours
     for _ in range(3):
-        with pytest.raises(KeyError), turn:
+        with pytest.raises(KeyError), lock:
             raise KeyError
-        with turn:
+        with lock:
             pass
     assert len(os.listdir("/proc/self/fd")) == open_before  # noqa: PTH208
     assert Waiter(file).has_it.wait(PATIENCE_S)
@@ -146,31 +142,31 @@ class TestSharedDevice:
         monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "cache"))
 
     def test_runs_on_one_gpu_take_turns_and_those_on_two_do_not(self) -> None:
-        with shared_device(self.GPU) as turn, shared_device(self.SAME) as same, shared_device(self.OTHER) as other:
-            assert turn is not None
-            assert turn == same != other
-            with DeviceLock(turn):
-                assert not Waiter(turn).has_it.wait(0.2)
+        with shared_device(self.GPU) as lock_file, shared_device(self.SAME) as same, shared_device(self.OTHER) as other:
+            assert lock_file is not None
+            assert lock_file == same != other
+            with DeviceLock(lock_file):
+                assert not Waiter(lock_file).has_it.wait(0.2)
 
     def test_the_file_stays_for_the_next_run(self) -> None:
-        with shared_device(self.GPU) as turn:
-            assert turn is not None
-        assert turn.parent == turns_folder()
-        assert turn.is_file()
+        with shared_device(self.GPU) as lock_file:
+            assert lock_file is not None
+        assert lock_file.parent == locks_folder()
+        assert lock_file.is_file()
 
     def test_without_a_folder_of_its_own_a_run_keeps_to_itself(self) -> None:
-        turns_folder().mkdir(parents=True)
-        turns_folder().chmod(0o777)
+        locks_folder().mkdir(parents=True)
+        locks_folder().chmod(0o777)
         with contextlib.ExitStack() as stack:
             with pytest.warns(UntrustedCache, match="disturb each other"):
-                turn = stack.enter_context(shared_device(self.GPU))
+                lock_file = stack.enter_context(shared_device(self.GPU))
             other = stack.enter_context(shared_device(self.GPU))
-            assert turn is not None
-            assert turn.is_file()
-            assert turn != other
-        assert not turn.exists()
+            assert lock_file is not None
+            assert lock_file.is_file()
+            assert lock_file != other
+        assert not lock_file.exists()
 
 
 def test_nothing_stands_for_the_host() -> None:
-    with shared_device(DeviceRef(DeviceKind.HOST)) as turn:
-        assert turn is None
+    with shared_device(DeviceRef(DeviceKind.HOST)) as lock_file:
+        assert lock_file is None

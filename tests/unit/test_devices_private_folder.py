@@ -191,11 +191,11 @@ def test_the_folder_of_the_environment_is_looked_at_too(
 
 def test_the_file_by_which_processes_take_turns_is_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeviceRef, "bus_id", lambda _: "0000:3b:00.0")
-    with shared_device(DeviceRef(DeviceKind.CUDA)) as turn:
-        assert turn is not None
-        status = turn.lstat()
+    with shared_device(DeviceRef(DeviceKind.CUDA)) as lock_file:
+        assert lock_file is not None
+        status = lock_file.lstat()
         assert stat.S_ISREG(status.st_mode)
         assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o600, os.geteuid())
-        (tmp_path / "link").symlink_to(turn)
+        (tmp_path / "link").symlink_to(lock_file)
         with pytest.raises(OSError, match="symbolic link"), DeviceLock(tmp_path / "link"):
             pass

@@ -26,8 +26,8 @@ POLICY = TimingPolicy.for_kind(DeviceKind.CUDA)
 class FakeBench:
     """Takes `opens_in` to open, unless it is interrupted meanwhile."""
 
-    def __init__(self, *arguments: Any, turn: Path | None = None, **options: Any) -> None:
-        self.arguments, self.turn, self.options = arguments, turn, options
+    def __init__(self, *arguments: Any, lock_file: Path | None = None, **options: Any) -> None:
+        self.arguments, self.lock_file, self.options = arguments, lock_file, options
         self.log: list[str] = []
         self.open_error: Exception | None = None
         self.before_it_starts, self.opens_in = 0.0, 0.0
@@ -65,7 +65,7 @@ class Shop:
     def __init__(self) -> None:
         self.bench = FakeBench()
         self.compiler, self.problem = "compiler", "problem"
-        self.turn: Path | None = None
+        self.lock_file: Path | None = None
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def made_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[FakeBench], Non
     return made
 
 
-def beside(shop: Shop, turn: Path | None) -> Any:
-    shop.turn = turn
+def beside(shop: Shop, lock_file: Path | None) -> Any:
+    shop.lock_file = lock_file
     return FinalBench.beside(shop, GPU, 7, POLICY, Deadlines())  # type: ignore[arg-type]
 
 
@@ -103,10 +103,10 @@ def test_the_search_s_own_bench_draws_fresh_data_where_there_is_no_other(made: l
 
 def test_a_bench_of_its_own_is_made_ready_meanwhile(made: list[FakeBench], tmp_path: Path) -> None:
     shop = Shop()
-    with beside(shop, tmp_path / "turn") as opened:
+    with beside(shop, tmp_path / "lock") as opened:
         (bench,) = made
         assert bench.arguments == (GPU, "compiler", "problem", 7, POLICY, Deadlines())
-        assert (bench.turn, bench.options) == (tmp_path / "turn", {"sanitize": False, "finals": True})
+        assert (bench.lock_file, bench.options) == (tmp_path / "lock", {"sanitize": False, "finals": True})
         assert opened.bench() is bench
         assert bench.log == ["opened", "peers"]
     assert bench.log == ["opened", "peers", "closed"]
@@ -116,7 +116,7 @@ def test_a_bench_of_its_own_is_made_ready_meanwhile(made: list[FakeBench], tmp_p
 def test_it_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = made_with(monkeypatch, lambda bench: setattr(bench, "opens_in", 0.4))
     start = time.monotonic()
-    with beside(Shop(), tmp_path / "turn") as opened:
+    with beside(Shop(), tmp_path / "lock") as opened:
         assert time.monotonic() - start < 0.3  # while the search goes on
         assert opened.bench() is made[0]
         assert made[0].log == ["opened", "peers"]
@@ -128,7 +128,7 @@ def test_where_it_cannot_be_made_ready_the_search_s_own_takes_its_place(
     """As where the GPU has no room for both."""
     made = made_with(monkeypatch, lambda bench: setattr(bench, "open_error", DeviceError("out of memory")))
     shop = Shop()
-    with beside(shop, tmp_path / "turn") as opened:
+    with beside(shop, tmp_path / "lock") as opened:
         assert opened.bench() is shop.bench
         assert made[0].log == ["closed"]  # it gave back what it held
         assert shop.bench.seeds == [7]
@@ -147,7 +147,7 @@ def test_leaving_does_not_wait_until_it_is_ready(
     made = made_with(monkeypatch, slow)
     start = time.monotonic()
     try:
-        with beside(Shop(), tmp_path / "turn"):
+        with beside(Shop(), tmp_path / "lock"):
             if error:
                 raise error
     except KeyboardInterrupt:

@@ -44,7 +44,7 @@ class Bench:
         policy: of the timings.
         deadlines: how long anything may take.
         sanitize: run under the sanitizers, without guards of our own.
-        turn: what stands for the device where another bench uses it too; see `DeviceLock`.
+        lock_file: what stands for the device where another bench uses it too; see `DeviceLock`.
         finals: verify all candidates on stress data, however large the problem.
     """
 
@@ -58,11 +58,11 @@ class Bench:
         deadlines: Deadlines,
         *,
         sanitize: bool,
-        turn: Path | None = None,
+        lock_file: Path | None = None,
         finals: bool = False,
     ) -> None:
         self.device = device
-        self._open = Open(device, problem, seed, policy, not sanitize, compiler, turn, finals)
+        self._open = Open(device, problem, seed, policy, not sanitize, compiler, lock_file, finals)
         self._deadlines = deadlines
         # The sanitizers map terabytes that they never touch.
         self._worker = (

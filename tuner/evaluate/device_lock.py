@@ -1,4 +1,4 @@
-"""Turns on one device between processes, so that none disturbs another's timings."""
+"""A lock on one device between processes, so that none disturbs another's timings."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from warpsmith.devices.binary_cache import turns_folder
+from warpsmith.devices.binary_cache import locks_folder
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.devices.select import DeviceRef
 
 PATIENCE_S = 5.0
-"""Then a turn is taken although another process has it: a library that hangs there must not pass for a candidate that
+"""Then the lock is taken although another process has it: a library that hangs there must not pass for a candidate that
 does, and a time that is disturbed is no worse than none."""
 _LOOK_EVERY_S = 0.001
 
 
 class DeviceLock:
     """Holds a device while it lasts; waits PATIENCE_S at most while another process holds it. A process that dies gives
-    its turn back.
+    its lock back.
 
     Args:
         path: a file that stands for the device, made by whoever starts the processes; None where there is only one.
@@ -69,9 +69,9 @@ def shared_device(device: DeviceRef) -> Iterator[Path | None]:
         return
     path = None
     with contextlib.suppress(OSError):
-        path = PrivateFolder(turns_folder(), "runs on one GPU disturb each other").touch(bus_id)
+        path = PrivateFolder(locks_folder(), "runs on one GPU disturb each other").touch(bus_id)
     if path is not None:
         yield path
         return
-    with tempfile.NamedTemporaryFile(prefix="warpsmith-turn-") as file:
+    with tempfile.NamedTemporaryFile(prefix="warpsmith-lock-") as file:
         yield Path(file.name)

@@ -40,7 +40,7 @@ class Evaluator:
     compiler_identity: str
     pool: CompilePool
     bench: Bench
-    turn: Path | None = None
+    lock_file: Path | None = None
     """What stands for the device where others use it too; see `DeviceLock`."""
 
     @classmethod
@@ -80,12 +80,20 @@ class Evaluator:
         able = families_for(problem, model, families)
         compiler = device.compiler(choice, sanitize=sanitize)
         policy = policy or TimingPolicy.for_kind(model.kind)
-        with shared_device(device) as turn:
+        with shared_device(device) as lock_file:
             bench = Bench(
-                device, compiler, problem, seed, policy, deadlines, sanitize=sanitize, turn=turn, finals=finals
+                device,
+                compiler,
+                problem,
+                seed,
+                policy,
+                deadlines,
+                sanitize=sanitize,
+                lock_file=lock_file,
+                finals=finals,
             )
             with cls.furnished(problem, model, able, compiler, deadlines, bench, processes) as evaluator:
-                yield dataclasses.replace(evaluator, turn=turn)
+                yield dataclasses.replace(evaluator, lock_file=lock_file)
 
     @classmethod
     @contextlib.contextmanager

@@ -43,7 +43,7 @@ class Open(Job[Opened]):
     """False under a sanitizer: it watches the ends of the buffers itself, and guards would hide them from it."""
     compiler: Compiler
     """The candidates' own, for the kernels that verify them on the device."""
-    turn: Path | None = None
+    lock_file: Path | None = None
     """What stands for the device where another process uses it too; see `DeviceLock`."""
     finals: bool = False
     """Whether all of its candidates are verified on stress data, however large the problem."""
@@ -60,7 +60,7 @@ class Open(Job[Opened]):
             self.policy,
             guarded=self.guarded,
             compiler=compiler,
-            turn=DeviceLock(self.turn),
+            lock=DeviceLock(self.lock_file),
             finals=self.finals,
         )
         state.laid_out = testbed

@@ -40,7 +40,7 @@ class Testbed:
         guarded: put canaries round the buffers.
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
-        turn: of this process on the device, where another one uses it too.
+        lock: of this process on the device, where another one uses it too.
         finals: verify on stress data whatever their reference takes; see `is_quick`.
 
     Raises OutOfMemory where the buffers do not fit.
@@ -57,11 +57,11 @@ class Testbed:
         *,
         guarded: bool,
         compiler: Compiler | None = None,
-        turn: DeviceLock | None = None,
+        lock: DeviceLock | None = None,
         finals: bool = False,
     ) -> None:
         self._runtime = runtime
-        self._turn = turn or DeviceLock(None)
+        self._lock = lock or DeviceLock(None)
         self._peers: tuple[Peer, ...] | None = None
         self._left_out: list[LeftOut] = []
         self._problem = problem
@@ -99,7 +99,7 @@ class Testbed:
         """
         laps = Laps()
         try:
-            with self._turn, self._loaded(program, binaries) as candidate:
+            with self._lock, self._loaded(program, binaries) as candidate:
                 run = candidate.on(self._data)  # once: with 256 sets it takes a while
                 laps.next()
                 checked = self._check(run, candidate)
@@ -175,7 +175,7 @@ class Testbed:
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
-        with self._turn, self._copying(self._rotation.sets) as run:
+        with self._lock, self._copying(self._rotation.sets) as run:
             return measure(self._runtime, run, self._rotation, policy)
 
     def prepare_peers(self) -> None:
@@ -201,7 +201,7 @@ class Testbed:
         output = self._problem.output
         bound = judge_of(self._problem).error_bound(self._problem, output)
         try:
-            with self._turn:
+            with self._lock:
                 peer.run()
                 result = peer.result()
             error = verify(result, self._data.references[output.name], output.dtype, bound).max_error
@@ -222,7 +222,7 @@ class Testbed:
             self.prepare_peers()
         notes: dict[str, str] = {}
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._turn)
+            stack.enter_context(self._lock)
             entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or () if peers}
             copy = stack.enter_context(self._copying(self._rotation.sets))
             entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
@@ -237,7 +237,7 @@ class Testbed:
 
     def sustained(self, contender: Contender, seconds: float) -> Sustained:
         """How long a verified candidate takes once it has run for so many seconds, launch by launch."""
-        with self._turn, self._loaded(contender.program, contender.binaries) as candidate:
+        with self._lock, self._loaded(contender.program, contender.binaries) as candidate:
             return measure_sustained(self._runtime, candidate.on(self._data), self._rotation, seconds)
 
     def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:

@@ -40,7 +40,7 @@ class FinalBench:
     ) -> Iterator[FinalBench]:
         """Begins to make it ready, where taking turns keeps it out of the search's way; ends its process at the end."""
         bench = None
-        if evaluator.turn is not None:
+        if evaluator.lock_file is not None:
             bench = Bench(
                 device,
                 evaluator.compiler,
@@ -49,7 +49,7 @@ class FinalBench:
                 policy,
                 deadlines,
                 sanitize=False,
-                turn=evaluator.turn,
+                lock_file=evaluator.lock_file,
                 finals=True,
             )
         finals = cls(evaluator, seed, bench)

@@ -23,7 +23,7 @@ def cache_folder() -> Path:
     return _user_folder() / "binaries"
 
 
-def turns_folder() -> Path:
+def locks_folder() -> Path:
     """Beside it, the files by which processes take turns on a device."""
     return _user_folder() / "turns"
 
