@@ -34,7 +34,8 @@ class TuneOptions:
     """How to search."""
 
     trials: int = 100
-    """Trials to have in the store at the end, with those of earlier runs."""
+    """Trials to have in the store at the end, with those of earlier runs. Where only programs of several kernels solve
+    the problem, two fifths of them and of the time go to the kernels one by one; see `parts.SHARE`."""
     time_limit_s: float | None = None
     """Of searching, from when the device is ready: its float64 reference comes before, choosing the winner after. A
     search goes on until the best of what is known has a time; see `known.have_times`."""

@@ -38,8 +38,7 @@ def tune(
     Args:
         problem: what is to be computed.
         device: `auto` (the first GPU, or the host where there is none), `cuda:I`, `host`, or `all` GPUs here.
-        trials: number of trials in the store at the end of the run; those of earlier runs count. A problem that only
-            programs of several kernels solve spends two fifths of them, and of the time, on its kernels one by one.
+        trials: number of trials in the store at the end of the run; those of earlier runs count.
         time_limit: seconds of searching, counted from when the device and the float64 reference are ready. Whatever the
             limit, the best two of what is known are timed first; verifying and timing the finalists comes after it.
         seed: seed of the search and of the test data.
