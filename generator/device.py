@@ -6,6 +6,9 @@ import dataclasses
 import enum
 from typing import Any
 
+STATIC_SHARED_BYTES = 48 * 1024
+"""Shared memory that a kernel may declare; more it must ask for (CUDA programming guide, technical specifications)."""
+
 
 class DeviceKind(enum.StrEnum):
     """How a device runs a program."""

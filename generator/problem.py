@@ -116,6 +116,16 @@ class Operand:
         return sum((extent - 1) * stride for extent, stride in steps) + self.dtype.itemsize
 
     @property
+    def allocated_bytes(self) -> int:
+        """Bytes up to the end of its last row, so that a library can copy the rows with what lies between."""
+        return max(extent * stride for extent, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def element_strides(self) -> tuple[int, ...]:
+        """Strides in elements, as PyTorch counts them."""
+        return tuple(stride // self.dtype.itemsize for stride in self.strides)
+
+    @property
     def components(self) -> Operand:
         """This operand as real numbers: of complex elements the real and the imaginary part, one dimension more."""
         if self.dtype is not DType.COMPLEX64:

@@ -34,6 +34,16 @@ def channels_of(problem: Conv2d) -> tuple[int, int]:
     return (channels, filters) if problem.pass_ is Pass.FPROP else (filters, channels)
 
 
+def shared_bytes(
+    axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
+) -> int:
+    """Shared memory of a block of so many channels, rows and columns of the result, for a round of `channels`."""
+    down, across = axes
+    tile = down.window(rows) * across.window(columns) if pixels == Path.SHARED else 0
+    taps = filters * down.most_taps * across.most_taps if weights == Path.SHARED else 0
+    return FLOAT_BYTES * channels * (tile + taps)
+
+
 class Spacing(enum.StrEnum):
     """Where the columns of a thread lie in its block."""
 
@@ -198,9 +208,15 @@ class ImageGeometry:
     @property
     def shared_bytes(self) -> int:
         """Of a block."""
-        pixels = self.tile_rows * self.tile_columns if self.pixels is Path.SHARED else 0
-        weights = self.taps * self.filters * self.block_filters if self.weights is Path.SHARED else 0
-        return FLOAT_BYTES * self.channels * (pixels + weights)
+        return shared_bytes(
+            (self.row_axis, self.column_axis),
+            self.filters * self.block_filters,
+            self.rows * self.block_rows,
+            self.columns * self.block_columns,
+            self.channels,
+            pixels=self.pixels,
+            weights=self.weights,
+        )
 
     @property
     def written(self) -> Written:

@@ -6,16 +6,16 @@ from math import prod
 
 from warpsmith.generator.conv2d.axes import axes_of
 from warpsmith.generator.conv2d.image_geometry import (
-    FLOAT_BYTES,
     MAX_LOADS,
     MAX_WRITTEN,
     Path,
     Spacing,
     Written,
     channels_of,
+    shared_bytes,
 )
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import STATIC_SHARED_BYTES, Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MAX_SUMS = 64
@@ -25,8 +25,6 @@ MIN_SUMS = 4
 OTHER_REGISTERS = 40
 """What a thread needs beside its sums: pixels, weights, addresses. Of 120 random configs of a 3x3 layer of 64 channels
 ptxas spilled registers in 9, 56 bytes at the most."""
-STATIC_SHARED_BYTES = 48 * 1024
-"""Shared memory that a kernel may declare (CUDA programming guide, technical specifications)."""
 MIN_THREADS, MAX_THREADS, DEFAULT_THREADS = 128, 512, 256
 SECTOR_PIXELS = 8
 """Pixels of 32 bytes, which memory gives at once."""
@@ -95,8 +93,7 @@ def image_default(problem: Conv2d, device: Device) -> Config:
         "pixels": Path.GLOBAL.value,
         "weights": Path.SHARED.value,
     }
-    space, config = image_space(problem, device), Config.of(wanted)
-    return config if space.contains(config) else space.like(wanted) or config
+    return image_space(problem, device).like(wanted) or Config.of(wanted)
 
 
 def _at_most(values: tuple[int, ...], most: int) -> int:
@@ -176,15 +173,7 @@ def _block_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
 
 
 def _device_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    down, across = axes_of(problem)
-    taps = down.most_taps * across.most_taps
-
-    def shared_bytes(
-        filters: int, rows: int, columns: int, block: tuple[int, int, int], channels: int, pixels: str, weights: str
-    ) -> int:
-        tile = down.window(rows * block[1]) * across.window(columns * block[0]) if pixels == Path.SHARED else 0
-        return FLOAT_BYTES * channels * (tile + (taps * filters * block[2] if weights == Path.SHARED else 0))
-
+    axes = axes_of(problem)
     return (
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers, of which a thread needs one a sum "
@@ -208,7 +197,13 @@ def _device_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
             f"a kernel declares at most {STATIC_SHARED_BYTES} bytes of shared memory",
             lambda filters, rows, columns, block_columns, block_rows, block_filters, channels, pixels, weights: (
                 shared_bytes(
-                    filters, rows, columns, (block_columns, block_rows, block_filters), channels, pixels, weights
+                    axes,
+                    filters * block_filters,
+                    rows * block_rows,
+                    columns * block_columns,
+                    channels,
+                    pixels=pixels,
+                    weights=weights,
                 )
                 <= STATIC_SHARED_BYTES
             ),

@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 from math import prod
 
+from warpsmith.generator.conv2d.image_geometry import MAX_WRITTEN
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MAX_SUMS = 96
 """Sums of a thread, a register each."""
-MAX_WRITTEN = 1024
-"""Multiply-adds that are written out."""
 DEFAULT_SUMS = 40
 """Of a default: with them a thread has about 100 registers."""
 OTHER_REGISTERS = 40
 """What a thread needs beside its sums, pixels and gradients: none of 24 random configs of a 3x3 layer of 64 channels
 spilled registers."""
-WARP = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,8 +113,7 @@ def weight_default(problem: Conv2d, device: Device) -> Config:
         "threads": 256,
         "unroll": 1,
     }
-    space, config = weight_space(problem, device), Config.of(wanted)
-    return config if space.contains(config) else space.like(wanted) or config
+    return weight_space(problem, device).like(wanted) or Config.of(wanted)
 
 
 def _up_to(most: int, count: int) -> tuple[int, ...]:

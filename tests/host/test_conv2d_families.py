@@ -24,6 +24,7 @@ import pytest
 from numpy.typing import NDArray
 
 from builders import rewritten
+from guarded import Guarded
 from together import AT_ONCE, together
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
@@ -33,7 +34,6 @@ from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import HOST
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.space import Config, Value
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
@@ -47,8 +47,6 @@ every_pass = pytest.mark.parametrize("pass_", Pass)
 
 ERROR_BOUND = 1e-6
 """Of the sum of |terms|."""
-GUARD, FILL = 1 << 12, 0xFF
-"""Bytes round an array, and what they and results hold before a run: NaN, as floats."""
 
 Values = NDArray[np.float32]
 Make = Callable[[Conv2d, np.random.Generator], Mapping[str, Values]]
@@ -97,20 +95,6 @@ SHAPES: tuple[dict[str, Any], ...] = (
     {"input": (2, 12, 1, 1), "weight": (17, 12, 1, 1)},
 )
 """Results and blocks of other sizes, for configs that small images do not have."""
-
-
-class Guarded:
-    """An operand in memory between guards."""
-
-    def __init__(self, operand: Operand) -> None:
-        self._memory = np.full(operand.nbytes + 3 * GUARD, FILL, np.uint8)
-        self._start = GUARD + -self._memory.ctypes.data % GUARD
-        self._end = self._start + operand.nbytes
-        self.address = self._memory.ctypes.data + self._start
-        self.elements: Values = np.ndarray(operand.shape, np.float32, self._memory.data, self._start)
-
-    def is_intact(self) -> bool:
-        return bool((self._memory[: self._start] == FILL).all() and (self._memory[self._end :] == FILL).all())
 
 
 @dataclasses.dataclass(frozen=True)

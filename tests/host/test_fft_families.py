@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from guarded import Guarded
 from together import AT_ONCE, together
 from warpsmith.devices.base import Compiler, Module
 from warpsmith.devices.host.compiler import HostCompiler
@@ -23,7 +24,7 @@ from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout, Norm, Order
-from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Value
@@ -39,8 +40,6 @@ DEVICE = HOST.device()
 ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
 """Where faults are looked for and not times."""
 PATIENT = Deadlines(compile_s=240)
-GUARD, FILL = 1 << 12, 0xFF
-"""Bytes round an array, and what they and results hold before a run: NaN, as floats."""
 ACCURACY = 5e-7
 """Relative L2 error of a transform."""
 
@@ -74,20 +73,6 @@ def able(problem: Fft) -> tuple[Family, ...]:
     found = tuple(family for family in FAMILIES if family.why_not(problem, DEVICE) is None)
     assert found, problem.key()
     return found
-
-
-class Guarded:
-    """An operand in memory between guards."""
-
-    def __init__(self, operand: Operand) -> None:
-        self._memory = np.full(operand.nbytes + 3 * GUARD, FILL, np.uint8)
-        self._start = GUARD + -self._memory.ctypes.data % GUARD
-        self._end = self._start + operand.nbytes
-        self.address = self._memory.ctypes.data + self._start
-        self.elements: Values = np.ndarray(operand.shape, operand.dtype.value, self._memory.data, self._start)
-
-    def is_intact(self) -> bool:
-        return bool((self._memory[: self._start] == FILL).all() and (self._memory[self._end :] == FILL).all())
 
 
 @dataclasses.dataclass(frozen=True)

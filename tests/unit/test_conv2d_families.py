@@ -14,10 +14,9 @@ import pytest
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.direct import MAX_PHASES, MAX_TAPS, Conv2dDirect
 from warpsmith.generator.conv2d.image_geometry import ImageGeometry, Spacing
-from warpsmith.generator.conv2d.image_space import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.weight_geometry import WeightGeometry
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import H200, HOST, STATIC_SHARED_BYTES, Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.device import H200, HOST, STATIC_SHARED_BYTES
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
@@ -24,7 +24,7 @@ from warpsmith.generator.filter2d.warpgroup.family import (
     strips,
 )
 from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
-from warpsmith.generator.filter2d.warpgroup.limits import STATIC_SHARED_BYTES, parts_choices
+from warpsmith.generator.filter2d.warpgroup.limits import parts_choices
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
 from warpsmith.generator.space import Config
 

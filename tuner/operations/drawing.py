@@ -42,6 +42,32 @@ def deviates(generator: np.random.Generator, count: int) -> NDArray[Any]:
     return generator.standard_normal(count, np.float32)
 
 
+def hard_kinds(
+    deviates: NDArray[np.float32],
+    uniform: NDArray[np.float32],
+    level: NDArray[np.float32],
+    sign: NDArray[np.float32],
+    octaves: int,
+) -> tuple[NDArray[Any], ...]:
+    """Five kinds of numbers that are hard on rounding errors, with magnitudes of 2 to the power of minus `octaves` to
+    `octaves`: such as are spread evenly, log-normal ones, deviates of one magnitude, ones, and signs that alternate.
+
+    Args:
+        deviates: normal deviates.
+        uniform: numbers from 0 to 1, of the same shape.
+        level: the binary logarithm of the one magnitude; of any shape that broadcasts to that one, as is `sign`.
+        sign: 1 and -1.
+        octaves: the largest logarithm.
+    """
+    return (
+        np.copysign(np.exp2((2 * uniform - 1) * octaves), deviates),
+        np.copysign(np.exp2(np.clip(octaves / 4 * deviates, -octaves, octaves)), uniform - np.float32(0.5)),
+        deviates * np.exp2(np.clip(level, -octaves, octaves - 2)),
+        np.ones(deviates.shape, np.float32),
+        sign * np.exp2(np.float32(octaves / 2)),
+    )
+
+
 def random_bytes(generator: np.random.Generator, count: int) -> NDArray[Any]:
     """`count` bytes, uniform."""
     return generator.integers(0, 256, count, dtype=np.uint8)

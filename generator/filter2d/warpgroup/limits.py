@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import STATIC_SHARED_BYTES, Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import Weights, is_strict
@@ -25,8 +25,6 @@ PARTS = (1, 2, 3, 4)
 """Of filters of more rows."""
 PART_REGISTERS = 8
 """That a thread needs besides for a filter in parts: what the result holds, and where."""
-STATIC_SHARED_BYTES = 48 * 1024
-"""That a kernel can have without asking for more."""
 MOST_SHARED_BYTES = 227 * 1024
 """That one may have on compute capability 9.0."""
 SPILLED = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import STATIC_SHARED_BYTES, Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, result_pitch, row_pitch
 from warpsmith.generator.filter2d.window.geometry import (
@@ -27,8 +27,6 @@ MAX_UNROLLED = 4000
 instruction cache, and spills begin; NVRTC 13.0 made a kernel with 9765 of them and 3 KB of spills that was wrong."""
 OTHER_REGISTERS = 20
 """Addresses, indices and what the compiler needs, beside pixels and sums (read off ptxas for 3x3 to 15x15)."""
-MAX_TILE_BYTES = 48 * 1024
-"""Shared memory that a block can declare."""
 
 
 def constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
@@ -195,23 +193,23 @@ def _shared_memory(problem: Filter2d) -> tuple[Constraint, ...]:
     size = problem.dtype.itemsize
     return (
         Constraint(
-            f"a block's tile must fit {MAX_TILE_BYTES >> 10} KiB of shared memory",
+            f"a block's tile must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
             lambda path, columns, load_vector, store_vector, rows, block_columns, block_strips: (
                 path != MemoryPath.SHARED
                 or size
                 * (block_strips * rows + problem.filter[0] - 1)
                 * (columns * (block_columns - 1) + load_vector * loads(problem, columns, load_vector, store_vector))
-                <= MAX_TILE_BYTES
+                <= STATIC_SHARED_BYTES
             ),
         ),
         Constraint(
-            f"the rings of a block's warps must fit {MAX_TILE_BYTES >> 10} KiB of shared memory",
+            f"the rings of a block's warps must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
             lambda path, columns, load_vector, store_vector, prefetch, block_columns, block_strips: (
                 path != MemoryPath.ASYNC
                 or size
                 * (block_columns * block_strips // 32 * (prefetch + 1))
                 * (columns * 31 + load_vector * loads(problem, columns, load_vector, store_vector))
-                <= MAX_TILE_BYTES
+                <= STATIC_SHARED_BYTES
             ),
         ),
     )

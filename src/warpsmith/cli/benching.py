@@ -13,7 +13,7 @@ import typer
 from warpsmith.cli import files
 from warpsmith.cli.options import seconds
 from warpsmith.cli.output import print_facts, print_json, print_table
-from warpsmith.cli.verdicts import copy_share, left_out_facts, summary
+from warpsmith.cli.verdicts import copy_share, left_out_facts, peer_cell, summary
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import Device
@@ -125,6 +125,7 @@ TIME = Column("time", lambda row: format_time(row.ours))
 RATE = Column("GB/s", lambda row: format_rate(row.subject.problem.bytes, row.ours).removesuffix(" GB/s"))
 COPY_TIME = Column("copy", lambda row: format_time(row.times[COPY]))
 COPY_SHARE = Column("% of copy", lambda row: copy_share(row.verdicts) or "-")
+FASTEST_PEER = Column("fastest peer", lambda row: peer_cell(row.verdicts))
 ERROR = Column("largest error", lambda row: f"{row.comparison.measurement.max_error:.1e}")
 
 

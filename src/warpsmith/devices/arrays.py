@@ -132,8 +132,7 @@ def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
     if torch := torch_of(x):
         return empty_tensor(torch, operand, x.device)
     shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
-    # Up to the end of the last row, so that a library can copy the rows with what lies between.
-    nbytes = max(extent * stride for extent, stride in zip(shape, strides, strict=True))
+    nbytes = operand.allocated_bytes
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
         with x.device:

@@ -63,7 +63,7 @@ def _address_of(cupy: Any, operand: Operand, ordinal: int, alignment: int) -> Ad
 def _empty_of(cupy: Any, operand: Operand, ordinal: int) -> Callable[[], tuple[Any, int]]:
     """Makes uninitialised arrays on the GPU, with memory up to the end of the last row."""
     shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
-    nbytes = max(extent * stride for extent, stride in zip(shape, strides, strict=True))
+    nbytes = operand.allocated_bytes
     current, allocate, array = cupy.cuda.runtime.getDevice, cupy.cuda.alloc, cupy.ndarray
 
     def made() -> tuple[Any, int]:

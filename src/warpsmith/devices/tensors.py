@@ -67,10 +67,9 @@ def has_lazy_bits(x: Any) -> bool:
 
 def empty_tensor(torch: Any, operand: Operand, device: Any) -> Any:
     """An uninitialised tensor of the operand's shape, dtype and strides, with memory up to the end of its last row."""
-    itemsize = operand.dtype.itemsize
-    nbytes = max(extent * stride for extent, stride in zip(operand.shape, operand.strides, strict=True))
-    flat = torch.empty(nbytes // itemsize, dtype=getattr(torch, operand.dtype.value), device=device)
-    return torch.as_strided(flat, operand.shape, [stride // itemsize for stride in operand.strides])
+    elements = operand.allocated_bytes // operand.dtype.itemsize
+    flat = torch.empty(elements, dtype=getattr(torch, operand.dtype.value), device=device)
+    return torch.as_strided(flat, operand.shape, list(operand.element_strides))
 
 
 def tensor_memory(x: Any, operand: Operand) -> tuple[int, tuple[int, ...], str, tuple[int, ...]]:

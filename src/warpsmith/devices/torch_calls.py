@@ -71,7 +71,7 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
     A tensor without memory of its own, such as a sparse one, raises RuntimeError.
     """
     tensor, dtype = torch.Tensor, getattr(torch, operand.dtype.value)
-    shape, strides = torch.Size(operand.shape), _strides_of(operand)
+    shape, strides = torch.Size(operand.shape), operand.element_strides
     is_complex = operand.dtype is DType.COMPLEX64
     misaligned = alignment - 1  # alignments are powers of two
 
@@ -101,17 +101,10 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
     return address_of
 
 
-def _strides_of(operand: Operand) -> tuple[int, ...]:
-    """In elements, as PyTorch counts them."""
-    return tuple(stride // operand.dtype.itemsize for stride in operand.strides)
-
-
 def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[Any, int]]:
     """Makes uninitialised tensors as `tensors.empty_tensor` does, by one call where nothing lies between rows."""
-    shape, strides, dtype = torch.Size(operand.shape), _strides_of(operand), getattr(torch, operand.dtype.value)
-    # Up to the end of the last row, so that a library can copy the rows with what lies between.
-    nbytes = max(extent * stride for extent, stride in zip(operand.shape, operand.strides, strict=True))
-    elements = nbytes // operand.dtype.itemsize
+    shape, strides, dtype = torch.Size(operand.shape), operand.element_strides, getattr(torch, operand.dtype.value)
+    elements = operand.allocated_bytes // operand.dtype.itemsize
     empty, empty_strided, is_dense = torch.empty, torch.empty_strided, operand.is_dense
 
     def made() -> tuple[Any, int]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary_cache import binary_in, cache_folder
-from warpsmith.devices.cuda.nvrtc_file import FileState, file_state, loaded_nvrtc
+from warpsmith.devices.cuda.nvrtc_file import file_state, loaded_nvrtc
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import Device
@@ -97,15 +97,11 @@ def keep(circumstances: Circumstances, match: Match, files: Mapping[str, str]) -
     nvrtc, digest = loaded_nvrtc(), circumstances.digest()
     if nvrtc is None or digest is None:
         return
-    text = json.dumps(_spec(match) | {"for": digest, "nvrtc": _listed(nvrtc), "binaries": dict(files)}).encode()
+    text = json.dumps(_spec(match) | {"for": digest, "nvrtc": nvrtc, "binaries": dict(files)}).encode()
     name = circumstances.name
     with contextlib.suppress(OSError):
         PrivateFolder(answers_folder()).write(name, _checksum(name, text).encode() + b"\n" + text)
         _prune(answers_folder())
-
-
-def _listed(state: FileState) -> list[Any]:
-    return list(state)
 
 
 def _spec(match: Match) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Operand
 from warpsmith.tuner.operations.conv2d.oracle import terms
+from warpsmith.tuner.operations.drawing import hard_kinds
 
 _OCTAVES = 20
 """Magnitudes of images are 2 to the power of minus so many up to so many."""
@@ -68,13 +69,7 @@ def _drawn_image(shape: tuple[int, ...], generator: np.random.Generator) -> NDAr
     sign = np.where((row + column) % 2 == 0, np.float32(1), np.float32(-1))[:, None]
     deviates = generator.standard_normal(shape, np.float32)
     uniform = generator.random(shape, np.float32)
-    kinds = (
-        np.copysign(np.exp2((2 * uniform - 1) * _OCTAVES), deviates),
-        np.copysign(np.exp2(np.clip(_OCTAVES / 4 * deviates, -_OCTAVES, _OCTAVES)), uniform - np.float32(0.5)),
-        deviates * np.exp2(np.clip(level, -_OCTAVES, _OCTAVES - 2)),
-        np.ones(shape, np.float32),
-        sign * np.exp2(np.float32(_OCTAVES / 2)),
-    )
+    kinds = hard_kinds(deviates, uniform, level, sign, _OCTAVES)
     return np.asarray(np.choose(character, kinds), np.float32)
 
 

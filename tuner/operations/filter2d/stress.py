@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.drawing import hard_kinds
 from warpsmith.tuner.operations.reference import Operands
 
 _OCTAVES = {DType.FLOAT32: 20, DType.FLOAT16: 10}
@@ -72,14 +73,7 @@ def _drawn_image(problem: Filter2d, generator: np.random.Generator) -> NDArray[n
         return np.asarray(np.choose(character, [np.floor(kind) for kind in kinds]), np.float32)
     octaves = _OCTAVES[problem.dtype]
     level = generator.uniform(-octaves, octaves, int(region[-1, -1]) + 1).astype(np.float32)[region][..., None]
-    kinds = (
-        np.copysign(np.exp2((2 * uniform - 1) * octaves), deviates),
-        np.copysign(np.exp2(np.clip(octaves / 4 * deviates, -octaves, octaves)), uniform - np.float32(0.5)),
-        deviates * np.exp2(np.clip(level, -octaves, octaves - 2)),
-        np.ones(shape, np.float32),
-        sign * np.exp2(np.float32(octaves / 2)),
-    )
-    return np.asarray(np.choose(character, kinds), np.float32)
+    return np.asarray(np.choose(character, hard_kinds(deviates, uniform, level, sign, octaves)), np.float32)
 
 
 def _weights(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.float32]:

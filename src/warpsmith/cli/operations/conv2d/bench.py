@@ -8,6 +8,7 @@ import typer
 
 from warpsmith.cli.benching import (
     ERROR,
+    FASTEST_PEER,
     FOUND,
     TIME,
     Column,
@@ -32,12 +33,10 @@ from warpsmith.cli.operations.conv2d.words import (
     conv2d,
 )
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
-from warpsmith.cli.verdicts import peer_cell
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
-FASTEST_PEER = Column("fastest peer", lambda row: peer_cell(row.verdicts))
 
 PassesOption = Annotated[
     list[str] | None,

@@ -12,6 +12,7 @@ from warpsmith.cli.benching import (
     COPY_SHARE,
     COPY_TIME,
     ERROR,
+    FASTEST_PEER,
     FOUND,
     RATE,
     TIME,
@@ -53,7 +54,6 @@ GLOBAL_ONLY = "global only"
 """The paper's name for the simplest kernel: the default config of FILTER2D.simplest."""
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.1f}")
-FASTEST_PEER = Column("fastest peer", lambda row: peer_cell(row.verdicts))
 
 ImageOption = Annotated[str, typer.Option("--image", metavar="ROWSxCOLUMNS", help="One plane of the image.")]
 FiltersOption = Annotated[

@@ -1,0 +1,27 @@
+"""Operands that kernels on the host work on directly, where whatever lies beside them shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.problem import Operand
+
+GUARD, FILL = 1 << 12, 0xFF
+"""Bytes round an array, and what they and results hold before a run: NaN, as floats."""
+
+
+class Guarded:
+    """An operand in memory between guards."""
+
+    def __init__(self, operand: Operand) -> None:
+        self._memory = np.full(operand.nbytes + 3 * GUARD, FILL, np.uint8)
+        self._start = GUARD + -self._memory.ctypes.data % GUARD
+        self._end = self._start + operand.nbytes
+        self.address = self._memory.ctypes.data + self._start
+        self.elements: NDArray[Any] = np.ndarray(operand.shape, operand.dtype.value, self._memory.data, self._start)
+
+    def is_intact(self) -> bool:
+        return bool((self._memory[: self._start] == FILL).all() and (self._memory[self._end :] == FILL).all())
