@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
+from warpsmith.devices import quick_calls
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.cuda.prepared import PreparedLaunches
+from warpsmith.devices.native import native
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
@@ -195,6 +197,33 @@ def test_quick_calls_are_prepared_and_leave_refusals_as_they_are(torch: Any) -> 
     ):
         with pytest.raises(BadArgument, match=told):
             plan(image, weights, out=out)
+
+
+@pytest.mark.parametrize("way", ["python", "compiled"])
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_calls_after_the_first_are_quick(library: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick call that always gave up would be right, and slow."""
+    assert native() is not None
+    if way == "python":
+        monkeypatch.setattr(quick_calls, "native", lambda: None)
+    image, weights = drawn(1)
+    arrays = pytest.importorskip(library)
+    x = arrays.from_numpy(image).cuda() if library == "torch" else arrays.asarray(image)
+    plan = plan_with(weights="argument")
+    expected = plan(x, weights)
+
+    def with_care(*_: object) -> None:
+        raise AssertionError("read with care")
+
+    monkeypatch.setattr(plan._any, "read", with_care)
+    for made in (plan(x, weights), plan(x, weights, out=arrays.empty_like(x))):
+        assert (made.dtype, tuple(made.shape), made.device) == (x.dtype, tuple(x.shape), x.device)
+        assert bool((made == expected).all())
+    if library == "torch":
+        with arrays.inference_mode():
+            assert plan(x, weights).is_inference()
+        made = plan(x, weights)
+        assert (made.is_inference(), made.requires_grad, made._version) == (False, False, 0)
 
 
 def test_quick_calls_with_arrays_of_cupy() -> None:

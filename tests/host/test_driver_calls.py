@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from warpsmith.devices.cuda.available import cuda_device_count
+from warpsmith.devices.native import native
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(cuda_device_count() > 0, reason="the GPU tests make such calls of the real driver")
@@ -28,7 +29,8 @@ import torch
 from warpsmith.devices.base import Binary, BinaryKind
 from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.cuda.runtime import CudaRuntime
-from warpsmith.devices.torch_calls import torch_calls
+from warpsmith.devices.quick_calls import calls_of
+from warpsmith.devices.torch_library import torch_library
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Transformed
@@ -57,8 +59,14 @@ def plan_of(*launches):
     program = Program.of_source("test", Config.of({}), "", launches)
     made = Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {"": Binary(BinaryKind.CUBIN, b"", "sm_90", "-")},
                 CudaRuntime(0))
-    read = torch_calls(torch, made._signature, torch.device("cpu"), lambda: stream)
-    made._quick[torch.Tensor] = read
+    signature, launches, calls = made._signature, made._launches, []
+    library = torch_library(torch, signature, torch.device("cpu"), COMPILED, lambda: stream)
+    def quick(*given):
+        if not calls:
+            values = tuple(bytes(each.operand.nbytes) for each in signature.by_value)
+            calls.append(calls_of(library, signature, launches, values, COMPILED))
+        return calls[0](*given)
+    made._quick[torch.Tensor] = quick
     return made
 
 def launch(*arguments, **more): return Launch("kernel", (2, 3, 4), (5, 6, 7), arguments, 8, **more)
@@ -100,7 +108,7 @@ plan(x, w, out=out)
 assert note.floats(2, 2) == [1, 9]
 made = plan(x, torch.tensor([[4.0, 5.0]]))
 assert (tuple(made.shape), note.pointer(1), note.floats(2, 2)) == ((6, 7), made.data_ptr(), [4, 5])
-assert len(plan._launches._free) == 1
+assert len(plan._launches._free) == (0 if COMPILED else 1)  # which says that compiled calls do launch
 """,
     "several_launches_and_transformed_weights_stand_where_the_kernel_reads_them": """
 takes(8, 8, 12)
@@ -147,7 +155,7 @@ for at in [*range(200), *range(200)]:
     stream = at
     plan(x, w, out=out)
     assert note.stream == at
-assert len(plan._launches._free[0].on_stream) <= 64
+assert COMPILED or len(plan._launches._free[0].on_stream) <= 64
 """,
     "threads_take_blocks_of_their_own": """
 # Each thread has weights of its own, and looks at what the driver was given before another thread may run.
@@ -157,12 +165,13 @@ plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
 prepared, failed, local = plan._launches, [], threading.local()
 real = prepared._launch_kernel
 
+@ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
 def launching(configuration, function, arguments, null):
     table = ctypes.cast(arguments, ctypes.POINTER(ctypes.c_void_p))
     for _ in range(3):
         content = np.frombuffer(ctypes.string_at(table[2], 8), np.float32)
         if content.tolist() != local.expected: failed.append((content, local.expected))
-    return real(configuration, function, arguments, null)
+    return real(*map(ctypes.c_void_p, (configuration, function, arguments, null)))
 
 prepared._launch_kernel = launching
 sys.setswitchinterval(1e-6)
@@ -179,7 +188,7 @@ threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert not failed, failed[0]
-assert 1 <= len(prepared._free) <= 6
+assert COMPILED or 1 <= len(prepared._free) <= 6
 """,
     "what_needs_more_than_code_is_bound": """
 from warpsmith.devices.launching import BoundLaunches
@@ -191,18 +200,20 @@ assert isinstance(plan._launches, BoundLaunches)
 
 TAIL = """
 import json, sys, traceback
+from warpsmith.devices.native import native
 failures = {}
 for name, text in json.load(sys.stdin).items():
-    stream, x, out, w = 0x70, torch.zeros(6, 8), torch.zeros(6, 7), np.array([[1, 2]], np.float32)
-    try: exec(text, globals())
-    except BaseException: failures[name] = traceback.format_exc()
+    for way, COMPILED in {"python": None, "compiled": native()}.items():
+        stream, x, out, w = 0x70, torch.zeros(6, 8), torch.zeros(6, 7), np.array([[1, 2]], np.float32)
+        try: exec(text, globals())
+        except BaseException: failures[f"{name} {way}"] = traceback.format_exc()
 print(json.dumps(failures))
 """
 
 
 @pytest.fixture(scope="module")
 def failures(driver_folder: Path) -> dict[str, str]:
-    """Runs all cases over that driver; what those that fail raise."""
+    """Runs all cases over that driver, both ways; what those that fail raise."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(driver_folder)}
     command = [sys.executable, "-c", HEAD + TAIL]
     text = json.dumps(CASES)
@@ -212,6 +223,8 @@ def failures(driver_folder: Path) -> dict[str, str]:
     return told
 
 
+@pytest.mark.parametrize("way", ["python", "compiled"])
 @pytest.mark.parametrize("case", CASES)
-def test_calls(failures: dict[str, str], case: str) -> None:
-    assert case not in failures, failures[case]
+def test_calls(failures: dict[str, str], case: str, way: str) -> None:
+    assert native() is not None
+    assert f"{case} {way}" not in failures, failures[f"{case} {way}"]

@@ -6,24 +6,27 @@ and the handle of the current stream are others, and the tensors are on the CPU.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Mapping
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
 
 from builders import binary as made_binary
+from warpsmith.devices import native_calls
 from warpsmith.devices.base import Binary, BoundLaunch, Module
 from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.launches import Launches
-from warpsmith.devices.torch_calls import torch_calls
+from warpsmith.devices.quick_calls import calls_of
+from warpsmith.devices.torch_library import torch_library
 from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.program import ByValue, Launch, Program
 from warpsmith.generator.registry import answering
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -33,24 +36,35 @@ torch = pytest.importorskip("torch")
 FILTER = Filter2d(image=(256, 256), filter=(3, 3))
 TRANSFORM = Fft(size=(64, 64), batch=2)
 
-MOST_BYTECODES = {"out": 450, "new": 405}
-"""A quarter more than the 360 and 324 of today on Python 3.11; other versions have other bytecodes."""
-MOST_C_CALLS = 20
-"""A quarter more than the 16 of today. Getters of attributes, such as a tensor's shape, are no calls here."""
+WAYS: dict[str, ModuleType | None] = {"python": None, "compiled": native_calls}
+
+MOST_BYTECODES = {("python", "out"): 450, ("python", "new"): 405, ("compiled", "out"): 130, ("compiled", "new"): 130}
+"""A quarter more than the 360, 324, and of today on Python 3.11; other versions have other bytecodes."""
+MOST_C_CALLS = {"python": 20, "compiled": 8}
+"""A quarter more than the 16 and of today. Getters of attributes, such as a tensor's shape, are no calls here, and
+neither is what compiled code calls.
+"""
+
+
+LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
+"""Of `cuLaunchKernelEx`: configuration, function, table of arguments, null."""
+
+QUEUES_ALWAYS = LaunchFunction(("sched_yield", ctypes.CDLL(None)))
+"""A function of C that has nothing to do, and says so: its 0 is the driver's success."""
 
 
 class OnPaper(Module):
     """A module on a device whose driver does nothing."""
 
+    def __init__(self, launch_kernel: Any) -> None:
+        self._launch_kernel = launch_kernel
+
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:  # noqa: ARG002
         raise AssertionError("such a program is not bound")
 
     def prepared(self, program: Program, buffers: tuple[str, ...], operands: tuple[str, ...]) -> Launches:
-        def launch_kernel(*_: object) -> int:
-            return 0
-
         context: Any = None
-        return PreparedLaunches(context, program, buffers, operands, lambda *_: 1, launch_kernel)
+        return PreparedLaunches(context, program, buffers, operands, lambda *_: 1, self._launch_kernel)
 
     def close(self) -> None:
         pass
@@ -59,19 +73,22 @@ class OnPaper(Module):
 class Gpu(HostRuntime):
     """A GPU that runs nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, launch_kernel: Any) -> None:
         super().__init__()
         self.device = H200
+        self._launch_kernel = launch_kernel
 
     def load(self, binary: Binary) -> Any:  # noqa: ARG002
-        return OnPaper()
+        return OnPaper(self._launch_kernel)
 
 
-def plan_of(problem: Problem) -> Plan:
+def plan_of(problem: Problem, compiled: ModuleType | None, launch_kernel: Any = QUEUES_ALWAYS) -> Plan:
     family, config = answering(problem, H200)
     match = Match(MatchKind.DEFAULT, family.program(problem, config), None, ())
-    plan = Plan(problem, match, {"": made_binary()}, Gpu())
-    plan._quick[torch.Tensor] = torch_calls(torch, plan._signature, torch.device("cpu"), lambda: 0)
+    plan = Plan(problem, match, {"": made_binary()}, Gpu(launch_kernel))
+    library = torch_library(torch, plan._signature, torch.device("cpu"), compiled, lambda: 0)
+    values = tuple(each.tobytes() for each in given(problem)[1:])
+    plan._quick[torch.Tensor] = calls_of(library, plan._signature, plan._launches, values, compiled)
     return plan
 
 
@@ -109,28 +126,38 @@ def given(problem: Problem) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("problem", [FILTER, TRANSFORM], ids=["filter2d", "fft"])
-@pytest.mark.parametrize("kind", MOST_BYTECODES)
-def test_a_call_with_tensors(problem: Problem, kind: str) -> None:
-    plan, arrays = plan_of(problem), given(problem)
+@pytest.mark.parametrize(("way", "kind"), MOST_BYTECODES)
+def test_a_call_with_tensors(problem: Problem, way: str, kind: str) -> None:
+    plan, arrays = plan_of(problem, WAYS[way]), given(problem)
     out = torch.empty(problem.output.shape, dtype=getattr(torch, problem.output.dtype.value)) if kind == "out" else None
     bytecodes, calls = cost(lambda: plan(*arrays, out=out))
-    assert bytecodes <= MOST_BYTECODES[kind]
-    assert calls <= MOST_C_CALLS
+    assert bytecodes <= MOST_BYTECODES[way, kind]
+    assert calls <= MOST_C_CALLS[way]
 
 
 def test_a_call_with_care_would_be_seen() -> None:
     """Which shows that the test above can fail."""
-    plan, arrays = plan_of(FILTER), given(FILTER)
+    plan, arrays = plan_of(FILTER, None), given(FILTER)
     plan._quick.clear()
     plan._any._on_host = True  # for tensors on the CPU
     bytecodes, _ = cost(lambda: (plan(*arrays), plan._quick.clear()))
-    assert bytecodes > 4 * MOST_BYTECODES["new"]
+    assert bytecodes > 4 * MOST_BYTECODES["python", "new"]
 
 
-def test_weights_that_are_changed_in_place_are_seen() -> None:
-    plan, (image, weights) = plan_of(FILTER), given(FILTER)
-    prepared: Any = plan._launches
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_that_are_changed_in_place_are_seen(way: str) -> None:
+    seen: list[list[float]] = []
+
+    @LaunchFunction
+    def launch_kernel(_configuration: int, _function: int, table: int, _null: int) -> int:
+        places = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
+        argument = next(place for place, each in enumerate(launch.arguments) if isinstance(each, ByValue))
+        seen.append(list((ctypes.c_float * 9).from_address(places[argument] or 0)))
+        return 0
+
+    plan, (image, weights) = plan_of(FILTER, WAYS[way], launch_kernel), given(FILTER)
+    (launch,) = plan.match.program.launches
     for changed in (7, 8):
         weights[1, 1] = changed
         plan(image, weights)
-        assert prepared._free[0].values == (weights.tobytes(),)
+        assert seen.pop() == weights.ravel().tolist()

@@ -19,7 +19,7 @@ from warpsmith.devices.cuda import available
 from warpsmith.devices.cuda.available import cuda_device_count, gpu_count
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.cuda.runtime import CudaRuntime
-from warpsmith.devices.process import ForkLock
+from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.generator.device import H200
@@ -114,7 +114,9 @@ def test_a_plan_in_a_forked_child_asks_the_driver_for_nothing(
     )
     plan = Plan(PROBLEM, Match(MatchKind.DEFAULT, PROGRAM, None, ()), BINARIES, CudaRuntime(0))
     image, weights = np.zeros((4, 8), np.float32), np.ones((1, 1), np.float32)
+    plan._quick[np.ndarray] = lambda *_: "a quick call"
     assert in_a_fork(lambda: plan(image, weights)) == f"DeviceError: cuda:0 {REMEDY}"
+    assert plan(image, weights) == "a quick call"
     array = {"shape": (4, 8), "typestr": "<f4", "strides": None, "version": 3}
     x, out = (SimpleNamespace(__cuda_array_interface__={**array, "data": (at, False)}) for at in (0x10000, 0x20000))
     assert plan(x, weights, out=out) is out
@@ -160,6 +162,15 @@ def test_a_lock_excludes_and_is_open_in_a_forked_child() -> None:
         assert in_a_fork(enter) == "None"
     thread.join(60)
     assert order == ["first", "other"]
+
+
+def test_a_table_is_empty_in_a_forked_child() -> None:
+    tables = [HomeTable[str, int]() for _ in range(3)]
+    for table in tables:
+        table["key"] = 1
+    del tables[1], table
+    assert in_a_fork(lambda: [len(table) for table in tables]) == "[0, 0]"
+    assert [table["key"] for table in tables] == [1, 1]
 
 
 def test_threads_open_a_device_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ import pytest
 
 from builders import binary, launch
 from builders import program as made_program
+from warpsmith.devices import native_calls
 from warpsmith.devices.base import BinaryKind
-from warpsmith.devices.calls import AnyCalls, QuickCalls
-from warpsmith.devices.cupy_calls import cupy_calls
+from warpsmith.devices.calls import AnyCalls
+from warpsmith.devices.cupy_library import cupy_library
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.quick_calls import quick_calls
+from warpsmith.devices.quick_calls import calls_of, quick_calls
+from warpsmith.devices.quick_library import Library
 from warpsmith.devices.signature import Signature
-from warpsmith.devices.torch_calls import stream_of, torch_calls
+from warpsmith.devices.torch_library import stream_of, torch_library
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
@@ -49,8 +52,51 @@ def signature(problem: Problem, *more: Argument) -> Signature:
     return Signature.of(problem, program(problem, *more))
 
 
-def quick(problem: Problem, *more: Argument) -> QuickCalls:
-    return torch_calls(torch, signature(problem, *more), torch.device("cpu"), lambda: OWN)
+class Noted:
+    """Launches that are written down."""
+
+    def __init__(self) -> None:
+        self.latest: tuple[Any, ...] = ()
+
+    def launch(self, *given: Any) -> None:
+        self.latest = given
+
+    def native(self, *_: Any) -> None:
+        return None
+
+
+Read = Callable[[tuple[Any, ...], Any, object], tuple[Any, ...] | None]
+"""A call; what it returns and what it launches on: addresses, values, stream. None where it leaves it to care."""
+
+
+def read_by(library: Library, made: Signature, compiled: ModuleType | None) -> Read:
+    noted = Noted()
+    call = calls_of(library, made, noted, (), compiled)
+
+    def read(inputs: tuple[Any, ...], out: Any, stream: object) -> tuple[Any, ...] | None:
+        noted.latest = ()
+        target = call(inputs, out, stream)
+        if target is None:
+            assert noted.latest == ()
+            return None
+        return target, *noted.latest
+
+    return read
+
+
+@pytest.fixture(params=[None, native_calls], ids=["python", "compiled"])
+def compiled(request: pytest.FixtureRequest) -> ModuleType | None:
+    module: ModuleType | None = request.param
+    return module
+
+
+@pytest.fixture
+def quick(compiled: ModuleType | None) -> Callable[..., Read]:
+    def made(problem: Problem, *more: Argument) -> Read:
+        of = signature(problem, *more)
+        return read_by(torch_library(torch, of, torch.device("cpu"), compiled, lambda: OWN), of, compiled)
+
+    return made
 
 
 @pytest.fixture
@@ -72,7 +118,7 @@ def negated(x: Any) -> Any:
 
 
 class TestTorch:
-    def test_takes_tensors_where_they_lie(self, image: Any, out: Any) -> None:
+    def test_takes_tensors_where_they_lie(self, quick: Callable[..., Read], image: Any, out: Any) -> None:
         read = quick(PROBLEM)
         addresses = image.data_ptr(), out.data_ptr()
         assert read((image, WEIGHTS), out, None) == (out, addresses, (WEIGHTS.tobytes(),), OWN)
@@ -80,7 +126,7 @@ class TestTorch:
         made, (source, target), _, _ = read((image, WEIGHTS), None, None) or pytest.fail("refused")
         assert (tuple(made.shape), made.dtype, source, target) == ((3, 6), torch.float32, addresses[0], made.data_ptr())
 
-    def test_takes_rows_with_gaps_and_makes_such(self) -> None:
+    def test_takes_rows_with_gaps_and_makes_such(self, quick: Callable[..., Read]) -> None:
         read, image = quick(PITCHED), pitched(4, 8)
         made, (_, target), _, _ = read((image, WEIGHTS), None, None) or pytest.fail("refused")
         assert (made.stride(), made.data_ptr()) == ((16, 1), target)
@@ -89,7 +135,7 @@ class TestTorch:
         assert read((image.contiguous(), WEIGHTS), None, None) is None
         assert read((image, WEIGHTS), pitched(3, 6, 8), None) is None
 
-    def test_takes_known_weights_from_the_problem(self, image: Any) -> None:
+    def test_takes_known_weights_from_the_problem(self, quick: Callable[..., Read], image: Any) -> None:
         read = quick(KNOWN)
         _, _, values, _ = read((image,), None, None) or pytest.fail("refused")
         assert values == (WEIGHTS.tobytes(),)
@@ -108,11 +154,11 @@ class TestTorch:
             torch.from_numpy(WEIGHTS).double(),
         ],
     )
-    def test_takes_weights_of_any_kind(self, image: Any, weights: Any) -> None:
+    def test_takes_weights_of_any_kind(self, quick: Callable[..., Read], image: Any, weights: Any) -> None:
         _, _, values, _ = quick(PROBLEM)((image, weights), None, None) or pytest.fail("refused")
         assert values == (WEIGHTS.tobytes(),)
 
-    def test_sees_weights_that_are_changed_in_place(self, image: Any) -> None:
+    def test_sees_weights_that_are_changed_in_place(self, quick: Callable[..., Read], image: Any) -> None:
         read, weights = quick(PROBLEM), WEIGHTS.copy()
         for weights[0, 0] in (5, 6):
             assert (read((image, weights), None, None) or ((),) * 3)[2] == (weights.tobytes(),)
@@ -133,18 +179,18 @@ class TestTorch:
         }.items(),
         ids=lambda item: item[0],
     )
-    def test_leaves_the_unusual_to_care(self, image: Any, out: Any, change: Any) -> None:
+    def test_leaves_the_unusual_to_care(self, quick: Callable[..., Read], image: Any, out: Any, change: Any) -> None:
         assert quick(PROBLEM)((change[1](image), WEIGHTS), out, None) is None
         if change[0] not in ("shape", "start"):
             assert quick(PROBLEM)((image, WEIGHTS), change[1](out), None) is None
 
-    def test_leaves_conjugated_tensors_to_care(self) -> None:
+    def test_leaves_conjugated_tensors_to_care(self, quick: Callable[..., Read]) -> None:
         x = torch.zeros(4, 8, dtype=torch.complex64)
         assert quick(COMPLEX)((x,), None, None) is not None
         assert quick(COMPLEX)((x.conj(),), None, None) is None
         assert quick(COMPLEX)((x,), torch.zeros_like(x).conj(), None) is None
 
-    def test_leaves_tensors_without_memory_to_care(self) -> None:
+    def test_leaves_tensors_without_memory_to_care(self, quick: Callable[..., Read]) -> None:
         read, seen = quick(PROBLEM), []
 
         def one(x: Any) -> Any:
@@ -154,7 +200,7 @@ class TestTorch:
         torch.vmap(one)(torch.zeros(2, 4, 8))
         assert seen == [None]
 
-    def test_leaves_other_streams_and_counts_to_care(self, image: Any, out: Any) -> None:
+    def test_leaves_other_streams_and_counts_to_care(self, quick: Callable[..., Read], image: Any, out: Any) -> None:
         read = quick(PROBLEM)
         assert read((image, WEIGHTS), out, OTHER) is None
         assert read((image, WEIGHTS), out, SimpleNamespace(cuda_stream=OTHER)) is None
@@ -166,7 +212,7 @@ class TestTorch:
             read((image, np.zeros((3, 3))), out, None)
 
     @pytest.mark.parametrize("offset", [-80, -64, 0, 112, 128])
-    def test_leaves_what_shares_memory_to_care(self, offset: int) -> None:
+    def test_leaves_what_shares_memory_to_care(self, quick: Callable[..., Read], offset: int) -> None:
         """The result has 72 bytes, the image 128."""
         memory = torch.zeros(1000)
         image = memory[400:432].view(4, 8)
@@ -181,7 +227,7 @@ class TestTorch:
         else:
             assert care.read((image, WEIGHTS), out, None).addresses == (image.data_ptr(), out.data_ptr())
 
-    def test_tells_autograd_of_what_is_written(self, image: Any, out: Any) -> None:
+    def test_tells_autograd_of_what_is_written(self, quick: Callable[..., Read], image: Any, out: Any) -> None:
         read, before = quick(PROBLEM), out._version
         read((image, WEIGHTS), out, None)
         assert out._version == before + 1
@@ -203,7 +249,7 @@ class TestTorch:
 
         texture = Texture("image", DType.FLOAT32, 8, 4, 32)
         made = signature(PROBLEM, texture, Pointer("result"), ByValue("weights"))
-        read = torch_calls(torch, made, There(**vars(device)), lambda: OWN)
+        read = read_by(torch_library(torch, made, There(**vars(device)), None, lambda: OWN), made, None)
         memory = torch.zeros(1000)
         start = -memory.data_ptr() % 512 // 4
         out = torch.zeros(3, 6)
@@ -212,14 +258,14 @@ class TestTorch:
         assert image is not None
 
     def test_the_stream_is_pytorchs_current_one(self) -> None:
-        device = SimpleNamespace(index=3)
+        device = SimpleNamespace(index=3, type="cuda")
         raw = SimpleNamespace(_C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: 100 + index))
-        assert stream_of(raw, device)() == 103
+        assert stream_of(raw, device, None)() == 103
         public = SimpleNamespace(
             _C=SimpleNamespace(),
             cuda=SimpleNamespace(current_stream=lambda where: SimpleNamespace(cuda_stream=200 + where.index)),
         )
-        assert stream_of(public, device)() == 203
+        assert stream_of(public, device, None)() == 203
 
 
 class Memory(SimpleNamespace):
@@ -268,10 +314,10 @@ class TestCupy:
         return FakeCupy()
 
     @pytest.fixture
-    def read(self, cupy: FakeCupy) -> QuickCalls:
-        return cupy_calls(cupy, signature(PROBLEM), 0)
+    def read(self, cupy: FakeCupy, compiled: ModuleType | None) -> Read:
+        return read_by(cupy_library(cupy, signature(PROBLEM), 0), signature(PROBLEM), compiled)
 
-    def test_takes_arrays_where_they_lie(self, cupy: FakeCupy, read: QuickCalls) -> None:
+    def test_takes_arrays_where_they_lie(self, cupy: FakeCupy, read: Read) -> None:
         x, out = FakeArray((4, 8), "f4"), FakeArray((3, 6), "f4", Memory(ptr=0x20000, device_id=0))
         assert read((x, WEIGHTS), out, None) == (out, (0x10000, 0x20000), (WEIGHTS.tobytes(),), OWN)
         cupy.stream = 1  # the legacy default stream
@@ -296,7 +342,7 @@ class TestCupy:
         ],
         ids=["dtype", "shape", "strides", "start", "device", "shared", "library"],
     )
-    def test_leaves_the_unusual_to_care(self, read: QuickCalls, x: Any) -> None:
+    def test_leaves_the_unusual_to_care(self, read: Read, x: Any) -> None:
         out = FakeArray((3, 6), "f4", Memory(ptr=0x20000, device_id=0))
         assert read((x, WEIGHTS), out, None) is None
 
@@ -307,18 +353,22 @@ class TestChoice:
         return HostRuntime()
 
     def test_on_the_host_tensors_alone_have_quick_calls(self, host: HostRuntime, image: Any) -> None:
-        made = quick_calls(image, signature(PROBLEM), host)
-        assert made is not None
-        assert (made((image, WEIGHTS), None, None) or ())[3] is None
-        assert quick_calls(image.numpy(), signature(PROBLEM), host) is None
-        assert quick_calls(torch.nn.Parameter(image), signature(PROBLEM), host) is None
+        noted = Noted()
+
+        def made_for(array: Any) -> Any:
+            return quick_calls(array, signature(PROBLEM), host, noted, (WEIGHTS.tobytes(),))
+
+        assert made_for(image)((image, WEIGHTS), None, None) is not None
+        assert noted.latest[2] is None
+        assert made_for(image.numpy()) is None
+        assert made_for(torch.nn.Parameter(image)) is None
 
     def test_on_a_gpu_those_of_cupy_too(self, monkeypatch: pytest.MonkeyPatch, host: HostRuntime) -> None:
         monkeypatch.setitem(sys.modules, "cupy", FakeCupy())  # type: ignore[arg-type]
         array = FakeArray((4, 8), "f4")
-        assert quick_calls(array, signature(PROBLEM), host) is None
+        assert quick_calls(array, signature(PROBLEM), host, Noted(), ()) is None
         monkeypatch.setattr(host, "device", H200)
-        assert quick_calls(array, signature(PROBLEM), host) is not None
+        assert quick_calls(array, signature(PROBLEM), host, Noted(), ()) is not None
 
 
 def test_a_plan_is_quick_after_its_first_call(image: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,11 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role
 
-Ready = tuple[Any, tuple[int, ...], tuple[bytes, ...], int | None]
-"""The result's array, and what `Launches.launch` takes: addresses, values, stream."""
+QuickCalls = Callable[[tuple[Any, ...], Any, object], Any | None]
+"""Does a call whose arrays are all as most are, by comparisons alone; its arguments are those of `Plan.__call__`.
 
-
-QuickCalls = Callable[[tuple[Any, ...], Any, object], Ready | None]
-"""Reads a call whose arrays are all as most are, by comparisons alone; its arguments are those of `Plan.__call__`.
-
-None for anything unusual, which `AnyCalls` then takes or refuses; nothing was changed then. Raises BadArgument for
-weights, and for a stream, that are none.
+The result's array; None for anything unusual, which `AnyCalls` then takes or refuses, and nothing was changed. Raises
+BadArgument for weights, and for a stream, that are none; and as `Launches.launch`.
 """
 
 

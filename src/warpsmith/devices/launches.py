@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from warpsmith.devices.base import Allocation
+
+if TYPE_CHECKING:
+    from warpsmith.devices.native_calls import KernelLauncher
 
 
 class Launches(Protocol):
@@ -29,4 +33,14 @@ class Launches(Protocol):
             BadArgument: the workspace is too small, or not aligned.
             LaunchError: as `Module.bind`, where these arguments or this geometry do not fit.
             DeviceError: the device failed.
+        """
+
+    def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:
+        """The same as `launch`, for compiled calls. To be asked for after a launch.
+
+        Args:
+            values: what was launched on.
+            compiled: the module `native_calls`.
+
+        Returns: None where there is no such thing.
         """

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from warpsmith.devices.base import Allocation, BoundLaunch, Runtime
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.launches import Launches
 from warpsmith.devices.process import ForkLock
 from warpsmith.devices.workspaces import Kept, Workspaces
+
+if TYPE_CHECKING:
+    from warpsmith.devices.native_calls import KernelLauncher
 
 MOST_BOUND = 16
 """Calls whose bound steps are remembered."""
@@ -62,6 +67,10 @@ class BoundLaunches:
         """As `Launches.launch`."""
         with self._workspaces.lent(stream, workspace) as scratch:
             self._on(addresses, values, scratch)(stream)
+
+    def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:  # noqa: ARG002
+        """There is none: what is bound needs more than kernels."""
+        return None
 
     def _on(self, addresses: tuple[int, ...], values: tuple[bytes, ...], scratch: Mapping[str, int]) -> BoundLaunch:
         """The steps on these arguments, from an earlier call where there was one."""

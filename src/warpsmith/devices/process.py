@@ -1,12 +1,16 @@
-"""Forks: what a forked child must not use, and locks that it does not find shut."""
+"""Forks: what a forked child must not use, locks that it does not find shut, tables that it finds empty."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from typing import Any, TypeVar
 
 from warpsmith.errors import DeviceError
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class HomeProcess:
@@ -57,8 +61,19 @@ class ForkLock:
         self._lock = threading.Lock()
 
 
+class HomeTable(dict[_Key, _Value]):
+    """A table that a forked child finds empty: what is in it serves the process that filled it."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        _TABLES.append(weakref.ref(self, _TABLES.remove))
+
+
 _LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 _HOMES: weakref.WeakSet[HomeProcess] = weakref.WeakSet()
+_TABLES: list[weakref.ref[HomeTable[Any, Any]]] = []  # no set: tables have no hash
 
 
 def _renew_all() -> None:
@@ -66,6 +81,10 @@ def _renew_all() -> None:
         lock.renew()
     for home in list(_HOMES):
         home.leave()
+    for each in list(_TABLES):
+        table = each()
+        if table is not None:
+            table.clear()
 
 
 os.register_at_fork(after_in_child=_renew_all)

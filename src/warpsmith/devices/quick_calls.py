@@ -3,40 +3,69 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any
 
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.calls import QuickCalls
+from warpsmith.devices.launches import Launches
+from warpsmith.devices.native import native
+from warpsmith.devices.quick_library import Library, Readers, python_calls
 from warpsmith.devices.signature import Signature
 from warpsmith.generator.device import DeviceKind
 
 
-def quick_calls(array: object, signature: Signature, runtime: Runtime) -> QuickCalls | None:
-    """What reads the calls of a program on a device quickly, with arrays of the type that `array` is of.
+def quick_calls(
+    array: object, signature: Signature, runtime: Runtime, launches: Launches, values: tuple[bytes, ...]
+) -> QuickCalls | None:
+    """What does the calls of a program on a device quickly, with arrays of the type that `array` is of.
 
     Args:
-        array: one of a call that was accepted.
+        array: one of a call that was done.
         signature: of the program.
         runtime: the device.
+        launches: the program's, on that device.
+        values: of that call, as `Launches.launch`.
 
     Returns: None where nothing is quicker than `AnyCalls`.
     """
     if not signature.is_usual:
         return None
+    compiled = native()
+    library = _library(array, signature, runtime, compiled)
+    if library is None:
+        return None
+    return calls_of(library, signature, launches, values, compiled)
+
+
+def calls_of(
+    library: Library, signature: Signature, launches: Launches, values: tuple[bytes, ...], compiled: ModuleType | None
+) -> QuickCalls:
+    """Calls with arrays of one library. The arguments are those of `quick_calls`.
+
+    Args:
+        compiled: the module `native_calls`; None for calls in Python.
+    """
+    if compiled is None:
+        return python_calls(library, signature, launches.launch)
+    readers = Readers.of(library, signature)
+    launcher, count = launches.native(values, compiled), len(signature.asked)
+    calls = compiled.NativeCalls(library, count, readers.pointed, readers.result, launcher, launches.launch)
+    call: QuickCalls = calls.call
+    return call
+
+
+def _library(array: object, signature: Signature, runtime: Runtime, compiled: ModuleType | None) -> Library | None:
     on_gpu = runtime.device.kind is DeviceKind.CUDA
     torch: Any = sys.modules.get("torch")
     if torch is not None and type(array) is getattr(torch, "Tensor", None):
-        from warpsmith.devices.torch_calls import stream_of, torch_calls
+        from warpsmith.devices.torch_library import torch_library
 
         device = torch.device("cuda", runtime.ordinal) if on_gpu else torch.device("cpu")
-        return torch_calls(torch, signature, device, stream_of(torch, device) if on_gpu else _no_stream)
+        return torch_library(torch, signature, device, compiled)
     cupy: Any = sys.modules.get("cupy")
     if on_gpu and cupy is not None and type(array) is getattr(cupy, "ndarray", None):
-        from warpsmith.devices.cupy_calls import cupy_calls
+        from warpsmith.devices.cupy_library import cupy_library
 
-        return cupy_calls(cupy, signature, runtime.ordinal)
+        return cupy_library(cupy, signature, runtime.ordinal)
     return None
-
-
-def _no_stream() -> None:
-    """The host has none."""

@@ -7,13 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from warpsmith.devices.arrays import ALIGNMENT, stream_handle
-from warpsmith.devices.calls import QuickCalls, Ready
+from warpsmith.devices.calls import QuickCalls
 from warpsmith.devices.quick_values import Values
 from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Signature
 from warpsmith.generator.problem import Operand
 
 AddressOf = Callable[[Any], int]
 """Where an array lies; 0, or a RuntimeError, where it is not just what is expected, so that `AnyCalls` has to look."""
+
+Launch = Callable[[tuple[int, ...], tuple[bytes, ...], int | None], None]
+"""`Launches.launch` without a workspace."""
+
+
+CurrentStream = Callable[[], int | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,28 +31,48 @@ class Library:
     values: Values
     empty: Callable[[], tuple[Any, int]]
     """Makes an uninitialised result; the array and its address."""
-    mark_written: Callable[[Any], None] | None
-    """Tells the library that an array is written to; a RuntimeError leaves the call to `AnyCalls`."""
-    current_stream: Callable[[], int | None]
+    mark_written: Callable[[tuple[Any, ...]], None] | None
+    """Tells the library that arrays are written to; a RuntimeError leaves the call to `AnyCalls`."""
+    current_stream: CurrentStream
     """Gives the handle of the stream that the library orders its work on; None on a device without streams."""
     on_host: bool
 
 
-def quick_calls_of(library: Library, signature: Signature) -> QuickCalls:
-    """Reads calls whose arrays lie where they are used, with the operands' own shapes, strides and dtypes."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readers:
+    """What reads the arrays of a program's calls that kernels take by their addresses."""
 
-    def address_of(operand: Operand) -> AddressOf:
-        textured = operand.name in signature.textured and not library.on_host
-        return library.address_of(operand, TEXTURE_ALIGNMENT if textured else ALIGNMENT)
+    pointed: tuple[tuple[int, AddressOf, int], ...]
+    """Of the inputs: the place among those of a call, what reads it, and the bytes that it spans."""
+    result: tuple[AddressOf, int]
 
+    @classmethod
+    def of(cls, library: Library, signature: Signature) -> Readers:
+        """Those of arrays that lie where they are used, with the operands' own shapes, strides and dtypes."""
+
+        def reader(operand: Operand) -> tuple[AddressOf, int]:
+            textured = operand.name in signature.textured and not library.on_host
+            return library.address_of(operand, TEXTURE_ALIGNMENT if textured else ALIGNMENT), operand.span_bytes
+
+        pointed = tuple((each.place, *reader(each.operand)) for each in signature.pointed)
+        return cls(pointed, reader(signature.outputs[0]))
+
+
+def python_calls(library: Library, signature: Signature, launch: Launch) -> QuickCalls:
+    """Calls in Python alone. `native_calls.NativeCalls` does the same.
+
+    Args:
+        library: of the arrays.
+        signature: of the program.
+        launch: queues its kernels.
+    """
     # Variables of this function, not attributes: a call reads twenty of them, in 2 ns each instead of 10.
-    count = len(signature.asked)
-    pointed = [(each.place, address_of(each.operand), each.operand.span_bytes) for each in signature.pointed]
-    address_of_result, span_of_result = address_of(signature.outputs[0]), signature.outputs[0].span_bytes
+    count, readers = len(signature.asked), Readers.of(library, signature)
+    pointed, (address_of_result, span_of_result) = readers.pointed, readers.result
     values_of, empty, mark_written = library.values, library.empty, library.mark_written
     current_stream = library.current_stream
 
-    def read(inputs: tuple[Any, ...], out: Any, stream: object) -> Ready | None:
+    def call(inputs: tuple[Any, ...], out: Any, stream: object) -> Any | None:
         if len(inputs) != count:
             return None
         chosen = current_stream()
@@ -68,10 +94,11 @@ def quick_calls_of(library: Library, signature: Signature) -> QuickCalls:
             if out is None:
                 out, target = empty()
             elif mark_written is not None:
-                mark_written(out)
+                mark_written((out,))
         except RuntimeError:
             return None
         addresses.append(target)
-        return out, tuple(addresses), values, chosen
+        launch(tuple(addresses), values, chosen)
+        return out
 
-    return read
+    return call

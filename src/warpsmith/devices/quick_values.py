@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ Values = Callable[[tuple[Any, ...]], tuple[bytes, ...]]
 """The bytes of every operand that kernels take by value, of a call's arrays. Raises BadArgument as `weights_bytes`."""
 
 
-def quick_values(by_value: tuple[Given | Known, ...], torch: Any = None) -> Values:
+def quick_values(by_value: tuple[Given | Known, ...], torch: Any = None, compiled: ModuleType | None = None) -> Values:
     """Reads operands that kernels take by value.
 
     NumPy arrays of just the operand's dtype and shape, and such tensors of PyTorch on the CPU, are copied as they
@@ -25,6 +26,7 @@ def quick_values(by_value: tuple[Given | Known, ...], torch: Any = None) -> Valu
     Args:
         by_value: the operands, in order.
         torch: the module, where the calls are PyTorch's; None otherwise.
+        compiled: the module `native_calls`; None to read them in Python.
     """
     known = tuple(each.content for each in by_value if isinstance(each, Known))
     if len(known) == len(by_value):
@@ -32,6 +34,11 @@ def quick_values(by_value: tuple[Given | Known, ...], torch: Any = None) -> Valu
     given = [(each.place, _bytes_of(each.operand, torch)) for each in by_value if isinstance(each, Given)]
     if len(by_value) == 1:
         place, bytes_of = given[0]
+        if compiled is not None:
+            operand = by_value[0].operand
+            dtype = np.dtype(operand.dtype.value)
+            made: Values = compiled.ArrayValues(place, np.ndarray, dtype, operand.shape, bytes_of)
+            return made
         return lambda inputs: (bytes_of(inputs[place]),)
 
     def read(inputs: tuple[Any, ...]) -> tuple[bytes, ...]:

@@ -10,7 +10,7 @@ from warpsmith.devices.binary import Binaries
 from warpsmith.devices.calls import AnyCalls, QuickCalls
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.launching import launches_of
-from warpsmith.devices.process import ForkLock
+from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.quick_calls import quick_calls
 from warpsmith.devices.select import DeviceRef
 from warpsmith.devices.signature import Signature
@@ -51,17 +51,15 @@ class Plan:
         self.binaries = binaries
         """Of each unit of the program, by its name."""
         self._runtime = runtime
-        self._check_process = runtime.check_process
         self._executable = Executable.load(runtime, match.program, binaries)
         self.workspace_bytes = self._executable.workspace_bytes
         """Scratch memory of one call, which `workspace` may give; 0 where it needs none."""
         self._signature = Signature.of(problem, match.program)
         self._any = AnyCalls(self._signature, runtime)
-        self._quick: dict[type, QuickCalls | None] = {}
-        """By the type of the first array; what reads no type quicker is not asked again."""
+        self._quick: HomeTable[type, QuickCalls | None] = HomeTable()
+        """By the type of the first array; what reads no type quicker is not asked again. Empty in a forked child."""
         names = self._signature.buffers, self._signature.operands
         self._launches = launches_of(self._executable, runtime, *names)
-        self._launch = self._launches.launch
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, workspace: Any = None) -> Any:
         """Computes the problem.
@@ -87,21 +85,18 @@ class Plan:
             BadArgument: an array that does not fit, is on another device, or requires a gradient; it is named.
             DeviceError: the plan is of a GPU that was opened before this process was forked.
         """
-        self._check_process()
         quick = self._quick.get(type(inputs[0])) if inputs and workspace is None else None
-        ready = quick(inputs, out, stream) if quick is not None else None
-        if ready is None:
-            return self._call_with_care(inputs, out, stream, workspace)
-        target, addresses, values, chosen = ready
-        self._launch(addresses, values, chosen)
-        return target
+        target = quick(inputs, out, stream) if quick is not None else None
+        return self._call_with_care(inputs, out, stream, workspace) if target is None else target
 
     def _call_with_care(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> Any:
-        """A call of a kind that was not seen before, or with anything unusual."""
+        """A call of a kind that was not seen before in this process, or with anything unusual."""
+        self._runtime.check_process()
         call = self._any.read(inputs, out, stream)
         scratch = None if workspace is None else self._any.scratch(workspace, self.workspace_bytes, call)
         self._launches.launch(call.addresses, call.values, call.stream, scratch)
         call.queued()
         if type(inputs[0]) not in self._quick:
-            self._quick[type(inputs[0])] = quick_calls(inputs[0], self._signature, self._runtime)
+            made = quick_calls(inputs[0], self._signature, self._runtime, self._launches, call.values)
+            self._quick[type(inputs[0])] = made
         return call.target

@@ -11,16 +11,19 @@ import ctypes
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
 
 from warpsmith.devices.base import Allocation, argument_bytes
 from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
+from warpsmith.devices.native import MOST_ARGUMENTS, NativeArgument, NativeKernel
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Texture
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
+    from warpsmith.devices.native_calls import KernelLauncher
 
 LaunchKernel = Callable[..., int]
 """`cuLaunchKernelEx` of the driver: configuration, function, arguments, null; its status. Python's lock is given up
@@ -135,6 +138,33 @@ class PreparedLaunches:
                 self._again(status, self._program.launches[place].entry, ready)
         # The driver has copied the arguments by now. After an error the block is simply not used again.
         self._free.append(block)
+
+    def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:
+        """As `Launches.native`."""
+        given, addresses = dict(zip(self._operands, values, strict=True)), dict.fromkeys(self._buffers, 0)
+        taken: list[tuple[Launch, Argument]] = []
+        kernels = []
+        for launch in self._program.launches:
+            arguments, sizes = [], []
+            for each in launch.arguments:
+                sizes.append(len(argument_bytes(launch, each, addresses, given, {})))
+                if isinstance(each, Pointer):
+                    arguments.append(NativeArgument(True, self._buffers.index(each.buffer)))
+                else:
+                    arguments.append(NativeArgument(False, len(taken)))
+                    taken.append((launch, each))
+            function = int(self._function_of(launch, sizes))
+            kernels.append(NativeKernel(function, launch.grid, launch.block, launch.shared_bytes, tuple(arguments)))
+        if any(len(each.arguments) > MOST_ARGUMENTS for each in kernels):
+            return None
+
+        def contents_of(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
+            given = dict(zip(self._operands, values, strict=True))
+            return tuple(argument_bytes(launch, each, {}, given, {}) for launch, each in taken)
+
+        address = ctypes.cast(self._launch_kernel, ctypes.c_void_p).value  # type: ignore[arg-type]
+        launcher: KernelLauncher = compiled.KernelLauncher(address, kernels, contents_of)
+        return launcher
 
     def _again(self, status: int, entry: str, ready: _Ready) -> None:
         """Launches in the program's own context, where only that was wrong. Raises what the driver's answer means."""

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsmith.devices.calls import QuickCalls
-from warpsmith.devices.quick_library import AddressOf, Library, quick_calls_of
+from warpsmith.devices.quick_library import AddressOf, Library
 from warpsmith.devices.quick_values import quick_values
 from warpsmith.devices.signature import Signature
 from warpsmith.generator.problem import Operand
@@ -20,8 +19,8 @@ LEGACY_DEFAULT = 1
 """CUDA's handle of the legacy default stream, which is 0 here."""
 
 
-def cupy_calls(cupy: Any, signature: Signature, ordinal: int) -> QuickCalls:
-    """Reads calls with arrays on one GPU.
+def cupy_library(cupy: Any, signature: Signature, ordinal: int) -> Library:
+    """How arrays on one GPU are read and made.
 
     Args:
         cupy: the module.
@@ -34,7 +33,7 @@ def cupy_calls(cupy: Any, signature: Signature, ordinal: int) -> QuickCalls:
         handle: int = get_current_stream().ptr
         return 0 if handle == LEGACY_DEFAULT else handle
 
-    library = Library(
+    return Library(
         address_of=lambda operand, alignment: _address_of(cupy, operand, ordinal, alignment),
         values=quick_values(signature.by_value),
         empty=_empty_of(cupy, signature.outputs[0], ordinal),
@@ -42,7 +41,6 @@ def cupy_calls(cupy: Any, signature: Signature, ordinal: int) -> QuickCalls:
         current_stream=current_stream,
         on_host=False,
     )
-    return quick_calls_of(library, signature)
 
 
 def _address_of(cupy: Any, operand: Operand, ordinal: int, alignment: int) -> AddressOf:

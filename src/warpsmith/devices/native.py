@@ -1,0 +1,42 @@
+"""The compiled part of calls, where it was built with the package, and what it is told of kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from types import ModuleType
+
+MOST_ARGUMENTS = 32
+"""Of a kernel that compiled calls launch; as many arrays a call has."""
+
+
+@cache
+def native() -> ModuleType | None:
+    """The module `native_calls`; None where the package was installed without a C compiler."""
+    try:
+        from warpsmith.devices import native_calls
+    except ImportError:
+        return None
+    return native_calls
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NativeArgument:
+    """An argument of a kernel."""
+
+    is_address: bool
+    """Whether it is an address; otherwise it is bytes."""
+    place: int
+    """Its number among the addresses of a call, or among what kernels take of its values."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NativeKernel:
+    """One launch, ready but for what a call brings."""
+
+    function: int
+    """The driver's handle."""
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    arguments: tuple[NativeArgument, ...]

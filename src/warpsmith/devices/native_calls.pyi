@@ -1,0 +1,52 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from warpsmith.devices.native import NativeKernel
+from warpsmith.devices.quick_library import AddressOf, Launch, Library
+
+class ExchangeApi:
+    def __init__(self, capsule: object) -> None: ...
+
+class TensorReader:
+    def __init__(
+        self,
+        api: ExchangeApi,
+        kind: type,
+        ordinal: int | None,
+        dtype: tuple[int, int],
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        alignment: int,
+        methods: tuple[Callable[[Any], bool], ...],
+    ) -> None: ...
+    def __call__(self, x: Any) -> int: ...
+
+class CurrentStream:
+    def __init__(self, api: ExchangeApi, ordinal: int) -> None: ...
+    def __call__(self) -> int: ...
+
+class ArrayValues:
+    def __init__(
+        self, place: int, kind: type, dtype: object, shape: tuple[int, ...], otherwise: Callable[[Any], bytes]
+    ) -> None: ...
+    def __call__(self, inputs: tuple[Any, ...]) -> tuple[bytes]: ...
+
+class KernelLauncher:
+    def __init__(
+        self,
+        address: int,
+        kernels: Sequence[NativeKernel],
+        contents_of: Callable[[tuple[bytes, ...]], tuple[bytes, ...]],
+    ) -> None: ...
+
+class NativeCalls:
+    def __init__(
+        self,
+        library: Library,
+        count: int,
+        pointed: Sequence[tuple[int, AddressOf, int]],
+        result: tuple[AddressOf, int],
+        launcher: KernelLauncher | None,
+        launch: Launch,
+    ) -> None: ...
+    def call(self, inputs: tuple[Any, ...], out: Any, stream: object) -> Any | None: ...

@@ -1,0 +1,320 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Quick calls, compiled: the steps of `quick_library.py`, without what Python and its calls into PyTorch cost.
+
+Tensors are read by DLPack's C exchange API (DLPack 1.3, `DLPackExchangeAPI` in dlpack.h), which PyTorch has since 2.10,
+and kernels are launched by the driver's `cuLaunchKernelEx` on arguments that lie on this thread's stack.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.exc cimport PyErr_Clear
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+
+from warpsmith.devices.arrays import stream_handle
+
+cdef enum:
+    DLPACK_MAJOR = 1
+    DLPACK_CPU = 1
+    DLPACK_CUDA = 2
+    MOST_DIMENSIONS = 8
+    MOST_ARGUMENTS = 32
+
+cdef struct DLDevice:
+    int32_t kind
+    int32_t ordinal
+
+cdef struct DLDataType:
+    uint8_t code
+    uint8_t bits
+    uint16_t lanes
+
+cdef struct DLTensor:
+    void* data
+    DLDevice device
+    int32_t ndim
+    DLDataType dtype
+    int64_t* shape
+    int64_t* strides
+    uint64_t byte_offset
+
+cdef struct ExchangeHeader:
+    uint32_t major
+    uint32_t minor
+    ExchangeHeader* older
+
+cdef struct ExchangeTable:
+    ExchangeHeader header
+    void* allocate
+    void* managed_from_object
+    void* object_from_managed
+    int (*tensor_from_object)(void* x, DLTensor* told) noexcept
+    int (*current_stream)(int32_t kind, int32_t ordinal, void** handle) noexcept
+
+cdef struct LaunchConfig:  # CUlaunchConfig of cuda.h
+    unsigned int grid[3]
+    unsigned int block[3]
+    unsigned int shared_bytes
+    void* stream
+    void* attributes
+    unsigned int attribute_count
+
+ctypedef int (*LaunchKernel)(LaunchConfig* config, void* function, void** arguments, void** extra) noexcept nogil
+
+cdef struct Kernel:
+    LaunchConfig config
+    void* function
+    int argument_count
+    bint is_address[MOST_ARGUMENTS]
+    int places[MOST_ARGUMENTS]
+
+
+cdef class ExchangeApi:
+    """What an array library offers to C: the table in `__dlpack_c_exchange_api__` of its array type."""
+
+    cdef ExchangeTable* _table
+
+    def __cinit__(self, capsule):
+        cdef ExchangeHeader* header = <ExchangeHeader*>PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
+        while header is not NULL and header.major != DLPACK_MAJOR:
+            header = header.older
+        self._table = <ExchangeTable*>header
+        if header is NULL or self._table.tensor_from_object is NULL:
+            raise ValueError("a library without the exchange API of DLPack 1")
+
+
+cdef class TensorReader:
+    """Reads the address of tensors that are just what is expected."""
+
+    cdef ExchangeApi _api
+    cdef object _kind
+    cdef DLDevice _device
+    cdef DLDataType _dtype
+    cdef int32_t _ndim
+    cdef int64_t _shape[MOST_DIMENSIONS]
+    cdef int64_t _strides[MOST_DIMENSIONS]
+    cdef uint64_t _misaligned
+    cdef tuple _methods
+
+    def __cinit__(
+        self, ExchangeApi api, kind, ordinal, tuple dtype, tuple shape, tuple strides, alignment, tuple methods
+    ):
+        self._api, self._kind, self._methods = api, kind, methods
+        self._device = DLDevice(DLPACK_CPU, 0) if ordinal is None else DLDevice(DLPACK_CUDA, ordinal)
+        self._dtype = DLDataType(dtype[0], dtype[1], 1)
+        self._misaligned = alignment - 1  # alignments are powers of two
+        self._ndim = len(shape)
+        if self._ndim > MOST_DIMENSIONS:
+            raise ValueError(f"tensors of {self._ndim} dimensions")
+        for depth in range(self._ndim):
+            self._shape[depth], self._strides[depth] = shape[depth], strides[depth]
+
+    def __call__(self, x):
+        return self.address(x)
+
+    cdef uint64_t address(self, x) except? 0:
+        cdef DLTensor told
+        cdef uint64_t address
+        if type(x) is not self._kind:
+            return 0
+        if self._api._table.tensor_from_object(<void*>x, &told) != 0:
+            PyErr_Clear()  # without memory of its own, or of a kind that DLPack does not have
+            return 0
+        if not self._is_expected(&told):
+            return 0
+        if x.requires_grad:
+            return 0
+        for method in self._methods:
+            if method(x):
+                return 0
+        address = <uint64_t>told.data + told.byte_offset
+        return 0 if address & self._misaligned else address
+
+    cdef bint _is_expected(self, DLTensor* told) noexcept:
+        if told.device.kind != self._device.kind or told.device.ordinal != self._device.ordinal:
+            return False
+        if told.dtype.code != self._dtype.code or told.dtype.bits != self._dtype.bits or told.dtype.lanes != 1:
+            return False
+        if told.ndim != self._ndim or told.data is NULL or told.strides is NULL:
+            return False
+        for depth in range(self._ndim):
+            if told.shape[depth] != self._shape[depth]:
+                return False
+            # One element has no stride.
+            if told.strides[depth] != self._strides[depth] and self._shape[depth] != 1:
+                return False
+        return True
+
+
+cdef class CurrentStream:
+    """Reads the handle of a library's current stream on one GPU."""
+
+    cdef ExchangeApi _api
+    cdef int32_t _ordinal
+
+    def __cinit__(self, ExchangeApi api, ordinal):
+        self._api, self._ordinal = api, ordinal
+
+    def __call__(self):
+        return <uintptr_t>self.handle()
+
+    cdef void* handle(self) except? NULL:
+        cdef void* handle = NULL
+        self._api._table.current_stream(DLPACK_CUDA, self._ordinal, &handle)  # an exception, if any, is set by then
+        return handle
+
+
+cdef class ArrayValues:
+    """Reads the one operand that kernels take by value, from NumPy's arrays that are just what is expected."""
+
+    cdef Py_ssize_t _place
+    cdef object _kind, _dtype, _otherwise
+    cdef tuple _shape
+
+    def __cinit__(self, place, kind, dtype, tuple shape, otherwise):
+        self._place, self._kind, self._dtype, self._shape, self._otherwise = place, kind, dtype, shape, otherwise
+
+    def __call__(self, tuple inputs):
+        return self.read(inputs)
+
+    cdef tuple read(self, tuple inputs):
+        x = inputs[self._place]
+        if type(x) is self._kind and x.dtype is self._dtype and x.shape == self._shape:
+            return (x.tobytes(),)  # a copy: only it sees an array that was changed in place
+        return (self._otherwise(x),)
+
+
+cdef class KernelLauncher:
+    """Launches the kernels of one program, in order, on what each call brings."""
+
+    cdef LaunchKernel _launch_kernel
+    cdef Kernel* _kernels
+    cdef int _count
+    cdef object _contents_of
+    cdef tuple _last  # of the latest call: its values, and what kernels take of them
+
+    def __cinit__(self, address, kernels, contents_of):
+        self._launch_kernel = <LaunchKernel><uintptr_t>address
+        self._contents_of, self._last = contents_of, (None, ())
+        self._count = len(kernels)
+        self._kernels = <Kernel*>calloc(self._count, sizeof(Kernel))
+        if self._kernels is NULL:
+            raise MemoryError
+        for number, each in enumerate(kernels):
+            self._fill(&self._kernels[<int>number], each)
+
+    def __dealloc__(self):
+        free(self._kernels)
+
+    cdef _fill(self, Kernel* kernel, told):
+        if len(told.arguments) > MOST_ARGUMENTS:
+            raise ValueError(f"a kernel of {len(told.arguments)} arguments")
+        kernel.function = <void*><uintptr_t>told.function
+        kernel.config.grid = told.grid
+        kernel.config.block = told.block
+        kernel.config.shared_bytes = told.shared_bytes
+        kernel.argument_count = len(told.arguments)
+        for place, argument in enumerate(told.arguments):
+            kernel.is_address[<int>place], kernel.places[<int>place] = argument.is_address, argument.place
+
+    cdef int launch(self, uint64_t* addresses, tuple values, void* stream) except -1:
+        """The driver's first status that is no success; 0 where all were queued."""
+        cdef LaunchConfig config
+        cdef void* arguments[MOST_ARGUMENTS]
+        cdef Kernel* kernel
+        cdef int status, number, place
+        cdef tuple contents, last = self._last  # one tuple: another thread may put its own there
+        if last[0] == values:
+            contents = last[1]
+        else:
+            contents = self._contents_of(values)
+            self._last = (values, contents)
+        for number in range(self._count):
+            kernel = &self._kernels[number]
+            config = kernel.config
+            config.stream = stream
+            for place in range(kernel.argument_count):
+                if kernel.is_address[place]:
+                    arguments[place] = &addresses[kernel.places[place]]
+                else:
+                    arguments[place] = PyBytes_AS_STRING(contents[kernel.places[place]])
+            with nogil:  # the driver waits where its queue is full, perhaps for a host function that is Python's
+                status = self._launch_kernel(&config, kernel.function, arguments, NULL)
+            if status != 0:
+                return status
+        return 0
+
+
+cdef uint64_t address_of(reader, x) except? 0:
+    return (<TensorReader>reader).address(x) if type(reader) is TensorReader else reader(x)
+
+
+cdef class NativeCalls:
+    """Calls of one plan with arrays of one library: reads them, launches, and returns the result."""
+
+    cdef Py_ssize_t _count, _pointers
+    cdef tuple _readers
+    cdef Py_ssize_t _places[MOST_ARGUMENTS]
+    cdef uint64_t _spans[MOST_ARGUMENTS]
+    cdef object _values_of, _empty, _mark_written, _current_stream, _launch, _reader_of_result
+    cdef uint64_t _span_of_result
+    cdef KernelLauncher _launcher
+
+    def __cinit__(self, library, count, pointed, result, launcher, launch):
+        if len(pointed) >= MOST_ARGUMENTS:
+            raise ValueError(f"{len(pointed)} arrays")
+        self._count, self._pointers = count, len(pointed)
+        for number, (place, _, span) in enumerate(pointed):
+            self._places[<int>number], self._spans[<int>number] = place, span
+        self._readers = tuple([reader for _, reader, _ in pointed])
+        self._reader_of_result, self._span_of_result = result
+        self._values_of, self._empty = library.values, library.empty
+        self._mark_written, self._current_stream = library.mark_written, library.current_stream
+        self._launcher, self._launch = launcher, launch
+
+    def call(self, tuple inputs, out, stream):
+        """As `QuickCalls`."""
+        cdef uint64_t addresses[MOST_ARGUMENTS]
+        cdef uint64_t source, target = 0, end = 0
+        cdef Py_ssize_t number
+        cdef tuple values
+        cdef void* handle = NULL
+        if len(inputs) != self._count:
+            return None
+        chosen = None
+        if type(self._current_stream) is CurrentStream:
+            handle = (<CurrentStream>self._current_stream).handle()
+        else:
+            chosen = self._current_stream()
+            handle = <void*><uintptr_t>(0 if chosen is None else chosen)
+        if stream is not None and (stream_handle(stream) != <uintptr_t>handle):
+            return None  # the launch must wait for the stream of the arrays' owner
+        if type(self._values_of) is ArrayValues:
+            values = (<ArrayValues>self._values_of).read(inputs)
+        else:
+            values = self._values_of(inputs)
+        try:
+            if out is not None:
+                target = address_of(self._reader_of_result, out)
+                if target == 0:
+                    return None
+                end = target + self._span_of_result
+            for number in range(self._pointers):
+                source = address_of(self._readers[number], inputs[self._places[number]])
+                if source == 0 or (source < end and target < source + self._spans[number]):
+                    return None
+                addresses[number] = source
+            if out is None:
+                out, made = self._empty()
+                target = made
+            elif self._mark_written is not None:
+                self._mark_written((out,))
+        except RuntimeError:
+            return None
+        addresses[self._pointers] = target
+        # A launch that was refused is tried again in the program's own context, or refused in words, by the other way.
+        if self._launcher is None or self._launcher.launch(addresses, values, handle) != 0:
+            if chosen is None and type(self._current_stream) is CurrentStream:
+                chosen = <uintptr_t>handle
+            self._launch(tuple([addresses[number] for number in range(self._pointers + 1)]), values, chosen)
+        return out
