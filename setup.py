@@ -10,13 +10,22 @@ ROOTS = {
     "warpsmith.tuner": "tuner",
 }
 
-# Optional: where there is no C compiler, calls are done in Python alone.
-NATIVE_CALLS = Extension("warpsmith.devices.native_calls", ["src/warpsmith/devices/native_calls.pyx"], optional=True)
+(native_calls,) = cythonize(
+    [
+        Extension(
+            "warpsmith.devices.native_calls", ["src/warpsmith/devices/native_calls.pyx"], extra_compile_args=["-g0"]
+        )
+    ],
+    build_dir="build/cython",
+)
+native_calls.optional = (
+    True  # without a C compiler, calls are done in Python; cythonize drops the word where it is given
+)
 
 setup(
     packages=[
         name for root, folder in ROOTS.items() for name in (root, *(f"{root}.{each}" for each in find_packages(folder)))
     ],
     package_dir=ROOTS,
-    ext_modules=cythonize([NATIVE_CALLS], build_dir="build/cython"),
+    ext_modules=[native_calls],
 )

@@ -6,9 +6,6 @@ import dataclasses
 from functools import cache
 from types import ModuleType
 
-MOST_ARGUMENTS = 32
-"""Of a kernel that compiled calls launch; as many arrays a call has."""
-
 
 @cache
 def native() -> ModuleType | None:

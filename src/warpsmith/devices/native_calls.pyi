@@ -4,6 +4,8 @@ from typing import Any
 from warpsmith.devices.native import NativeKernel
 from warpsmith.devices.quick_library import AddressOf, Launch, Library
 
+MOST_ARGUMENTS: int
+
 class ExchangeApi:
     def __init__(self, capsule: object) -> None: ...
 

@@ -18,7 +18,10 @@ cdef enum:
     DLPACK_CPU = 1
     DLPACK_CUDA = 2
     MOST_DIMENSIONS = 8
-    MOST_ARGUMENTS = 32
+    MOST = 32
+
+MOST_ARGUMENTS = MOST
+"""Of a kernel, and arrays of a call."""
 
 cdef struct DLDevice:
     int32_t kind
@@ -65,8 +68,8 @@ cdef struct Kernel:
     LaunchConfig config
     void* function
     int argument_count
-    bint is_address[MOST_ARGUMENTS]
-    int places[MOST_ARGUMENTS]
+    bint is_address[MOST]
+    int places[MOST]
 
 
 cdef class ExchangeApi:
@@ -207,7 +210,7 @@ cdef class KernelLauncher:
         free(self._kernels)
 
     cdef _fill(self, Kernel* kernel, told):
-        if len(told.arguments) > MOST_ARGUMENTS:
+        if len(told.arguments) > MOST:
             raise ValueError(f"a kernel of {len(told.arguments)} arguments")
         kernel.function = <void*><uintptr_t>told.function
         kernel.config.grid = told.grid
@@ -220,7 +223,7 @@ cdef class KernelLauncher:
     cdef int launch(self, uint64_t* addresses, tuple values, void* stream) except -1:
         """The driver's first status that is no success; 0 where all were queued."""
         cdef LaunchConfig config
-        cdef void* arguments[MOST_ARGUMENTS]
+        cdef void* arguments[MOST]
         cdef Kernel* kernel
         cdef int status, number, place
         cdef tuple contents, last = self._last  # one tuple: another thread may put its own there
@@ -254,14 +257,14 @@ cdef class NativeCalls:
 
     cdef Py_ssize_t _count, _pointers
     cdef tuple _readers
-    cdef Py_ssize_t _places[MOST_ARGUMENTS]
-    cdef uint64_t _spans[MOST_ARGUMENTS]
+    cdef Py_ssize_t _places[MOST]
+    cdef uint64_t _spans[MOST]
     cdef object _values_of, _empty, _mark_written, _current_stream, _launch, _reader_of_result
     cdef uint64_t _span_of_result
     cdef KernelLauncher _launcher
 
     def __cinit__(self, library, count, pointed, result, launcher, launch):
-        if len(pointed) >= MOST_ARGUMENTS:
+        if len(pointed) >= MOST:
             raise ValueError(f"{len(pointed)} arrays")
         self._count, self._pointers = count, len(pointed)
         for number, (place, _, span) in enumerate(pointed):
@@ -274,7 +277,7 @@ cdef class NativeCalls:
 
     def call(self, tuple inputs, out, stream):
         """As `QuickCalls`."""
-        cdef uint64_t addresses[MOST_ARGUMENTS]
+        cdef uint64_t addresses[MOST]
         cdef uint64_t source, target = 0, end = 0
         cdef Py_ssize_t number
         cdef tuple values

@@ -18,7 +18,7 @@ from cuda.bindings import driver as cu
 
 from warpsmith.devices.base import Allocation, argument_bytes
 from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
-from warpsmith.devices.native import MOST_ARGUMENTS, NativeArgument, NativeKernel
+from warpsmith.devices.native import NativeArgument, NativeKernel
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Texture
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class PreparedLaunches:
                     taken.append((launch, each))
             function = int(self._function_of(launch, sizes))
             kernels.append(NativeKernel(function, launch.grid, launch.block, launch.shared_bytes, tuple(arguments)))
-        if any(len(each.arguments) > MOST_ARGUMENTS for each in kernels):
+        if any(len(each.arguments) > compiled.MOST_ARGUMENTS for each in kernels):
             return None
 
         def contents_of(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
