@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -236,14 +236,18 @@ def test_a_closed_module_binds_no_more(runtime: Runtime, vectors: Vectors) -> No
 def test_the_clock(module: Module, runtime: Runtime, vectors: Vectors) -> None:
     launch = made_launch(Pointer("y"), ByValue("ns"), entry="linger", block=(32, 1, 1))
     linger = module.bind(launch, vectors.addresses, {"ns": np.uint64(5_000_000).tobytes()})
-    once = runtime.elapsed_ns(lambda: linger(None))
-    assert 4.9e6 < once < 8e6
 
     def work() -> None:
         linger(None)
         linger(None)
 
-    assert 1.8 < runtime.elapsed_ns(work) / once < 2.4
+    def best(timed: Callable[[], None]) -> float:
+        """Of ten: other processes may use the GPU in turns with this one."""
+        return min(runtime.elapsed_ns(timed) for _ in range(10))
+
+    once = best(lambda: linger(None))
+    assert 4.9e6 < once < 8e6
+    assert 1.8 < best(work) / once < 2.4
 
 
 def test_launching_costs_no_time(module: Module, runtime: Runtime, vectors: Vectors) -> None:
