@@ -10,17 +10,12 @@ ROOTS = {
     "warpsmith.tuner": "tuner",
 }
 
-(native_calls,) = cythonize(
-    [
-        Extension(
-            "warpsmith.devices.native_calls", ["src/warpsmith/devices/native_calls.pyx"], extra_compile_args=["-g0"]
-        )
-    ],
-    build_dir="build/cython",
+NATIVE_CALLS = Extension(
+    "warpsmith.devices.native_calls", ["src/warpsmith/devices/native_calls.pyx"], extra_compile_args=["-g0"]
 )
-native_calls.optional = (
-    True  # without a C compiler, calls are done in Python; cythonize drops the word where it is given
-)
+(native_calls,) = cythonize([NATIVE_CALLS], build_dir="build/cython")
+# Without a C compiler, calls are done in Python. Where it is given to Extension, cythonize drops the word.
+native_calls.optional = True
 
 setup(
     packages=[

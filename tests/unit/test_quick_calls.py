@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -15,6 +16,7 @@ from builders import program as made_program
 from warpsmith.devices import native_calls
 from warpsmith.devices.base import BinaryKind
 from warpsmith.devices.calls import AnyCalls
+from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.cupy_library import cupy_library
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.quick_calls import calls_of, quick_calls
@@ -369,6 +371,14 @@ class TestChoice:
         assert quick_calls(array, signature(PROBLEM), host, Noted(), ()) is None
         monkeypatch.setattr(host, "device", H200)
         assert quick_calls(array, signature(PROBLEM), host, Noted(), ()) is not None
+
+
+@pytest.mark.parametrize(("arguments", "fits"), [(native_calls.MOST_ARGUMENTS, True), (40, False)])
+def test_kernels_of_very_many_arguments_are_launched_in_python(arguments: int, fits: bool) -> None:
+    many = made_program("", launch(*[Pointer("image")] * arguments))
+    context: Any = None
+    prepared = PreparedLaunches(context, many, ("image",), (), lambda *_: 1, ctypes.CFUNCTYPE(ctypes.c_int)(0x1000))
+    assert (prepared.native((), native_calls) is not None) == fits
 
 
 def test_a_plan_is_quick_after_its_first_call(image: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ Launch = Callable[[tuple[int, ...], tuple[bytes, ...], int | None], None]
 
 
 CurrentStream = Callable[[], int | None]
+"""Gives the handle of the stream that a library orders its work on; None on a device without streams."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +35,6 @@ class Library:
     mark_written: Callable[[tuple[Any, ...]], None] | None
     """Tells the library that arrays are written to; a RuntimeError leaves the call to `AnyCalls`."""
     current_stream: CurrentStream
-    """Gives the handle of the stream that the library orders its work on; None on a device without streams."""
     on_host: bool
 
 
