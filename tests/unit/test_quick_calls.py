@@ -268,6 +268,8 @@ class TestTorch:
             cuda=SimpleNamespace(current_stream=lambda where: SimpleNamespace(cuda_stream=200 + where.index)),
         )
         assert stream_of(public, device, None)() == 203
+        exchange = native_calls.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
+        assert isinstance(stream_of(torch, device, exchange), native_calls.CurrentStream)
 
 
 class Memory(SimpleNamespace):

@@ -27,10 +27,11 @@ from warpsmith.generator.problem import Operand
 
 ALIGNMENT = 16
 """Bytes. Kernels load up to a float4 at once, at addresses counted from the first element."""
+LEGACY_DEFAULT_STREAM = 1
+"""CUDA's handle of the default stream, which is 0 here: CuPy's, and in `__cuda_array_interface__` and `__dlpack__`."""
 
 _DLPACK_CPU = 1
 _DLPACK_GPU = (2, 13)  # kDLCUDA, kDLCUDAManaged
-_LEGACY_DEFAULT_STREAM = 1  # in __cuda_array_interface__ and __dlpack__, where 0 is not allowed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -257,14 +258,14 @@ def _of_cuda_interface(x: object, interface: dict[str, Any]) -> _Array:
         strides=None if strides is None else tuple(strides),
         readonly=readonly,
         keepalive=x,
-        stream=0 if stream == _LEGACY_DEFAULT_STREAM else stream,
+        stream=0 if stream == LEGACY_DEFAULT_STREAM else stream,
     )
 
 
 def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:
     from cuda.core.utils import StridedMemoryView
 
-    view = StridedMemoryView.from_dlpack(x, stream_ptr=stream or _LEGACY_DEFAULT_STREAM)
+    view = StridedMemoryView.from_dlpack(x, stream_ptr=stream or LEGACY_DEFAULT_STREAM)
     strides = None if view.strides is None else tuple(stride * view.dtype.itemsize for stride in view.strides)
     return _Array(
         address=view.ptr,

@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from warpsmith.devices.arrays import LEGACY_DEFAULT_STREAM
 from warpsmith.devices.quick_library import AddressOf, Library
 from warpsmith.devices.quick_values import quick_values
 from warpsmith.devices.signature import Signature
 from warpsmith.generator.problem import Operand
-
-LEGACY_DEFAULT = 1
-"""CUDA's handle of the legacy default stream, which is 0 here."""
 
 
 def cupy_library(cupy: Any, signature: Signature, ordinal: int) -> Library:
@@ -31,7 +29,7 @@ def cupy_library(cupy: Any, signature: Signature, ordinal: int) -> Library:
 
     def current_stream() -> int:
         handle: int = get_current_stream().ptr
-        return 0 if handle == LEGACY_DEFAULT else handle
+        return 0 if handle == LEGACY_DEFAULT_STREAM else handle
 
     return Library(
         address_of=lambda operand, alignment: _address_of(cupy, operand, ordinal, alignment),

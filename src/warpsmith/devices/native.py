@@ -18,8 +18,8 @@ def native() -> ModuleType | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NativeArgument:
-    """An argument of a kernel."""
+class PlacedArgument:
+    """Where a kernel's argument is found at each call."""
 
     is_address: bool
     """Whether it is an address; otherwise it is bytes."""
@@ -36,4 +36,4 @@ class NativeKernel:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    arguments: tuple[NativeArgument, ...]
+    arguments: tuple[PlacedArgument, ...]

@@ -8,11 +8,8 @@ MOST_ARGUMENTS: int
 
 class ExchangeApi:
     def __init__(self, capsule: object) -> None: ...
-
-class TensorReader:
-    def __init__(
+    def reader_of(
         self,
-        api: ExchangeApi,
         kind: type,
         ordinal: int | None,
         dtype: tuple[int, int],
@@ -20,11 +17,13 @@ class TensorReader:
         strides: tuple[int, ...],
         alignment: int,
         methods: tuple[Callable[[Any], bool], ...],
-    ) -> None: ...
+    ) -> TensorReader: ...
+    def stream_of(self, ordinal: int) -> CurrentStream: ...
+
+class TensorReader:
     def __call__(self, x: Any) -> int: ...
 
 class CurrentStream:
-    def __init__(self, api: ExchangeApi, ordinal: int) -> None: ...
     def __call__(self) -> int: ...
 
 class ArrayValues:

@@ -85,6 +85,14 @@ cdef class ExchangeApi:
         if header is NULL or self._table.tensor_from_object is NULL:
             raise ValueError("a library without the exchange API of DLPack 1")
 
+    def reader_of(self, kind, ordinal, dtype, shape, strides, alignment, methods):
+        """As `TensorReader`."""
+        return TensorReader(self, kind, ordinal, dtype, shape, strides, alignment, methods)
+
+    def stream_of(self, ordinal):
+        """As `CurrentStream`."""
+        return CurrentStream(self, ordinal)
+
 
 cdef class TensorReader:
     """Reads the address of tensors that are just what is expected."""

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpsmith.devices.arrays import in_row_order
 from warpsmith.devices.quick_library import AddressOf, CurrentStream, Library
 from warpsmith.devices.quick_values import quick_values
 from warpsmith.devices.signature import Signature
+from warpsmith.devices.tensors import empty_tensor
 from warpsmith.generator.problem import DType, Operand
+
+if TYPE_CHECKING:
+    from warpsmith.devices.native_calls import ExchangeApi
 
 _DLPACK = {DType.FLOAT32: (2, 32), DType.FLOAT16: (2, 16), DType.UINT8: (1, 8), DType.COMPLEX64: (5, 64)}
 """DLPack's code and bits of element types."""
@@ -39,9 +43,9 @@ def torch_library(
     exchange = _exchange_of(torch, compiled)
 
     def address_of(operand: Operand, alignment: int) -> AddressOf:
-        if compiled is None or exchange is None:
+        if exchange is None:
             return _address_of(torch, operand, device, alignment)
-        return _compiled_address_of(torch, operand, device, alignment, compiled, exchange)
+        return _compiled_address_of(torch, operand, device, alignment, exchange)
 
     return Library(
         address_of=address_of,
@@ -49,42 +53,39 @@ def torch_library(
         empty=_empty_of(torch, signature.outputs[0], device),
         # Releases that raise for tensors of the inference mode, which have no version, leave those to `AnyCalls`.
         mark_written=_version_counter(torch),
-        current_stream=current_stream or stream_of(torch, device, compiled),
+        current_stream=current_stream or stream_of(torch, device, exchange),
         on_host=device.type == "cpu",
     )
 
 
-def stream_of(torch: Any, device: Any, compiled: ModuleType | None) -> CurrentStream:
+def stream_of(torch: Any, device: Any, exchange: ExchangeApi | None) -> CurrentStream:
     """What gives the handle of PyTorch's current stream; None on the CPU, which has none."""
     if device.type == "cpu":
         return lambda: None
-    ordinal, exchange = device.index, _exchange_of(torch, compiled)
-    if compiled is not None and exchange is not None:
-        made: CurrentStream = compiled.CurrentStream(exchange, ordinal)
-        return made
+    ordinal = device.index
+    if exchange is not None:
+        return exchange.stream_of(ordinal)
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a number; the public way makes a Stream of it
     if raw is None:
         return lambda: int(torch.cuda.current_stream(device).cuda_stream)
     return lambda: raw(ordinal)
 
 
-def _exchange_of(torch: Any, compiled: ModuleType | None) -> Any:
+def _exchange_of(torch: Any, compiled: ModuleType | None) -> ExchangeApi | None:
     """PyTorch's functions for C; None where this release, or this installation, has none."""
     if compiled is None:
         return None
     try:
-        return compiled.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
+        made: ExchangeApi = compiled.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
     except (AttributeError, ValueError):  # older than 2.10; another version of DLPack
         return None
+    return made
 
 
-def _compiled_address_of(
-    torch: Any, operand: Operand, device: Any, alignment: int, compiled: ModuleType, exchange: Any
-) -> AddressOf:
+def _compiled_address_of(torch: Any, operand: Operand, device: Any, alignment: int, exchange: ExchangeApi) -> AddressOf:
     """The same as `_address_of`."""
     tensor, is_complex = torch.Tensor, operand.dtype is DType.COMPLEX64
-    made: AddressOf = compiled.TensorReader(
-        exchange,
+    return exchange.reader_of(
         tensor,
         device.index if device.type == "cuda" else None,
         _DLPACK[operand.dtype],
@@ -93,7 +94,6 @@ def _compiled_address_of(
         alignment,
         (tensor.is_neg, tensor.is_conj) if is_complex else (tensor.is_neg,),  # DLPack tells neither
     )
-    return made
 
 
 def _version_counter(torch: Any) -> Callable[[tuple[Any, ...]], None]:
@@ -156,17 +156,16 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
 
 
 def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[Any, int]]:
-    """Makes uninitialised tensors as `tensors.empty_tensor` does, by one call where nothing lies between rows."""
+    """Makes uninitialised tensors as `empty_tensor` does, by one call where nothing lies between rows."""
     shape, strides, dtype = operand.shape, operand.element_strides, getattr(torch, operand.dtype.value)
-    elements = operand.allocated_bytes // operand.dtype.itemsize
-    empty, empty_strided = torch.empty, torch.empty_strided
+    empty_strided = torch.empty_strided
 
     def dense() -> tuple[Any, int]:
         x = empty_strided(shape, strides, dtype=dtype, device=device)
         return x, x.data_ptr()
 
     def with_gaps() -> tuple[Any, int]:
-        x = empty(elements, dtype=dtype, device=device).as_strided(shape, strides)
+        x = empty_tensor(torch, operand, device)
         return x, x.data_ptr()
 
     if not operand.is_dense:

@@ -10,7 +10,7 @@ import ctypes
 import dataclasses
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
@@ -49,11 +49,7 @@ class CudaModule(Module):
         self._unload = weakref.finalize(self, _unload, context, self._handle, self._state)
 
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
-        if not self._unload.alive:
-            raise LaunchError(f"kernel {launch.entry} was bound after its module was closed")
-        doing = f"bind kernel {launch.entry}"
-        with self._context.active(doing), self._state.lock:
-            function = call(cu.cuModuleGetFunction(self._handle, launch.entry.encode()), doing)
+        with self._binding(launch) as function, self._state.lock:
             textures = {
                 each: self._state.textures.at(given(launch, each.buffer, addresses), each)
                 for each in launch.arguments
@@ -61,9 +57,7 @@ class CudaModule(Module):
             }
             handles = {texture: made.handle for texture, made in textures.items()}
             data = [argument_bytes(launch, each, addresses, values, handles) for each in launch.arguments]
-            _check_geometry(function, launch, self._device)
-            _check_arguments(function, launch, [len(each) for each in data])
-            _allow_shared(function, launch)
+            _check(function, launch, [len(each) for each in data], self._device)
             constants = tuple(
                 self._state.constants.bind(launch, each, given(launch, each.operand, values))
                 for each in launch.constants
@@ -81,15 +75,18 @@ class CudaModule(Module):
 
     def _checked_function(self, launch: Launch, sizes: list[int]) -> Any:
         """A launch's kernel. Raises LaunchError where the device would refuse it with arguments of these sizes."""
+        with self._binding(launch) as function:
+            _check(function, launch, sizes, self._device)
+        return function
+
+    @contextlib.contextmanager
+    def _binding(self, launch: Launch) -> Iterator[Any]:
+        """Gives a launch's kernel, in the module's context. Raises LaunchError where there is none."""
         if not self._unload.alive:
             raise LaunchError(f"kernel {launch.entry} was bound after its module was closed")
         doing = f"bind kernel {launch.entry}"
         with self._context.active(doing):
-            function = call(cu.cuModuleGetFunction(self._handle, launch.entry.encode()), doing)
-            _check_geometry(function, launch, self._device)
-            _check_arguments(function, launch, sizes)
-            _allow_shared(function, launch)
-        return function
+            yield call(cu.cuModuleGetFunction(self._handle, launch.entry.encode()), doing)
 
     def close(self) -> None:
         self._unload()
@@ -185,6 +182,13 @@ class _KernelWithState:
 
 def _attribute(function: Any, attribute: Any, launch: Launch) -> int:
     return int(call(cu.cuFuncGetAttribute(attribute, function), f"read kernel {launch.entry}"))
+
+
+def _check(function: Any, launch: Launch, sizes: list[int], device: Device) -> None:
+    """Raises LaunchError where the device would refuse the launch, with arguments of these sizes."""
+    _check_geometry(function, launch, device)
+    _check_arguments(function, launch, sizes)
+    _allow_shared(function, launch)
 
 
 def _check_geometry(function: Any, launch: Launch, device: Device) -> None:

@@ -8,17 +8,18 @@ arguments, which are ready ctypes objects.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
+from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.base import Allocation, argument_bytes
+from warpsmith.devices.base import Allocation, argument_bytes, given
 from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
-from warpsmith.devices.native import NativeArgument, NativeKernel
+from warpsmith.devices.native import NativeKernel, PlacedArgument
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Texture
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ PerKernel = Callable[[Launch, list[int]], Any]
 
 _FIRST_VERSION = 11080
 """The CUDA that brought cuLaunchKernelEx."""
+_ADDRESS_BYTES = 8
 _MOST_STREAMS = 64
 """Streams whose configurations are remembered; a handle that is given to a new stream is as good."""
 
@@ -115,6 +117,11 @@ class PreparedLaunches:
         self._free: list[_Block] = []
         """Blocks that no thread is using; as many as threads have ever launched at the same time."""
 
+    @cached_property
+    def _layout(self) -> _Layout:
+        """Made at the first call, which is where what does not fit is refused."""
+        return _Layout.of(self._program, self._buffers, self._operands)
+
     def launch(
         self,
         addresses: tuple[int, ...],
@@ -141,29 +148,21 @@ class PreparedLaunches:
 
     def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:
         """As `Launches.native`."""
-        given, addresses = dict(zip(self._operands, values, strict=True)), dict.fromkeys(self._buffers, 0)
-        taken: list[tuple[Launch, Argument]] = []
-        kernels = []
-        for launch in self._program.launches:
-            arguments, sizes = [], []
-            for each in launch.arguments:
-                sizes.append(len(argument_bytes(launch, each, addresses, given, {})))
-                if isinstance(each, Pointer):
-                    arguments.append(NativeArgument(True, self._buffers.index(each.buffer)))
-                else:
-                    arguments.append(NativeArgument(False, len(taken)))
-                    taken.append((launch, each))
-            function = int(self._function_of(launch, sizes))
-            kernels.append(NativeKernel(function, launch.grid, launch.block, launch.shared_bytes, tuple(arguments)))
-        if any(len(each.arguments) > compiled.MOST_ARGUMENTS for each in kernels):
+        layout, contents = self._layout, self._layout.contents(values)
+        if any(len(each) > compiled.MOST_ARGUMENTS for each in layout.arguments):
             return None
-
-        def contents_of(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
-            given = dict(zip(self._operands, values, strict=True))
-            return tuple(argument_bytes(launch, each, {}, given, {}) for launch, each in taken)
-
+        kernels = [
+            NativeKernel(
+                int(self._function_of(launch, layout.sizes(arguments, contents))),
+                launch.grid,
+                launch.block,
+                launch.shared_bytes,
+                arguments,
+            )
+            for launch, arguments in zip(self._program.launches, layout.arguments, strict=True)
+        ]
         address = ctypes.cast(self._launch_kernel, ctypes.c_void_p).value  # type: ignore[arg-type]
-        launcher: KernelLauncher = compiled.KernelLauncher(address, kernels, contents_of)
+        launcher: KernelLauncher = compiled.KernelLauncher(address, kernels, layout.contents)
         return launcher
 
     def _again(self, status: int, entry: str, ready: _Ready) -> None:
@@ -176,7 +175,43 @@ class PreparedLaunches:
             raise failure(STATUS(status), doing)
 
     def _new_block(self, values: tuple[bytes, ...]) -> _Block:
-        return _Block(self._program, self._buffers, self._operands, values, self._function_of)
+        return _Block(self._program, self._layout, values, self._function_of)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where each launch of a program finds its arguments."""
+
+    arguments: tuple[tuple[PlacedArgument, ...], ...]
+    """Of each launch, in order."""
+    taken: tuple[tuple[Launch, Argument], ...]
+    """What some launch takes as bytes."""
+    buffers: tuple[str, ...]
+    operands: tuple[str, ...]
+
+    @classmethod
+    def of(cls, program: Program, buffers: tuple[str, ...], operands: tuple[str, ...]) -> _Layout:
+        words = {name: place for place, name in enumerate(buffers)}
+        taken: list[tuple[Launch, Argument]] = []
+
+        def placed(launch: Launch, argument: Argument) -> PlacedArgument:
+            if isinstance(argument, Pointer):
+                return PlacedArgument(True, given(launch, argument.buffer, words))
+            taken.append((launch, argument))
+            return PlacedArgument(False, len(taken) - 1)
+
+        arguments = tuple(tuple(placed(launch, each) for each in launch.arguments) for launch in program.launches)
+        return cls(arguments, tuple(taken), buffers, operands)
+
+    def contents(self, values: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """What launches take as bytes, of the values that a call brings."""
+        of_call = dict(zip(self.operands, values, strict=True))
+        return tuple(argument_bytes(launch, argument, {}, of_call, {}) for launch, argument in self.taken)
+
+    @staticmethod
+    def sizes(arguments: tuple[PlacedArgument, ...], contents: tuple[bytes, ...]) -> list[int]:
+        """The bytes of a launch's arguments."""
+        return [_ADDRESS_BYTES if each.is_address else len(contents[each.place]) for each in arguments]
 
 
 _Ready = tuple[Any, ctypes.c_void_p, Any, ctypes.c_void_p]
@@ -186,58 +221,38 @@ _Ready = tuple[Any, ctypes.c_void_p, Any, ctypes.c_void_p]
 class _Block:
     """The arguments of one call: a word for each address, room for the bytes, and the tables that point to them."""
 
-    __slots__ = ("_kernels", "_names", "_slots", "_taken", "addresses", "on_stream", "values")
+    __slots__ = ("_kernels", "_layout", "_rooms", "_words", "addresses", "on_stream", "values")
 
-    def __init__(
-        self,
-        program: Program,
-        buffers: tuple[str, ...],
-        operands: tuple[str, ...],
-        values: tuple[bytes, ...],
-        function_of: PerKernel,
-    ) -> None:
-        self._names = operands
-        self._slots = (ctypes.c_uint64 * len(buffers))()
-        words = {name: ctypes.addressof(self._slots) + 8 * place for place, name in enumerate(buffers)}
-        self._taken: list[tuple[Launch, Argument, ctypes.Array[ctypes.c_char]]] = []
-        given = dict(zip(operands, values, strict=True))
+    def __init__(self, program: Program, layout: _Layout, values: tuple[bytes, ...], function_of: PerKernel) -> None:
+        contents = layout.contents(values)
+        self._layout = layout
+        self._words = (ctypes.c_uint64 * len(layout.buffers))()
+        self._rooms = [ctypes.create_string_buffer(content, len(content)) for content in contents]
+        first = ctypes.addressof(self._words)
         kernels = []
-        for launch in program.launches:
-            places, sizes = self._laid_out(launch, words, given)
+        for launch, arguments in zip(program.launches, layout.arguments, strict=True):
+            places = [
+                first + _ADDRESS_BYTES * each.place if each.is_address else ctypes.addressof(self._rooms[each.place])
+                for each in arguments
+            ]
             table = (ctypes.c_void_p * max(1, len(places)))(*places)
-            kernels.append((ctypes.c_void_p(int(function_of(launch, sizes))), ctypes.byref(table)))
+            function = int(function_of(launch, layout.sizes(arguments, contents)))
+            kernels.append((ctypes.c_void_p(function), ctypes.byref(table)))
         self._kernels = kernels
         self.on_stream: dict[int | None, list[_Ready]] = {}
         """The launches by their stream."""
         self.values = values
         self.addresses: tuple[int, ...] = ()
 
-    def _laid_out(
-        self, launch: Launch, words: Mapping[str, int], given: Mapping[str, bytes]
-    ) -> tuple[list[int], list[int]]:
-        """Where each argument of a launch lies, and its size in bytes; bytes are written to their place."""
-        places, sizes = [], []
-        for argument in launch.arguments:
-            content = argument_bytes(launch, argument, dict.fromkeys(words, 0), given, {})
-            sizes.append(len(content))
-            if isinstance(argument, Pointer):
-                places.append(words[argument.buffer])
-            else:
-                room = ctypes.create_string_buffer(content, len(content))
-                self._taken.append((launch, argument, room))
-                places.append(ctypes.addressof(room))
-        return places, sizes
-
     def write_addresses(self, addresses: tuple[int, ...]) -> None:
         """Sets the words of the operands."""
-        self._slots[:] = list(addresses)
+        self._words[:] = list(addresses)
         self.addresses = addresses
 
     def write_values(self, values: tuple[bytes, ...]) -> None:
         """Sets the bytes, each operand's as long as before."""
-        given = dict(zip(self._names, values, strict=True))
-        for launch, argument, room in self._taken:
-            room.raw = argument_bytes(launch, argument, {}, given, {})
+        for room, content in zip(self._rooms, self._layout.contents(values), strict=True):
+            room.raw = content
         self.values = values
 
     def configure(self, program: Program, stream: int | None) -> list[_Ready]:
