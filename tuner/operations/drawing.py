@@ -68,6 +68,19 @@ def hard_kinds(
     )
 
 
+def far_apart(generator: np.random.Generator, shape: tuple[int, ...], octaves: int) -> NDArray[np.float64]:
+    """Numbers of either sign, with magnitudes spread evenly from 2 to the power of minus `octaves` to `octaves`."""
+    magnitudes = np.exp2(generator.uniform(-octaves, octaves, shape))
+    return np.copysign(magnitudes, generator.uniform(-1, 1, shape))
+
+
+def cancel(rows: NDArray[np.float64]) -> None:
+    """Makes each row sum to about zero: its largest number takes the rest back. A single number does not."""
+    if rows.shape[1] > 1:
+        largest = np.abs(rows).argmax(axis=1)
+        rows[np.arange(len(rows)), largest] -= rows.sum(axis=1)
+
+
 def random_bytes(generator: np.random.Generator, count: int) -> NDArray[Any]:
     """`count` bytes, uniform."""
     return generator.integers(0, 256, count, dtype=np.uint8)

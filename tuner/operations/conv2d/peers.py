@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
-from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
+from warpsmith.tuner.operations.array_libraries import torch_stream, torch_with_cudnn
+from warpsmith.tuner.operations.peer import Peer, PeerMaker
 
 
 def makers(
@@ -37,13 +37,8 @@ def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: Devi
 
     Raises Unavailable where PyTorch finds no GPU for a problem on one.
     """
-    torch = importlib.import_module("torch")
     on_gpu = kind is DeviceKind.CUDA
-    if on_gpu:
-        if not torch.cuda.is_available():
-            raise Unavailable("PyTorch finds no GPU")
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cudnn.benchmark = True
+    torch = torch_with_cudnn() if on_gpu else importlib.import_module("torch")
     inputs = [
         {name: _on(torch.from_numpy(array.copy()), on_gpu=on_gpu) for name, array in operands.items()}
         for _ in range(sets)
@@ -52,7 +47,7 @@ def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: Devi
     outputs: list[Any] = [None] * sets
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
-        with _torch_stream(torch, stream):
+        with torch_stream(torch, stream):
             outputs[index] = compute(inputs[index])
 
     def result() -> NDArray[Any]:
@@ -103,10 +98,3 @@ def _computation(problem: Conv2d, torch: Any) -> Callable[[Mapping[str, Any]], A
         return backward(given["dy"], padded(given["x"]), weight, (False, True, False))[1]
 
     return {Pass.FPROP: fprop, Pass.DGRAD: dgrad, Pass.WGRAD: wgrad}[problem.pass_]
-
-
-def _torch_stream(torch: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
-    if stream is None:
-        return contextlib.nullcontext()
-    entered: contextlib.AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.ExternalStream(stream))
-    return entered

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Operand
 from warpsmith.tuner.operations.conv2d.oracle import terms
-from warpsmith.tuner.operations.drawing import hard_kinds
+from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
 
 _OCTAVES = 20
 """Magnitudes of images are 2 to the power of minus so many up to so many."""
@@ -78,15 +78,11 @@ def _weights(operand: Operand, generator: np.random.Generator) -> NDArray[np.flo
     back; of the others all have one sign, so that nothing cancels where the image has one sign too.
     """
     filters, own = operand.shape[0], math.prod(operand.shape[1:])
-    octaves = generator.uniform(-_WEIGHT_OCTAVES, _WEIGHT_OCTAVES, (filters, own))
-    values = np.copysign(np.exp2(octaves), generator.uniform(-1, 1, (filters, own)))
+    values = far_apart(generator, (filters, own), _WEIGHT_OCTAVES)
+    cancel(values[::2])
     values[1::2] = np.abs(values[1::2])
-    if own > 1:
-        largest = np.abs(values[::2]).argmax(axis=1)
-        values[np.arange(0, filters, 2), largest] -= values[::2].sum(axis=1)
     return values.astype(np.float32).reshape(operand.shape)
 
 
 def _bias(operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
-    octaves = generator.uniform(-_OCTAVES, _OCTAVES, operand.shape)
-    return np.copysign(np.exp2(octaves), generator.uniform(-1, 1, operand.shape)).astype(np.float32)
+    return far_apart(generator, operand.shape, _OCTAVES).astype(np.float32)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.generator.fft import Fft, Kind, Layout, Order
+from warpsmith.tuner.operations.array_libraries import cupy_stream
 from warpsmith.tuner.operations.fft.oracle import by_transform
-from warpsmith.tuner.operations.filter2d.ndimage_peers import cupy_stream
 from warpsmith.tuner.operations.peer import Peer, Unavailable
 from warpsmith.tuner.operations.reference import Operands
 

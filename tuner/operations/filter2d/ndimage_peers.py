@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.separable import Term, separable_terms
 from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.array_libraries import cupy_stream
 from warpsmith.tuner.operations.peer import Peer, Unavailable
 from warpsmith.tuner.operations.reference import Operands
 
@@ -47,14 +48,6 @@ def cupy_library(problem: Filter2d) -> Library:
     _require_ndimage(problem)
     cupy, ndimage = importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.ndimage")
     return Library(f"cupy {cupy.__version__}", ndimage, cupy, cupy.asnumpy, lambda stream: cupy_stream(cupy, stream))
-
-
-def cupy_stream(cupy: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
-    """Lets what CuPy launches within work on a stream of another library; None is the default one."""
-    if stream is None:
-        return contextlib.nullcontext()
-    external: contextlib.AbstractContextManager[Any] = cupy.cuda.ExternalStream(stream)
-    return external
 
 
 def _require_ndimage(problem: Filter2d) -> None:

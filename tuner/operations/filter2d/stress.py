@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.drawing import hard_kinds
+from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
 from warpsmith.tuner.operations.reference import Operands
 
 _OCTAVES = {DType.FLOAT32: 20, DType.FLOAT16: 10}
@@ -83,11 +83,8 @@ def _weights(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.fl
     a half, so that many fall within its range.
     """
     shape = (problem.filters, math.prod(problem.filter))
-    octaves = generator.uniform(-_WEIGHT_OCTAVES, _WEIGHT_OCTAVES, shape)
-    values = np.copysign(np.exp2(octaves), generator.uniform(-1, 1, shape))
-    if shape[1] > 1:
-        largest = np.abs(values).argmax(axis=1)
-        values[np.arange(len(values)), largest] -= values.sum(axis=1)
+    values = far_apart(generator, shape, _WEIGHT_OCTAVES)
+    cancel(values)
     if problem.output.dtype is not DType.FLOAT32:
         values /= np.abs(values).sum(axis=1, keepdims=True)
         values += 0.5 / shape[1] if problem.output.dtype is DType.UINT8 else 0.0

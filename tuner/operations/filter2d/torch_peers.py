@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 from typing import Any
 
 import numpy as np
@@ -11,6 +9,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.array_libraries import torch_stream, torch_with_cudnn
 from warpsmith.tuner.operations.peer import Peer, Unavailable
 from warpsmith.tuner.operations.reference import Operands
 
@@ -54,11 +53,7 @@ def cudnn_peer(problem: Filter2d, taps: NDArray[np.float32], operands: Operands,
         raise Unavailable("its channels are planes, not interleaved")
     if problem.result_dtype is not None:
         raise Unavailable("image and result are of one type")
-    torch = importlib.import_module("torch")
-    if not torch.cuda.is_available():
-        raise Unavailable("PyTorch finds no GPU")
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
+    torch = torch_with_cudnn()
     is_bytes = problem.dtype is DType.UINT8
     planes = (problem.planes, 1, *problem.image)
     images = [torch.from_numpy(operands["image"].copy()).cuda().reshape(planes) for _ in range(sets)]
@@ -67,7 +62,7 @@ def cudnn_peer(problem: Filter2d, taps: NDArray[np.float32], operands: Operands,
     outputs: list[Any] = [None] * sets
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
-        with _torch_stream(torch, stream):
+        with torch_stream(torch, stream):
             if is_bytes:
                 rounded = convolve(images[index].to(torch.float32)).round_().clamp_(0, 255)
                 outputs[index] = rounded.to(torch.uint8)
@@ -99,10 +94,3 @@ def _convolution(problem: Filter2d, torch: Any, weights: Any) -> Any:
         return torch.nn.functional.conv2d(image, weights, padding=(top, left) if own else 0)
 
     return convolve
-
-
-def _torch_stream(torch: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
-    if stream is None:
-        return contextlib.nullcontext()
-    entered: contextlib.AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.ExternalStream(stream))
-    return entered
