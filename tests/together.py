@@ -5,12 +5,31 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from builders import program
+from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
 
 AT_ONCE = 24
 """Kernels of one program."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One kernel: a problem, solved by one config of a family."""
+
+    problem: Any
+    family: Family
+    config: Config
+
+    def __str__(self) -> str:
+        return f"{self.problem.key()} | {self.family.name} {self.config}"
+
+    @property
+    def program(self) -> Program:
+        return self.family.program(self.problem, self.config)
 
 
 def can_be_together(given: Program) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
+from conv2d_layers import layer, small
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -41,13 +42,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "patches": {"input": (2, 3, 224, 224), "weight": (96, 3, 16, 16), "stride": 16},
     "odd": {"input": (5, 13, 29, 31), "weight": (17, 13, 4, 5), "stride": (2, 3), "padding": ((2, 1), (0, 3))},
 }
-every_layer = pytest.mark.parametrize("layer", LAYERS)
-
-
-def conv2d(layer: dict[str, Any], pass_: Pass, number: int = 3) -> Conv2d:
-    """A problem; fprop ends in one of four ways."""
-    ends = {"bias": bool(number & 1), "relu": bool(number & 2)} if pass_ is Pass.FPROP else {}
-    return Conv2d(**layer, pass_=pass_, **ends)
+every_layer = pytest.mark.parametrize("name", LAYERS)
 
 
 def some_configs(family: Family, problem: Conv2d, device: Device, count: int) -> list[Config]:
@@ -63,40 +58,24 @@ def some(count: int) -> Callable[[Family, Conv2d, Device], list[Config]]:
 
 @every_pass
 def test_every_stride_padding_dilation_and_number_of_groups(pass_: Pass, check_configs: CheckConfigs) -> None:
-    options = itertools.product((1, 2), (0, 1), (1, 2), (1, 2, 4))
-    problems = [
-        conv2d(
-            {
-                "input": (2, 4, 7, 9),
-                "weight": (8 if groups == 4 else 6, 4 // groups, 3, 2),
-                "stride": stride,
-                "padding": padding,
-                "dilation": dilation,
-                "groups": groups,
-            },
-            pass_,
-            number,
-        )
-        for number, (stride, padding, dilation, groups) in enumerate(options)
-    ]
-    check_configs(problems, some(1))
+    check_configs(small(pass_), some(1))
 
 
 @every_pass
 @every_layer
-def test_random_configs_of_every_family(layer: str, pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs([conv2d(LAYERS[layer], pass_)], some(10))
+def test_random_configs_of_every_family(name: str, pass_: Pass, check_configs: CheckConfigs) -> None:
+    check_configs([layer(pass_, 3, **LAYERS[name])], some(10))
 
 
 @every_pass
 def test_nvcc_compiles_the_same_text(pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs([conv2d(LAYERS["odd"], pass_)], some(3), CompilerChoice.NVCC)
+    check_configs([layer(pass_, 3, **LAYERS["odd"])], some(3), CompilerChoice.NVCC)
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
 def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
     device = cuda_device(0)
-    problems = [conv2d(LAYERS[name], pass_) for name, pass_ in itertools.product(("odd", "grouped"), Pass)]
+    problems = [layer(pass_, 3, **LAYERS[name]) for name, pass_ in itertools.product(("odd", "grouped"), Pass)]
     cases = [
         (problem, family.program(problem, config))
         for problem, family in itertools.product(problems, FAMILIES)
@@ -108,7 +87,7 @@ def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..
 @every_pass
 def test_a_plan_is_right_and_has_the_same_bits_each_time(pass_: Pass) -> None:
     torch = pytest.importorskip("torch")
-    problem = conv2d(LAYERS["odd"], pass_)
+    problem = layer(pass_, 3, **LAYERS["odd"])
     operands = random_operands(problem, 1)
     plan = ws.plan(problem, "cuda:0")
     given = [torch.from_numpy(operands[each.name]).cuda() for each in problem.inputs]
@@ -120,9 +99,9 @@ def test_a_plan_is_right_and_has_the_same_bits_each_time(pass_: Pass) -> None:
 
 @every_pass
 @every_layer
-def test_cudnn_computes_the_same(layer: str, pass_: Pass) -> None:
+def test_cudnn_computes_the_same(name: str, pass_: Pass) -> None:
     pytest.importorskip("torch")
-    problem = conv2d(LAYERS[layer], pass_)
+    problem = layer(pass_, 3, **LAYERS[name])
     operands = random_operands(problem, 1)
     peer = torch_peer(problem, operands, DeviceKind.CUDA, sets=2)
     for index in (1, 0):

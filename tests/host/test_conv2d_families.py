@@ -24,8 +24,9 @@ import pytest
 from numpy.typing import NDArray
 
 from builders import rewritten
+from conv2d_layers import layer, small
 from guarded import Guarded
-from together import AT_ONCE, together
+from together import AT_ONCE, Case, together
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -35,7 +36,7 @@ from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import HOST
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Launch, Program
-from warpsmith.generator.space import Config, Value
+from warpsmith.generator.space import Value
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
@@ -52,30 +53,6 @@ Values = NDArray[np.float32]
 Make = Callable[[Conv2d, np.random.Generator], Mapping[str, Values]]
 
 random_inputs: Make = Conv2dJudge().inputs
-
-
-def layer(pass_: Pass, epilogue: int = 0, **fields: Any) -> Conv2d:
-    """A problem in the words of a caller; fprop ends in one of four ways."""
-    ends = {"bias": bool(epilogue & 1), "relu": bool(epilogue & 2)} if pass_ is Pass.FPROP else {}
-    return Conv2d(**fields, pass_=pass_, **ends)
-
-
-def small(pass_: Pass) -> list[Conv2d]:
-    """Strides, paddings, dilations and groups in all combinations, with an odd number of everything."""
-    options = itertools.product((1, 2), (0, 1), (1, 2), (1, 2, 4))
-    return [
-        layer(
-            pass_,
-            number,
-            input=(2, 4, 7, 9),
-            weight=(8 if groups == 4 else 6, 4 // groups, 3, 2),
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-        )
-        for number, (stride, padding, dilation, groups) in enumerate(options)
-    ]
 
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -95,22 +72,6 @@ SHAPES: tuple[dict[str, Any], ...] = (
     {"input": (2, 12, 1, 1), "weight": (17, 12, 1, 1)},
 )
 """Results and blocks of other sizes, for configs that small images do not have."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """One kernel: a problem, solved by one config of a family."""
-
-    problem: Conv2d
-    family: Family
-    config: Config
-
-    def __str__(self) -> str:
-        return f"{self.problem.key()} | {self.family.name} {self.config}"
-
-    @property
-    def program(self) -> Program:
-        return self.family.program(self.problem, self.config)
 
 
 def run(module: Module, launch: Launch, problem: Conv2d, given: Mapping[str, Values]) -> Values:

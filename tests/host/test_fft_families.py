@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from guarded import Guarded
-from together import AT_ONCE, together
+from together import AT_ONCE, Case, together
 from warpsmith.devices.base import Compiler, Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -27,7 +27,7 @@ from warpsmith.generator.fft import Fft, Layout, Norm, Order
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
-from warpsmith.generator.space import Config, Value
+from warpsmith.generator.space import Value
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
@@ -73,18 +73,6 @@ def able(problem: Fft) -> tuple[Family, ...]:
     found = tuple(family for family in FAMILIES if family.why_not(problem, DEVICE) is None)
     assert found, problem.key()
     return found
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """One kernel: a problem, solved by one config of a family."""
-
-    problem: Fft
-    family: Family
-    config: Config
-
-    def __str__(self) -> str:
-        return f"{self.problem.key()} | {self.family.name} {self.config}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +134,7 @@ def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compi
     """Two programs of many kernels at a time; tells all that fail."""
 
     def told(part: tuple[Case, ...]) -> list[str]:
-        whole, programs = together([case.family.program(case.problem, case.config) for case in part])
+        whole, programs = together([case.program for case in part])
         with contextlib.closing(runtime.load(compiler.compile(whole.compilation()))) as module:
             bench = Bench(runtime, module, dict(zip(part, programs, strict=True)))
             return [f"{case}: {error}" for case in part if (error := failure_of(bench, case))]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from testbeds import COLUMNS, PROBLEM, ROWS, WIDTH, on_both, opened, outcome
 from warpsmith.devices.base import Compiler
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host.runtime import HostRuntime
@@ -20,7 +19,6 @@ from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import CompileError
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import (
     ByValue,
@@ -36,19 +34,14 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.store.store import Store
-from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Rotation, TimingPolicy
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run.session import tune
 
-ROWS, COLUMNS, SETS = 6, 10, 3
-PROBLEM = Filter2d(image=(ROWS, COLUMNS), filter=(1, 2))
-WIDTH = COLUMNS - 1
+SETS = 3
 HALF = 256
 """Bytes of each of the two halves of the workspace: 216 are used."""
-QUICK = TimingPolicy(4, 4, 1e9, 1.0, 1.0, 2.0, 1, cold=False)
-"""One run a sample: six in all, of which two are warm-up."""
 
 # Both units have a struct, a function, a variable and a kernel of the same names, and none of them is the same.
 PRODUCTS = """
@@ -80,8 +73,6 @@ STEPS = (
     Launch("kernel", (ROWS, 1, 1), (WIDTH, 1, 1), (Pointer("image"), *BOTH, ByValue("weights")), unit="products"),
     Launch("kernel", (ROWS, 1, 1), (WIDTH, 1, 1), (*BOTH, Pointer("result")), unit="sums"),
 )
-
-on_both = pytest.mark.parametrize("compiler", [None, host_compiler()], ids=["on the host", "on the device"])
 
 
 def program(store: str = STORE, nbytes: int = 2 * HALF) -> Program:
@@ -127,16 +118,6 @@ def rotating(monkeypatch: pytest.MonkeyPatch) -> None:
 def unstressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One draw of inputs alone, so that what lies in a workspace from the run before is right."""
     monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 0)
-
-
-@contextlib.contextmanager
-def opened(host: HostRuntime, compiler: Compiler | None) -> Iterator[Testbed]:
-    with contextlib.closing(Testbed(host, PROBLEM, 3, QUICK, guarded=True, compiler=compiler)) as testbed:
-        yield testbed
-
-
-def outcome(testbed: Testbed, candidate: Program) -> Measurement | Failure:
-    return testbed.evaluate(candidate, host_compiler().compile_program(candidate), QUICK).outcome
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:

@@ -3,17 +3,16 @@ found."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from builders import launch
 from builders import program as made_program
+from testbeds import PROBLEM, QUICK, ROWS, WIDTH, on_both, opened, outcome
 from warpsmith.devices.base import Compiler, Graph
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.select import host_compiler
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
@@ -26,9 +25,7 @@ from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
 
-ROWS, COLUMNS, SETS = 6, 10, 5
-PROBLEM = Filter2d(image=(ROWS, COLUMNS), filter=(1, 2))
-WIDTH = COLUMNS - 1
+SETS = 5
 SOURCE = """
 struct Weights { float taps[2]; };
 STATE
@@ -42,9 +39,6 @@ extern "C" __global__ void kernel(float* image, float* result, const __grid_cons
 """
 RIGHT = "*out = value;"
 COUNTER = "__device__ int runs;"
-QUICK = TimingPolicy(4, 4, 1e9, 1.0, 1.0, 2.0, 1, cold=False)
-"""One run a sample: six in all, of which two are warm-up."""
-on_both = pytest.mark.parametrize("compiler", [None, host_compiler()], ids=["on the host", "on the device"])
 
 
 def program(store: str = RIGHT, state: str = "") -> Program:
@@ -70,19 +64,6 @@ class Replay(Graph):
 def rotating(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rotation through SETS sets, as on a GPU."""
     monkeypatch.setattr(TimingPolicy, "rotation", lambda *_: Rotation(SETS, cold=True))
-
-
-@contextlib.contextmanager
-def opened(host: HostRuntime, compiler: Compiler | None, problem: Filter2d = PROBLEM) -> Iterator[Testbed]:
-    testbed = Testbed(host, problem, 3, QUICK, guarded=True, compiler=compiler)
-    try:
-        yield testbed
-    finally:
-        testbed.close()
-
-
-def outcome(testbed: Testbed, candidate: Program, policy: TimingPolicy = QUICK) -> Measurement | Failure:
-    return testbed.evaluate(candidate, host_compiler().compile_program(candidate), policy).outcome
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:

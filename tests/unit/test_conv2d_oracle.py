@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from conv2d_layers import small_fields
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.operations.answers import random_operands
@@ -26,17 +27,8 @@ torch = pytest.importorskip("torch")
 
 Arrays = dict[str, NDArray[np.float32]]
 FIELDS: tuple[dict[str, Any], ...] = tuple(
-    {
-        "input": (2, 4, 7, 9),
-        "weight": (8 if groups == 4 else 6, 4 // groups, 3, 2),
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-    }
-    for stride, padding, dilation, groups in itertools.product(
-        (1, 2, (2, 1)), (0, 1, ((0, 2), (1, 0))), (1, 2, (1, 3)), (1, 2, 4)
-    )
+    small_fields(*options)
+    for options in itertools.product((1, 2, (2, 1)), (0, 1, ((0, 2), (1, 0))), (1, 2, (1, 3)), (1, 2, 4))
 )
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
