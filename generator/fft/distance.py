@@ -32,6 +32,7 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
         + SIDE_CHANGED * (one.norm is not other.norm)
         + RULE_CHANGED * (one.layout is not other.layout)
         + RULE_CHANGED * (one.order is not other.order)
+        + SIDE_CHANGED * (one.start != other.start)
     )
     return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None
 

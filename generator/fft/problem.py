@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, sizes
 from warpsmith.generator.fft.distance import between_transforms
+from warpsmith.generator.fft.shapes import dimensions, last_axes, start_of
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
 
@@ -79,12 +80,15 @@ class Fft(Problem):
         valid: size of the part of the signal that exists, from its start; None for all of it. A forward transform
             takes the rest as zeros (`numpy.fft` with an `s` larger than the array); an inverse one leaves it out of the
             result.
+        start: the point at which the valid part begins along each axis, counted cyclically: what does not fit behind it
+            goes on from the first point. None for the first point.
         norm: which direction is scaled.
         layout: memory layout of the spectrum.
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
 
     Raises:
-        BadArgument: a size below 2, a `valid` part larger than the size, or an unknown value of an option.
+        BadArgument: a size below 2, a `valid` part larger than the size, a `start` that is no point, or an unknown
+            value of an option.
 
     Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
     are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
@@ -104,6 +108,7 @@ class Fft(Problem):
     norm: Norm = Norm.BACKWARD
     layout: Layout = Layout.BATCH
     order: Order = Order.NATURAL
+    start: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -114,6 +119,7 @@ class Fft(Problem):
         set_field(self, "kind", member(Kind, self.kind, "kind"))
         set_field(self, "inverse", self._canonical_direction())
         set_field(self, "valid", self._canonical_valid())
+        set_field(self, "start", start_of(self.start, self.size))
         set_field(self, "norm", member(Norm, self.norm, "norm"))
         set_field(self, "layout", member(Layout, self.layout, "layout"))
         if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
@@ -154,7 +160,7 @@ class Fft(Problem):
             BadArgument: `axes` that are not the last ones, or an `s` that would crop the array.
         """
         points = None if s is None else sizes(s, "s")
-        chosen, kind = _last_axes(shape, points, axes), member(Kind, kind, "kind")
+        chosen, kind = last_axes(shape, points, axes), member(Kind, kind, "kind")
         batch, given = math.prod(shape[:-chosen]), tuple(shape[-chosen:])
         size = (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given
         made = cls(points or size, batch, kind, inverse, norm=member(Norm, norm, "norm"))
@@ -248,6 +254,7 @@ class Fft(Problem):
             **words,
             "size": list(self.size),
             "valid": list(self.valid) if self.valid is not None else None,
+            "start": list(self.start) if self.start is not None else None,
         }
 
     @classmethod
@@ -262,29 +269,9 @@ class Fft(Problem):
             # From here on only what differs from the usual, so that a key says what is special about its problem.
             "inverse": "yes" if self.inverse and self.kind is Kind.C2C else None,
             "valid": dimensions(self.valid) if self.valid else None,
+            "start": dimensions(self.start) if self.start else None,
             "norm": None if self.norm is Norm.BACKWARD else self.norm,
             "layout": None if self.layout is Layout.BATCH else self.layout,
             "order": None if self.order is Order.NATURAL else self.order,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
-
-
-def _last_axes(shape: Sequence[int], points: tuple[int, ...] | None, axes: Sequence[int] | int | None) -> int:
-    """How many of the last axes are transformed. Raises BadArgument where others are."""
-    if axes is None:
-        axes = range(-len(points or (1,)), 0)
-    wanted = (axes,) if isinstance(axes, int) else tuple(axes)
-    from_end = [axis - len(shape) if axis >= 0 else axis for axis in wanted]
-    if not 1 <= len(wanted) <= min(2, len(shape)) or from_end != list(range(-len(wanted), 0)):
-        raise BadArgument(
-            f"axes must be the last one or two of the array's {len(shape)} dimensions, in order; got "
-            f"{', '.join(map(str, wanted))}: move them there first, as numpy.moveaxis does"
-        )
-    if points is not None and len(points) != len(wanted):
-        raise BadArgument(f"s has {len(points)} numbers for {len(wanted)} axes")
-    return len(wanted)
-
-
-def dimensions(size: tuple[int, ...]) -> str:
-    """Sizes as they are written: `32x32`."""
-    return "x".join(map(str, size))

@@ -34,6 +34,8 @@ class FftTwoPass(Pipeline):
             return "transforms one plane"
         if problem.layout is not Layout.TRANSPOSED:
             return "leaves the spectrum transposed: layout transposed"
+        if problem.start is not None:
+            return "takes a signal that begins at the first point"
         return self.unsolved_stage(problem, device)
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:

@@ -281,6 +281,18 @@ class TestOptions:
         ]
         check_all(defaults(problems), check_against_numpy, quickest)
 
+    @every_direction
+    def test_of_signals_that_begin_elsewhere(self, direction: str, quickest: HostCompiler) -> None:
+        problems = [
+            fft(size, 5, valid=valid, start=start, layout=layout, **DIRECTIONS[direction])
+            for size, valid, start, layout in (
+                ((12, 16), (5, 4), (10, 14), Layout.FREQUENCY),
+                ((9, 7), (9, 3), (0, 2), Layout.TRANSPOSED),
+                ((60,), None, (59,), Layout.BATCH),
+            )
+        ]
+        check_all([*defaults(problems), *drawn(problems[:1], 1)], check_against_numpy, quickest)
+
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
     def test_every_batch(self, direction: str, batch: int, quickest: HostCompiler) -> None:

@@ -59,6 +59,12 @@ def to_memory(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
     return np.moveaxis(spectrum, 0, -1) if problem.layout is Layout.FREQUENCY else spectrum
 
 
+def turned(problem: Fft, signal: NDArray[Any], sign: int) -> NDArray[Any]:
+    """With the first point where the problem has its signal begin, or back."""
+    start = problem.start or (0,) * len(problem.size)
+    return np.roll(signal, [sign * points for points in start], tuple(range(1, signal.ndim)))
+
+
 def sums(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
     """All of the result of `values`, a signal or a spectrum in natural order and layout, batch first."""
     n = problem.points
@@ -70,6 +76,7 @@ def sums(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
     if not problem.inverse:
         whole = np.zeros((problem.batch, *problem.size), complex)
         whole[(slice(None), *map(slice, values.shape[1:]))] = values
+        whole = turned(problem, whole, 1)
         spectrum = scale * along_each_axis(whole, -1)
         return spectrum[..., : problem.size[-1] // 2 + 1] if problem.is_real else spectrum
     if problem.is_real:
@@ -99,6 +106,8 @@ def check(problem: Fft) -> Reference:
     values, given = drawn(problem)
     got = reference(problem, {problem.inputs[0].name: given})
     whole = sums(problem, values)
+    if problem.inverse:
+        whole = turned(problem, whole, -1)
     inside = (slice(None), *map(slice, problem.signal_size))
     expected = whole[inside] if problem.inverse else to_memory(problem, whole)
     parts = np.ascontiguousarray(expected).view(np.float64).reshape(problem.output.components.shape)
@@ -123,6 +132,16 @@ class TestReference:
     )
     def test_of_a_part(self, direction: dict[str, Any], size: tuple[int, ...], valid: tuple[int, ...]) -> None:
         check(Fft(size, 3, valid=valid, **direction))
+
+    @every_direction
+    @pytest.mark.parametrize(
+        ("size", "valid", "start"),
+        [((8,), (3,), (7,)), ((9,), None, (4,)), ((8, 8), (8, 5), (0, 6)), ((6, 9), (4, 2), (5, 1))],
+    )
+    def test_of_a_part_that_begins_elsewhere(
+        self, direction: dict[str, Any], size: tuple[int, ...], valid: tuple[int, ...] | None, start: tuple[int, ...]
+    ) -> None:
+        check(Fft(size, 3, valid=valid, start=start, **direction))
 
     @every_direction
     @pytest.mark.parametrize("layout", Layout)

@@ -24,6 +24,7 @@ EVERY_FIELD = Fft(
     norm=Norm.ORTHO,
     layout=Layout.FREQUENCY,
     order=Order.REVERSED,
+    start=(7, 0),
 )
 """A problem in which no field is as usual."""
 
@@ -36,6 +37,7 @@ CHANGES: dict[str, Any] = {
     "norm": Norm.FORWARD,
     "layout": Layout.TRANSPOSED,
     "order": Order.NATURAL,
+    "start": (7, 1),
 }
 """For each field, a value that makes EVERY_FIELD another problem."""
 
@@ -82,6 +84,8 @@ class TestCanonicalForm:
             ({"size": 32, "valid": 32}, {"size": 32}),
             ({"size": (8, 9), "valid": [8, 9]}, {"size": (8, 9)}),
             ({"size": 32, "valid": 27}, {"size": 32, "valid": (27,)}),
+            ({"size": 32, "start": 0}, {"size": 32}),
+            ({"size": (8, 9), "start": np.array([0, 3])}, {"size": (8, 9), "start": (0, 3)}),
             ({"size": 32, "inverse": False}, {"size": 32}),
             ({"size": 32, "kind": "c2r", "inverse": True}, {"size": 32, "kind": "c2r"}),
             ({"size": 32, "kind": "c2c", "inverse": False}, {"size": 32, "kind": "c2c"}),
@@ -120,7 +124,7 @@ class TestKeyAndSpec:
         assert fft(256).key() == "fft size=256 batch=1 kind=r2c"
         assert fft((32, 32), 4096, kind="c2r").key() == "fft size=32x32 batch=4096 kind=c2r"
         assert EVERY_FIELD.key() == (
-            "fft size=8x16 batch=3 kind=c2c inverse=yes valid=5x7 norm=ortho layout=frequency order=reversed"
+            "fft size=8x16 batch=3 kind=c2c inverse=yes valid=5x7 start=7x0 norm=ortho layout=frequency order=reversed"
         )
 
     @pytest.mark.parametrize("problem", [EVERY_FIELD, fft(12), fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4))])
@@ -272,6 +276,10 @@ class TestRefusals:
             ({"valid": (4, 4)}, "valid must be a part of 8; got 4x4"),
             ({"size": (8, 8), "valid": 4}, "valid must be a part of 8x8; got 4"),
             ({"size": (8, 8), "valid": (8, 9)}, "valid must be a part of 8x8; got 8x9"),
+            ({"start": 8}, "start must be a point of 8; got 8"),
+            ({"start": -1}, "start must be a point of 8; got -1"),
+            ({"start": (1, 1)}, "start must be a point of 8; got 1x1"),
+            ({"start": "first"}, "start must be a point of 8; got 'first'"),
             ({"inverse": True}, "r2c is always forward"),
             ({"kind": "c2r", "inverse": False}, "c2r is always inverse"),
             ({"kind": "d2z"}, "unknown kind 'd2z'; choose one of r2c, c2r, c2c"),

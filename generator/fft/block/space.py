@@ -40,7 +40,9 @@ def packings(problem: Fft) -> tuple[Packing, ...]:
     if not problem.is_real:
         return (Packing.COMPLEX,)
     columns = problem.size[-1]
-    return (Packing.HALF, Packing.PAIR) if columns % 2 == 0 and columns >= 4 else (Packing.PAIR,)
+    if columns % 2 or columns < 4 or problem.start is not None:  # two columns that are one would begin anywhere
+        return (Packing.PAIR,)
+    return (Packing.HALF, Packing.PAIR)
 
 
 def word(radices: tuple[int, ...]) -> str:
@@ -248,7 +250,7 @@ def _is_busy(transforms: int, threads: int, *words: str) -> bool:
 
 def shares_of(problem: Fft) -> tuple[int, ...]:
     """Into how many blocks a transform can be split: large ones of two dimensions."""
-    if len(problem.size) == 1 or problem.size[0] % 2 or problem.size[0] < 4:
+    if len(problem.size) == 1 or problem.size[0] % 2 or problem.size[0] < 4 or problem.start is not None:
         return (1,)
     packed = packings(problem)
     nbytes = 8 * problem.size[0] * complex_columns(problem, packed[0])

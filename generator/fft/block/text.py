@@ -13,7 +13,8 @@ from warpsmith.generator.fft.block.stages import Stage, Stages
 from warpsmith.generator.fft.block.tile import Tile
 from warpsmith.generator.fft.block.walk import Walk
 from warpsmith.generator.fft.codelets import Codelet, codelets
-from warpsmith.generator.fft.problem import Fft, Layout, Order, dimensions
+from warpsmith.generator.fft.problem import Fft, Layout, Order
+from warpsmith.generator.fft.shapes import dimensions
 from warpsmith.generator.fft.text import PACKED, frequency_place, half_root, half_scale, scale
 from warpsmith.generator.fft.words import Packing, Table
 from warpsmith.generator.literals import float_literal
@@ -166,6 +167,15 @@ class FftBlockText:
         rows = f" + {self._row} * {self.problem.signal_size[-1]}" if self.has_y else ""
         columns = "2 * x" if self.choice.packing is Packing.HALF else "x"
         return f"{transforms} * {self._signal_pitch}{rows} + {columns}"
+
+    @property
+    def from_start(self) -> tuple[str, ...]:
+        """Lines that turn a point of the tile into its distance from where the signal begins."""
+        start, size = self.problem.start, self.problem.size
+        if start is None:
+            return ()
+        axes = zip(("y", "x")[-len(size) :], start, size, strict=True)
+        return tuple(f"{name} += {name} < {at} ? {points - at} : -{at};" for name, at, points in axes if at)
 
     @property
     def is_vector(self) -> bool:

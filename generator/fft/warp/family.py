@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft.problem import Fft, Layout, Order, dimensions
+from warpsmith.generator.fft.problem import Fft, Layout, Order
+from warpsmith.generator.fft.shapes import dimensions
 from warpsmith.generator.fft.warp.lanes import First
 from warpsmith.generator.fft.warp.text import FftWarpText
 from warpsmith.generator.fft.words import Packing, Stores, Twiddles, complex_columns, require_fft
@@ -50,6 +51,8 @@ class FftWarp(Family):
         largest = LARGEST[len(problem.size)]
         if max(problem.size) > largest or any(points & (points - 1) for points in problem.size):
             return f"transforms powers of two up to {dimensions((largest,) * len(problem.size))} only"
+        if problem.start is not None:
+            return "takes signals that begin at the first point only"
         if problem.layout is not Layout.BATCH:
             return "reads and writes spectra in batch layout only"
         return None

@@ -7,7 +7,8 @@ from functools import cached_property
 from math import ceil, gcd, prod
 
 from warpsmith.generator.fft.codelets import Codelet, codelets
-from warpsmith.generator.fft.problem import Fft, dimensions
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.shapes import dimensions
 from warpsmith.generator.fft.text import PACKED, frequency_place, half_scale, scale
 from warpsmith.generator.fft.warp.lanes import Choice, First, Spread, spreads
 from warpsmith.generator.fft.warp.twiddles import Factors

@@ -30,12 +30,21 @@ def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float6
     def strip(part: slice) -> None:
         result = _inverse(problem, inputs[part]) if problem.inverse else _forward(problem, inputs[part])
         squares.append(float(np.vdot(result, result).real) / result.size * len(result))
-        inner = (slice(None), *map(slice, problem.signal_size))
-        results[part] = result[inner] if problem.inverse else _reordered(problem, result)
+        results[part] = result[signal_part(problem)] if problem.inverse else _reordered(problem, result)
 
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)
     return parts, np.full(parts.shape, _PEAK * math.sqrt(sum(squares) / problem.batch))
+
+
+def signal_part(problem: Fft) -> tuple[Any, ...]:
+    """Where in arrays of (batch, *size) the valid part of the signals lies, as an index."""
+    if problem.start is None:
+        return (slice(None), *map(slice, problem.signal_size))
+    axes = zip(problem.start, problem.signal_size, problem.size, strict=True)
+    points = [(np.arange(there) + start) % size for start, there, size in axes]
+    # Open grids, behind a slice: the whole batch of each point.
+    return (slice(None), *np.ix_(*points))
 
 
 def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
@@ -70,6 +79,10 @@ def _mirrored_rows(problem: Fft) -> list[int]:
 def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
     """The whole spectra in natural order. What the signal lacks is zero."""
     axes = tuple(range(1, signal.ndim))
+    if problem.start is not None:
+        whole = np.zeros((len(signal), *problem.size), signal.dtype)
+        whole[signal_part(problem)] = signal
+        signal = whole
     transform = np.fft.rfftn if problem.kind is Kind.R2C else np.fft.fftn
     wide = signal.astype(np.float64 if problem.is_real else np.complex128)
     return transform(wide, s=problem.size, axes=axes, norm=problem.norm.value)

@@ -19,15 +19,15 @@ from warpsmith.tuner.operations.peer import Peer, Unavailable
 from warpsmith.tuner.operations.reference import Operands
 
 NO_REVERSED_ORDER = "it has no bit-reversed order"
+NO_START = "it takes signals that begin at the first point"
 
 
 def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     """cuFFT with whatever it needs besides: a copy that pads or clips, one that transposes, a product that scales.
 
-    Raises Unavailable for bit-reversed order, which it does not have.
+    Raises Unavailable for bit-reversed order, which it does not have, and for signals that begin elsewhere.
     """
-    if problem.order is Order.REVERSED:
-        raise Unavailable(NO_REVERSED_ORDER)
+    _check_order(problem)
     cupy, cufft = importlib.import_module("cupy"), importlib.import_module("cupy.cuda.cufft")
     given = operands[problem.inputs[0].name]
     plan = cufft_plan(problem, cufft)
@@ -71,6 +71,13 @@ def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     return Peer(name, run, lambda: cupy.asnumpy(buffers[0].output), renew)
 
 
+def _check_order(problem: Fft) -> None:
+    if problem.order is Order.REVERSED:
+        raise Unavailable(NO_REVERSED_ORDER)
+    if problem.start is not None:
+        raise Unavailable(NO_START)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _CufftBuffers:
     """One set of arrays on the device."""
@@ -109,8 +116,7 @@ def cufft_plan(problem: Fft, cufft: Any) -> Any:
 
 def scipy_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     """`scipy.fft` on all cores, with the copies that other layouts need. Raises Unavailable as `cufft_peer`."""
-    if problem.order is Order.REVERSED:
-        raise Unavailable(NO_REVERSED_ORDER)
+    _check_order(problem)
     fft, scipy = importlib.import_module("scipy.fft"), importlib.import_module("scipy")
     name = {
         (Kind.R2C, False): "rfftn",

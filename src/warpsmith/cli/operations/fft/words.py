@@ -24,6 +24,14 @@ ValidOption = Annotated[
         help="Size of the part of the signal that exists: the rest is zero padding, or is left out of the result.",
     ),
 ]
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        metavar="N|ROWSxCOLUMNS",
+        help="Point at which that part begins, cyclically; default the first.",
+    ),
+]
 NormOption = Annotated[
     str, typer.Option("--norm", help=f"Which direction is scaled, as in numpy.fft: {', '.join(Norm)}.")
 ]
@@ -42,6 +50,7 @@ def fft(
     kind: KindOption = Kind.R2C.value,
     inverse: InverseOption = False,
     valid: ValidOption = None,
+    start: StartOption = None,
     norm: NormOption = Norm.BACKWARD.value,
     layout: LayoutOption = Layout.BATCH.value,
     order: OrderOption = Order.NATURAL.value,
@@ -53,6 +62,7 @@ def fft(
         kind=member(Kind, kind, "kind"),
         inverse=True if inverse else None,
         valid=None if valid is None else sizes(valid, "--valid"),
+        start=None if start is None else sizes(start, "--start"),
         norm=member(Norm, norm, "norm"),
         layout=member(Layout, layout, "layout"),
         order=member(Order, order, "order"),

@@ -1,0 +1,44 @@
+"""Arguments of `fft` that name axes and points, as canonical numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from warpsmith.errors import BadArgument
+
+
+def dimensions(size: tuple[int, ...]) -> str:
+    """Sizes as they are written: `32x32`."""
+    return "x".join(map(str, size))
+
+
+def start_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """A point of a transform of this size; None for the first one. Raises BadArgument for what is none."""
+    if value is None:
+        return None
+    try:
+        given = value if hasattr(value, "__iter__") else (value,)
+        start = tuple(int(operator.index(n)) for n in given)  # NumPy's integers too
+    except TypeError:
+        raise BadArgument(f"start must be a point of {dimensions(size)}; got {value!r}") from None
+    if len(start) != len(size) or not all(0 <= at < points for at, points in zip(start, size, strict=True)):
+        raise BadArgument(f"start must be a point of {dimensions(size)}; got {dimensions(start)}")
+    return start if any(start) else None
+
+
+def last_axes(shape: Sequence[int], points: tuple[int, ...] | None, axes: Sequence[int] | int | None) -> int:
+    """How many of the last axes are transformed. Raises BadArgument where others are."""
+    if axes is None:
+        axes = range(-len(points or (1,)), 0)
+    wanted = (axes,) if isinstance(axes, int) else tuple(axes)
+    from_end = [axis - len(shape) if axis >= 0 else axis for axis in wanted]
+    if not 1 <= len(wanted) <= min(2, len(shape)) or from_end != list(range(-len(wanted), 0)):
+        raise BadArgument(
+            f"axes must be the last one or two of the array's {len(shape)} dimensions, in order; got "
+            f"{', '.join(map(str, wanted))}: move them there first, as numpy.moveaxis does"
+        )
+    if points is not None and len(points) != len(wanted):
+        raise BadArgument(f"s has {len(points)} numbers for {len(wanted)} axes")
+    return len(wanted)
