@@ -53,14 +53,14 @@ def sizes(value: Any, name: str) -> tuple[int, ...]:
     return found
 
 
-def count(value: Any, name: str, most: int | None = None) -> int:
-    """A number of things, from 1 on, NumPy's integers too. Raises BadArgument."""
+def count(value: Any, name: str, most: int | None = None, least: int = 1) -> int:
+    """A number of things, from `least` on, NumPy's integers too. Raises BadArgument."""
     try:
         number = int(operator.index(value))
-        if number < 1 or (most is not None and number > most):
+        if number < least or (most is not None and number > most):
             raise ValueError
     except (TypeError, ValueError):
-        raise BadArgument(f"{name} must be 1 {f'to {most}' if most else 'or more'}; got {value}") from None
+        raise BadArgument(f"{name} must be {least} {f'to {most}' if most else 'or more'}; got {value}") from None
     return number
 
 

@@ -61,8 +61,8 @@ class Accuracy(enum.StrEnum):
     ELEMENTWISE = "elementwise"
     """Each output's own sum of |weight| * |pixel|: an output is accurate whatever its neighbours are."""
     NORMWISE = "normwise"
-    """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
-    pixels, such as Winograd's."""
+    """A norm of more than the output's own terms, which its problem names: admits algorithms that form sums and
+    differences of pixels, such as Winograd's and Fourier transforms."""
 
 
 class NonFinite(enum.StrEnum):

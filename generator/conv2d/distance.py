@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 TAP_OCTAVE = 4.0
 """Twice the rows, or columns, of a filter: registers and unrolled code grow with them."""
+_SIDES = ("padding", "bias", "relu", "accuracy", "workspace")
 
 
 def between_convolutions(one: Conv2d, other: Conv2d) -> float | None:
@@ -25,7 +26,7 @@ def between_convolutions(one: Conv2d, other: Conv2d) -> float | None:
         TAP_OCTAVE * taps
         + RULE_CHANGED * steps
         + _between_groups(one, other)
-        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in ("padding", "bias", "relu"))
+        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in _SIDES)
     )
     return size + rest if rest <= FARTHEST else None
 

@@ -11,7 +11,13 @@ from warpsmith.generator.canonical import count
 from warpsmith.generator.conv2d.distance import between_convolutions
 from warpsmith.generator.conv2d.shapes import Pads, Pair, output_size, pads_of, pair_of, sizes_of
 from warpsmith.generator.conv2d.words import ImageLayout, Pass, Precision
-from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
+
+USUAL_WORKSPACE = 2**30
+"""Bytes of scratch memory that a plan may take where the caller says nothing: 1 GiB."""
+ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE)
+_SIZES = ("input", "weight", "accuracy", "workspace")
+"""Fields in which problems may differ that have a winner in common."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +49,21 @@ class Conv2d(Problem):
         layout: of the images; this version has `nchw` alone.
         bias: whether fprop adds one number a filter.
         relu: whether fprop ends in a ReLU. A NaN stays one.
+        accuracy: what the error bound of 1e-6 is relative to. `normwise`, the default, is twice the root mean square
+            of the whole result, or the result's own sum of |terms| where that is larger: it admits Fourier transforms,
+            which let a NaN or an infinity among the inputs reach other results too. `elementwise` is that sum alone.
+        workspace: the most bytes of scratch memory that a plan may take.
 
     Raises:
         BadArgument: shapes that do not fit each other, a result without elements, 2^31 elements or more in an operand,
-            a bias or a ReLU of a gradient, or what this version does not have.
+            a bias or a ReLU of a gradient, a negative workspace, or what this version does not have.
 
     Source: the layer of "Optimizing a CNN in CUDA" (convolution forward, error calculation, gradient weights), with
     stride, padding, dilation and groups as PyTorch defines them.
     """
 
     operation: ClassVar[str] = "conv2d"
+    error_unit: ClassVar[str] = "of what `accuracy` names"
 
     input: tuple[int, int, int, int]
     weight: tuple[int, int, int, int]
@@ -65,6 +76,8 @@ class Conv2d(Problem):
     layout: ImageLayout = ImageLayout.NCHW
     bias: bool = False
     relu: bool = False
+    accuracy: Accuracy = Accuracy.NORMWISE
+    workspace: int = USUAL_WORKSPACE
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -77,6 +90,8 @@ class Conv2d(Problem):
         set_field(self, "pass_", member(Pass, self.pass_, "pass"))
         set_field(self, "precision", member(Precision, self.precision, "precision"))
         set_field(self, "layout", member(ImageLayout, self.layout, "layout"))
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
+        set_field(self, "workspace", count(self.workspace, "workspace", least=0))
         for name in ("bias", "relu"):
             set_field(self, name, bool(getattr(self, name)))
         self._check_words()
@@ -164,17 +179,17 @@ class Conv2d(Problem):
         return between_convolutions(self, other) if isinstance(other, Conv2d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In N, C, H, W and K."""
+        """In N, C, H, W and K. A winner under another accuracy is right wherever its family solves the problem."""
         if not isinstance(other, Conv2d):
             return False
-        names = [field.name for field in dataclasses.fields(self) if field.name not in ("input", "weight")]
+        names = [field.name for field in dataclasses.fields(self) if field.name not in _SIZES]
         return self.weight[2:] == other.weight[2:] and all(
             getattr(self, name) == getattr(other, name) for name in names
         )
 
     def spec(self) -> dict[str, Any]:
         pairs = {name: list(getattr(self, name)) for name in ("input", "weight", "stride", "dilation")}
-        words = {name: str(getattr(self, name)) for name in ("pass_", "precision", "layout")}
+        words = {name: str(getattr(self, name)) for name in ("pass_", "precision", "layout", "accuracy")}
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding]}
 
@@ -196,6 +211,8 @@ class Conv2d(Problem):
             "layout": None if self.layout is ImageLayout.NCHW else self.layout,
             "bias": "yes" if self.bias else None,
             "relu": "yes" if self.relu else None,
+            "accuracy": None if self.accuracy is Accuracy.NORMWISE else self.accuracy,
+            "workspace": None if self.workspace == USUAL_WORKSPACE else self.workspace,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
 

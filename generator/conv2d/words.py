@@ -20,7 +20,7 @@ class Precision(enum.StrEnum):
     """How products and sums are formed."""
 
     IEEE = "ieee"
-    """float32 multiply-adds: each result is within 1e-6 of the sum of its |terms|."""
+    """float32 throughout: each result is within 1e-6 of what the problem's `accuracy` names."""
     TF32 = "tf32"
     """Factors rounded to 10 bits of mantissa, on tensor cores."""
     BF16 = "bf16"

@@ -53,6 +53,9 @@ def problem(**fields: Any) -> Conv2d:
         (("--pass", "wgrad"), {"pass_": Pass.WGRAD}),
         (("--precision", "ieee", "--layout", "nchw"), {}),
         (("--bias", "--relu"), {"bias": True, "relu": True}),
+        (("--accuracy", "elementwise"), {"accuracy": "elementwise"}),
+        (("--workspace", "256M"), {"workspace": 2**28}),
+        (("--workspace", "0"), {"workspace": 0}),
     ],
 )
 def test_options_are_a_problem(options: tuple[str, ...], fields: dict[str, Any]) -> None:
@@ -77,6 +80,8 @@ def test_every_field_has_an_option() -> None:
         (("--pass", "forward"), "unknown pass 'forward'"),
         (("--precision", "tf32"), "precision tf32 is not in this version"),
         (("--pass", "dgrad", "--bias"), "pass dgrad has no bias"),
+        (("--accuracy", "exact"), "unknown accuracy 'exact'"),
+        (("--workspace", "1T"), "--workspace must be a number of bytes, such as 4096, 64K, 256M or 1G; got '1T'"),
     ],
 )
 def test_one_line_says_what_is_wrong(options: tuple[str, ...], says: str) -> None:

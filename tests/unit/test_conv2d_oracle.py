@@ -66,11 +66,27 @@ class TestReference:
     @every_pass
     def test_the_scale_is_the_sum_of_the_magnitudes_of_all_terms(self, pass_: Pass) -> None:
         for fields in FIELDS[::5]:
-            problem = Conv2d(**fields, pass_=pass_, bias=pass_ is Pass.FPROP, relu=pass_ is Pass.FPROP)
+            epilogue = {"bias": pass_ is Pass.FPROP, "relu": pass_ is Pass.FPROP}
+            problem = Conv2d(**fields, pass_=pass_, accuracy="elementwise", **epilogue)
             operands = drawn(problem)
             _, scale = reference(problem, operands)
             positive, _ = reference(problem, {name: np.abs(values) for name, values in operands.items()})
             np.testing.assert_allclose(scale, positive, rtol=1e-12)
+
+    @every_pass
+    def test_normwise_the_scale_is_at_least_twice_the_root_mean_square_of_the_result(self, pass_: Pass) -> None:
+        problem = Conv2d((2, 3, 9, 9), (4, 3, 3, 3), pass_=pass_)
+        operands = drawn(problem)
+        if pass_ is Pass.WGRAD:
+            operands["dy"][:, -1] *= 1e-3
+        else:
+            operands[problem.inputs[0].name][-1] *= 1e-3
+        expected, scale = reference(problem, operands)
+        _, own = reference(dataclasses.replace(problem, accuracy="elementwise"), operands)
+        norm = 2 * np.sqrt(np.mean(expected**2))
+        np.testing.assert_allclose(scale, np.maximum(own, norm), rtol=1e-12)
+        assert (own < norm).any()
+        assert (own > norm).any()
 
     @every_pass
     def test_of_many_channels_and_images_too(self, pass_: Pass) -> None:

@@ -82,6 +82,8 @@ class TestKey:
             "pass_": ["dgrad", "wgrad"],
             "bias": [True],
             "relu": [True],
+            "accuracy": ["elementwise"],
+            "workspace": [0, 2**28],
         }
         problems = [LAYER, *(conv2d(**{name: value}) for name, values in changed.items() for value in values)]
         problems.append(conv2d(weight=(6, 2, 3, 2), groups=2))
@@ -167,6 +169,7 @@ class TestDistance:
             {"weight": (6, 4, 3, 3)},
             {"bias": True},
             {"relu": True},
+            {"padding": "same", "accuracy": "elementwise"},
         ],
     )
     def test_of_anything_else_is_something_and_not_a_size(self, fields: dict[str, Any]) -> None:
@@ -175,6 +178,13 @@ class TestDistance:
         assert distance is not None
         assert distance > 0
         assert not LAYER.is_resized(other)
+
+    @pytest.mark.parametrize("fields", [{"accuracy": "elementwise"}, {"workspace": 0}])
+    def test_winners_of_another_accuracy_or_workspace_answer_where_their_families_solve_it(
+        self, fields: dict[str, Any]
+    ) -> None:
+        assert LAYER.is_resized(conv2d(**fields))
+        assert LAYER.distance(conv2d(**fields))
 
     def test_between_passes_there_is_none(self) -> None:
         assert LAYER.distance(conv2d(pass_="dgrad")) is None
@@ -215,6 +225,9 @@ REFUSED = [
     ({"padding": "full"}, "padding must be .* 'same' or 'valid'; got 'full'"),
     ({"padding": "same", "stride": 2}, "padding same keeps the size of the image, which a stride does not"),
     ({"pass_": "forward"}, "unknown pass 'forward'; choose one of fprop, dgrad, wgrad"),
+    ({"accuracy": "exact"}, "unknown accuracy 'exact'; choose one of elementwise, normwise"),
+    ({"workspace": -1}, "workspace must be 0 or more; got -1"),
+    ({"workspace": 1.5}, "workspace must be 0 or more; got 1.5"),
     ({"precision": "tf32"}, "precision tf32 is not in this version, which computes conv2d in ieee only"),
     ({"precision": "bf16"}, "precision bf16 is not in this version"),
     ({"precision": "fp8"}, "unknown precision 'fp8'; choose one of ieee, tf32, bf16"),

@@ -9,7 +9,8 @@ import typer
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
-from warpsmith.generator.problem import member
+from warpsmith.generator.conv2d.problem import ACCURACIES
+from warpsmith.generator.problem import Accuracy, member
 
 InputOption = Annotated[
     str, typer.Option("--input", metavar="N,C,H,W", help="Shape of x: images, channels, rows, columns.")
@@ -47,6 +48,15 @@ LayoutOption = Annotated[
 ]
 BiasOption = Annotated[bool, typer.Option("--bias", help="Add one number a filter; fprop alone.")]
 ReluOption = Annotated[bool, typer.Option("--relu", help="End in a ReLU; fprop alone.")]
+AccuracyOption = Annotated[
+    str,
+    typer.Option(
+        "--accuracy", help=f"What errors are relative to: {', '.join(ACCURACIES)}; normwise admits Fourier transforms."
+    ),
+]
+WorkspaceOption = Annotated[
+    str, typer.Option("--workspace", metavar="BYTES", help="The most scratch memory of a plan, such as 256M or 1G.")
+]
 
 
 def conv2d(
@@ -61,6 +71,8 @@ def conv2d(
     layout: LayoutOption = ImageLayout.NCHW.value,
     bias: BiasOption = False,
     relu: ReluOption = False,
+    accuracy: AccuracyOption = Accuracy.NORMWISE.value,
+    workspace: WorkspaceOption = "1G",
 ) -> Conv2d:
     """Convolution layers and their gradients, as torch.nn.functional.conv2d computes them."""
     pads: Any = padding if padding in ("same", "valid") else _pair(padding, "--padding", ", same or valid")
@@ -78,7 +90,17 @@ def conv2d(
         layout=member(ImageLayout, layout, "layout"),
         bias=bias,
         relu=relu,
+        accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
+        workspace=_nbytes(workspace, "--workspace"),
     )
+
+
+def _nbytes(text: str, name: str) -> int:
+    """`4096`, `64K`, `256M` or `1G` in bytes. Raises BadArgument."""
+    match = re.fullmatch(r"\s*(\d+)\s*([kmg]?)(?:i?b)?\s*", text.lower())
+    if match is None:
+        raise BadArgument(f"{name} must be a number of bytes, such as 4096, 64K, 256M or 1G; got {text!r}")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
 
 
 def _four(text: str, name: str, form: str) -> list[int]:
