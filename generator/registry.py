@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.cgemm.operation import CGEMM
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
@@ -14,7 +15,7 @@ from warpsmith.generator.operation import Operation
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 
-OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D)}
+OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D, CGEMM)}
 """By name."""
 
 FAMILIES: tuple[Family, ...] = tuple(family for operation in OPERATIONS.values() for family in operation.families)

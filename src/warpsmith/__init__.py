@@ -9,6 +9,7 @@ y = ws.plan(p)(x, w)
 from __future__ import annotations
 
 from warpsmith.api import export, load_bundle, plan, query, tune
+from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -16,6 +17,7 @@ from warpsmith.generator.problem import DType, Problem
 
 __all__ = [
     "Border",
+    "Cgemm",
     "Conv2d",
     "DType",
     "Fft",
@@ -24,6 +26,7 @@ __all__ = [
     "Kind",
     "Layout",
     "Norm",
+    "Op",
     "Order",
     "Pass",
     "Precision",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
+from warpsmith.tuner.operations.cgemm.judge import CgemmJudge
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.fft.judge import FftJudge
 from warpsmith.tuner.operations.filter2d.judge import Filter2dJudge
@@ -18,6 +20,7 @@ JUDGES: Mapping[str, Judge[Any]] = {
     Filter2d.operation: Filter2dJudge(),
     Fft.operation: FftJudge(),
     Conv2d.operation: Conv2dJudge(),
+    Cgemm.operation: CgemmJudge(),
 }
 """By operation."""
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 
 import typer
 
+from warpsmith.cli.operations.cgemm.bench import bench_cgemm
 from warpsmith.cli.operations.conv2d.bench import bench_conv2d
 from warpsmith.cli.operations.fft.bench import bench_fft
 from warpsmith.cli.operations.filter2d.bench import bench_filter2d
+from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
@@ -17,6 +19,7 @@ BENCHES: Mapping[str, Callable[..., int]] = {
     Filter2d.operation: bench_filter2d,
     Fft.operation: bench_fft,
     Conv2d.operation: bench_conv2d,
+    Cgemm.operation: bench_cgemm,
 }
 """By operation its command. One line each, apart from the registry: measuring imports far more than a query needs."""
 

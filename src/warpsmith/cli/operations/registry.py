@@ -7,10 +7,12 @@ from typing import Any
 
 import typer
 
+from warpsmith.cli.operations.cgemm.words import cgemm
 from warpsmith.cli.operations.conv2d.words import conv2d
 from warpsmith.cli.operations.fft.words import fft
 from warpsmith.cli.operations.filter2d.words import filter2d
 from warpsmith.cli.options import join
+from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
@@ -20,6 +22,7 @@ OPERATIONS: Mapping[str, Callable[..., Problem]] = {
     Filter2d.operation: filter2d,
     Fft.operation: fft,
     Conv2d.operation: conv2d,
+    Cgemm.operation: cgemm,
 }
 """By name what makes a problem of the options that its parameters are."""
 

@@ -1,0 +1,12 @@
+"""Batched complex matrix products and the families that solve them."""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.operation import Operation
+
+_PLAIN = CgemmPlain()
+"""A thread a result, and no constraint on the problem."""
+
+CGEMM = Operation(Cgemm, (_PLAIN,), simplest=_PLAIN)

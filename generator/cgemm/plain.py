@@ -1,0 +1,83 @@
+"""A thread a result and every term where it is used: the simplest kernel, and the one that solves every `cgemm`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+THREADS = 256
+"""By default: a multiprocessor holds eight such blocks."""
+CHAIN = 256
+"""Terms that are added up one after the other. Of sums of equal signs the error grows with the root of their number, so
+that longer ones are sums of such sums."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """One config on one problem."""
+
+    threads: int
+    blocks: int
+    unroll: int
+    """Terms whose loads are in flight at once."""
+    chain: int
+    """Terms that are added up one after the other; k where it is not more."""
+    index: str
+    """The type that counts results."""
+
+    @classmethod
+    def of(cls, problem: Cgemm, config: Config) -> Geometry:
+        threads, results = config.integer("threads"), problem.output.size
+        return cls(
+            threads=threads,
+            blocks=-(-results // threads),
+            unroll=config.integer("unroll"),
+            chain=min(CHAIN, problem.k),
+            # The last block counts up to its last thread.
+            index="unsigned" if results + threads < 2**32 else "unsigned long long",
+        )
+
+
+class CgemmPlain(Family):
+    """`cgemm` with a thread a result."""
+
+    name = "cgemm_plain"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
+        return None if isinstance(problem, Cgemm) else "solves cgemm only"
+
+    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
+        cgemm = require_cgemm(problem)
+        return Space(
+            parameters=(
+                Parameter("threads", (64, 128, 256, 512), "threads of a block"),
+                Parameter("unroll", (1, 2, 4, 8), "terms whose loads are in flight at once"),
+            ),
+            constraints=(Constraint(f"a sum has {cgemm.k} terms", lambda unroll: unroll <= cgemm.k),),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
+        return Config.of({"threads": THREADS, "unroll": 1})
+
+    def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - the same for every problem
+        return 4 * config.integer("unroll")
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        cgemm = require_cgemm(problem)
+        geometry = Geometry.of(cgemm, config)
+        source = render("cgemm/plain.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks, 1, 1),
+            block=(geometry.threads, 1, 1),
+            arguments=cgemm_arguments(cgemm),
+        )
+        return Program.of_source(self.name, config, source, (launch,))

@@ -1,0 +1,116 @@
+"""Batched complex matrix products as a problem: sizes, how the operands lie, operation counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, ClassVar
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import count
+from warpsmith.generator.cgemm.distance import between_products
+from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+
+MAX_SIZE = 2**30 - 1
+"""A row and what a block of threads reaches beyond it stay below 2^31, in which kernels count within a matrix."""
+MAX_BATCH = 2**31 - 1
+"""Blocks of a grid."""
+MAX_ELEMENTS = 2**36
+"""Of an operand: half a terabyte. A thread for each element of so many makes no more blocks than a grid may have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cgemm(Problem):
+    """One complex matrix product for each index of a batch: c[i] = op(a[i]) @ op(b[i]), with op(a[i]) of m x k and
+    op(b[i]) of k x n.
+
+    Shapes, all complex64, row-major and dense: a (batch, m, k) where its op is `n`, else (batch, k, m); b (batch, k, n)
+    where its op is `n`, else (batch, n, k); c (batch, m, n). A plan takes (a, b).
+
+    Args:
+        batch: number of products.
+        m: rows of a result.
+        n: columns of a result.
+        k: terms of each sum.
+        a: what is done with the matrices of a first: `n` nothing, `t` transposed, `c` transposed and conjugated.
+        b: likewise of b.
+
+    Raises:
+        BadArgument: a size below 1 or from 2^30 on, a matrix of 2^31 elements or more, or an unknown op.
+
+    Errors are bounded relative to each result's own sum of |terms|, those of |a| |b|, in its real and imaginary part
+    alike: a product's two parts share its terms.
+
+    Source: the products of a convolution by Fourier transforms, Mathieu et al. 2014, "Fast Training of Convolutional
+    Networks through FFTs", section 2; one for each frequency.
+    """
+
+    operation: ClassVar[str] = "cgemm"
+    error_unit: ClassVar[str] = "of the sum of |a| |b|"
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    a: Op = Op.N
+    b: Op = Op.N
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "batch", count(self.batch, "batch", MAX_BATCH))
+        for name in ("m", "n", "k"):
+            set_field(self, name, count(getattr(self, name), name, MAX_SIZE))
+        for name in ("a", "b"):
+            set_field(self, name, member(Op, getattr(self, name), f"op of {name}"))
+        for operand in self.operands:
+            if operand.size // self.batch >= 2**31:
+                raise BadArgument(f"a matrix of {operand.name} has 2^31 elements or more")
+            if operand.size > MAX_ELEMENTS:
+                raise BadArgument(f"{operand.name} has more than 2^36 elements; split the batch")
+
+    @functools.cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        a = (self.k, self.m) if self.a.transposes else (self.m, self.k)
+        b = (self.n, self.k) if self.b.transposes else (self.k, self.n)
+        return (
+            Operand("a", Role.INPUT, (self.batch, *a), DType.COMPLEX64),
+            Operand("b", Role.INPUT, (self.batch, *b), DType.COMPLEX64),
+            Operand("c", Role.OUTPUT, (self.batch, self.m, self.n), DType.COMPLEX64),
+        )
+
+    @property
+    def flops(self) -> int:
+        """8 m n k a product: a complex multiply-add is four real ones."""
+        return 8 * self.batch * self.m * self.n * self.k
+
+    def distance(self, other: Problem) -> float | None:
+        """In octaves of batch, m, n and k; other ops count as so many."""
+        return between_products(self, other) if isinstance(other, Cgemm) else None
+
+    def is_resized(self, other: Problem) -> bool:
+        """In batch, m, n and k."""
+        return isinstance(other, Cgemm) and (self.a, self.b) == (other.a, other.b)
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            "a": str(self.a),
+            "b": str(self.b),
+        }
+
+    @classmethod
+    def of(cls, spec: dict[str, Any]) -> Cgemm:
+        return cls(**spec)
+
+    def key(self) -> str:
+        parts = {
+            "batch": self.batch,
+            "m": self.m,
+            "n": self.n,
+            "k": self.k,
+            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            "a": None if self.a is Op.N else self.a,
+            "b": None if self.b is Op.N else self.b,
+        }
+        return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

@@ -1,0 +1,33 @@
+"""`cgemm` as the command line names it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.problem import member
+
+BatchOption = Annotated[int, typer.Option("--batch", help="Number of products.")]
+RowsOption = Annotated[int, typer.Option("--m", help="Rows of a result.")]
+ColumnsOption = Annotated[int, typer.Option("--n", help="Columns of a result.")]
+TermsOption = Annotated[int, typer.Option("--k", help="Terms of each sum.")]
+AOption = Annotated[
+    str, typer.Option("--a", help="How a lies in memory: n (batch, m, k), t (batch, k, m), or c, conjugated too.")
+]
+BOption = Annotated[
+    str, typer.Option("--b", help="How b lies in memory: n (batch, k, n), t (batch, n, k), or c, conjugated too.")
+]
+
+
+def cgemm(
+    batch: BatchOption,
+    m: RowsOption,
+    n: ColumnsOption,
+    k: TermsOption,
+    a: AOption = Op.N.value,
+    b: BOption = Op.N.value,
+) -> Cgemm:
+    """Batched complex matrix products, as torch.bmm computes them."""
+    return Cgemm(batch, m, n, k, member(Op, a, "op of a"), member(Op, b, "op of b"))

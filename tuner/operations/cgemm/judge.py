@@ -1,0 +1,48 @@
+"""The judge of batched complex matrix products."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from warpsmith.generator.cgemm import Cgemm
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.operations.cgemm.oracle import reference
+from warpsmith.tuner.operations.cgemm.peers import makers
+from warpsmith.tuner.operations.cgemm.stress import stress_inputs, stress_slack
+from warpsmith.tuner.operations.drawing import deviates, drawn
+from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.peer import PeerMaker
+from warpsmith.tuner.operations.reference import Operands, Reference, References
+
+
+class CgemmJudge(Judge[Cgemm]):
+    """NumPy's products in float64; cuBLAS through PyTorch, and PyTorch on the host."""
+
+    def inputs(self, problem: Cgemm, generator: np.random.Generator) -> Operands:
+        return {
+            each.name: drawn(each.components.shape, np.float32, generator, deviates)
+            .view(np.complex64)
+            .reshape(each.shape)
+            for each in problem.inputs
+        }
+
+    def stress_inputs(self, problem: Cgemm, generator: np.random.Generator) -> Operands:
+        return stress_inputs(problem, generator)
+
+    def stress_slack(self, problem: Cgemm) -> float:
+        return stress_slack(problem)
+
+    def terms(self, problem: Cgemm) -> int:
+        """Four of real numbers for each complex one."""
+        return 4 * problem.k
+
+    def references(self, problem: Cgemm, operands: Operands) -> References:
+        return {problem.output.name: Reference(*reference(problem, operands))}
+
+    def smaller(self, problem: Cgemm) -> Cgemm:
+        return dataclasses.replace(problem, batch=min(problem.batch, 2))
+
+    def peers(self, problem: Cgemm, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        return makers(problem, operands, kind, sets)
