@@ -27,6 +27,15 @@ class Stage:
     """For each operand of `problem` the operand of the whole problem, or the workspace, that it is."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """A stage that is carried out once, on a part of its memory."""
+
+    stage: Stage
+    offsets: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Bytes from the start of an operand's memory to the part, for those of which it is not the start."""
+
+
 class Pipeline(Family):
     """A family made of stages that are problems of their own.
 
@@ -37,6 +46,10 @@ class Pipeline(Family):
     @abc.abstractmethod
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         """The stages for a problem that this family solves, in order; their number and names are the same for all."""
+
+    def runs(self, problem: Problem) -> tuple[Run, ...]:
+        """What is done, in order: every stage once, where a family does not say that it takes its work in parts."""
+        return tuple(map(Run, self.stages(problem)))
 
     @abc.abstractmethod
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
@@ -93,14 +106,18 @@ class Pipeline(Family):
 
     def program(self, problem: Problem, config: Config) -> Program:
         units: list[Unit] = []
-        steps: list[Step] = []
         workspaces = list(self.workspaces(problem))
+        programs: dict[str, Program] = {}
         for stage in self.stages(problem):
             program = stage.family.program(stage.problem, config.of_stage(stage.name))
-            moved = _Moved(stage, {workspace.name for workspace in program.workspaces})
+            programs[stage.name] = program
+            moved = _Moved.of(Run(stage), program)
             units += [dataclasses.replace(unit, name=moved.unit(unit.name)) for unit in program.units]
-            steps += [moved.step(step) for step in program.steps]
             workspaces += [dataclasses.replace(each, name=moved.buffer(each.name)) for each in program.workspaces]
+        steps: list[Step] = []
+        for run in self.runs(problem):
+            program = programs[run.stage.name]
+            steps += map(_Moved.of(run, program).step, program.steps)
         return Program(self.name, config, tuple(units), tuple(steps), tuple(workspaces))
 
 
@@ -108,15 +125,19 @@ class Pipeline(Family):
 class _Moved:
     """What a stage's program is called, and works on, within the whole."""
 
-    stage: Stage
-    own: set[str]
+    run: Run
+    own: frozenset[str]
     """The workspaces of the stage's program."""
 
+    @classmethod
+    def of(cls, run: Run, program: Program) -> _Moved:
+        return cls(run, frozenset(workspace.name for workspace in program.workspaces))
+
     def unit(self, name: str) -> str:
-        return f"{self.stage.name}_{name}" if name else self.stage.name
+        return f"{self.run.stage.name}_{name}" if name else self.run.stage.name
 
     def buffer(self, name: str) -> str:
-        return f"{self.stage.name}_{name}" if name in self.own else self.stage.memory[name]
+        return f"{self.run.stage.name}_{name}" if name in self.own else self.run.stage.memory[name]
 
     def step(self, step: Step) -> Step:
         match step:
@@ -125,16 +146,25 @@ class _Moved:
                     step,
                     unit=self.unit(step.unit),
                     arguments=tuple(map(self.argument, step.arguments)),
-                    constants=tuple(Constant(each.symbol, self.buffer(each.operand)) for each in step.constants),
+                    constants=tuple(Constant(each.symbol, self.whole(each.operand)) for each in step.constants),
                 )
             case LibraryCall():
-                return dataclasses.replace(
-                    step, arguments=tuple(Pointer(self.buffer(each.buffer), each.offset) for each in step.arguments)
-                )
+                return dataclasses.replace(step, arguments=tuple(map(self.pointer, step.arguments)))
 
     def argument(self, argument: Argument) -> Argument:
         match argument:
-            case Pointer() | Texture():
-                return dataclasses.replace(argument, buffer=self.buffer(argument.buffer))
+            case Pointer():
+                return self.pointer(argument)
+            case Texture():
+                return dataclasses.replace(argument, buffer=self.whole(argument.buffer))
             case _:
-                return dataclasses.replace(argument, operand=self.buffer(argument.operand))
+                return dataclasses.replace(argument, operand=self.whole(argument.operand))
+
+    def pointer(self, pointer: Pointer) -> Pointer:
+        return Pointer(self.buffer(pointer.buffer), self.run.offsets.get(pointer.buffer, 0) + pointer.offset)
+
+    def whole(self, name: str) -> str:
+        """A buffer that is taken from its start. Raises ValueError where the run has a part of it."""
+        if self.run.offsets.get(name):
+            raise ValueError(f"{self.run.stage.name} reads {name} by value or as a texture: it has no parts")
+        return self.buffer(name)

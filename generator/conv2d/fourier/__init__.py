@@ -1,0 +1,1 @@
+"""Convolution layers in the frequency domain."""

@@ -1,0 +1,102 @@
+"""Layers in the frequency domain: transforms of all planes, a complex matrix product per frequency, the way back.
+
+The planes of both operands are transformed whole, padded with zeros as they are read, and written frequency by
+frequency, so that the matrices of a product lie together: images by channels, or filters by channels. The result is
+clipped as it is written. Padding takes no memory: it is part of the point at which a filter's plane begins.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3.1 (the steps of each pass, table 1) and
+section 5 (transforms that pad and clip, and leave their results in the order that the products read, so that nothing
+is transposed); Mathieu et al. 2014, "Fast Training of Convolutional Networks through FFTs".
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.conv2d.fourier.basis import bases
+from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import require_conv2d
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.pipeline import Pipeline, Run, Stage
+from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.steps import Workspace
+
+SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
+"""The workspaces: of both factors and of the result, (frequencies, rows, columns) as the product has them."""
+
+
+class Conv2dFft(Pipeline):
+    """`conv2d` by Fourier transforms of whole planes on the likeliest basis."""
+
+    name = "conv2d_fft"
+    rank: ClassVar[int] = 0
+    """Which of the likely basis sizes it takes."""
+    transform: ClassVar[Family] = FftBlock()
+    product: ClassVar[Family] = CgemmPlain()
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if problem.accuracy is Accuracy.ELEMENTWISE:
+            return "has errors relative to the whole result: accuracy normwise"
+        if problem.stride != (1, 1) or problem.dilation != (1, 1) or problem.groups > 1:
+            return "takes stride 1, dilation 1 and one group"
+        if problem.bias or problem.relu:
+            return "adds no bias and has no ReLU"
+        if self.rank >= (found := len(bases(problem))):
+            return f"takes basis size number {self.rank + 1}, of which there are {found}"
+        if FourierParts.of(problem, bases(problem)[self.rank]) is None:
+            return f"needs more than {problem.workspace} bytes of workspace"
+        return self.unsolved_stage(problem, device)
+
+    def stages(self, problem: Problem) -> tuple[Stage, ...]:
+        parts = self._parts(problem)
+        a, b, c = SPECTRA
+        (first, second), (first_transform, second_transform) = parts.factors, parts.forward
+        return (
+            Stage("first", first_transform, self.transform, {"signal": first.name, "spectrum": a}),
+            Stage("second", second_transform, self.transform, {"signal": second.name, "spectrum": b}),
+            Stage("product", parts.product, self.product, {"a": a, "b": b, "c": c}),
+            Stage("result", parts.inverse, self.transform, {"spectrum": c, "signal": parts.layer.output.name}),
+        )
+
+    def runs(self, problem: Problem) -> tuple[Run, ...]:
+        """The second factor once, the rest for each part of the batch."""
+        parts = self._parts(problem)
+        first, second, product, result = self.stages(problem)
+        runs = [Run(second)]
+        for number in range(parts.count):
+            runs += [
+                Run(first, {"signal": number * first.problem.inputs[0].nbytes}),
+                Run(product),
+                Run(result, {"signal": number * result.problem.output.nbytes}),
+            ]
+        return tuple(runs)
+
+    def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
+        return self._parts(problem).workspaces(SPECTRA)
+
+    def _parts(self, problem: Problem) -> FourierParts:
+        layer = require_conv2d(problem)
+        parts = FourierParts.of(layer, bases(layer)[self.rank])
+        if parts is None:
+            raise ValueError(f"{layer.key()} is not solved by {self.name}")
+        return parts
+
+
+class Conv2dFft2(Conv2dFft):
+    """The same on the second likeliest basis."""
+
+    name = "conv2d_fft_2"
+    rank = 1
+
+
+class Conv2dFft3(Conv2dFft):
+    """The same on the third likeliest basis."""
+
+    name = "conv2d_fft_3"
+    rank = 2

@@ -1,0 +1,102 @@
+"""What a layer in the frequency domain is made of: basis, spectra, and the parts of a batch that fit a workspace."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from math import prod
+
+from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.conv2d.fourier.basis import Basis
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.fft.problem import Fft, Kind, Layout
+from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.steps import Workspace
+
+MOST_PARTS = 64
+"""Of a batch: with more of them transforms and products are too small to fill a GPU."""
+ALIGNMENT = 256
+"""Bytes; workspaces begin at multiples."""
+OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
+"""Of the product's operands: the layer is X conj(W), its gradients are DY W and conj(DY) X, with images as rows of X
+and DY and filters as rows of W."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FourierParts:
+    """A layer, its basis, and into how many parts its batch is split.
+
+    The first operand of the product is split with the batch, as its result is; the second one is whole. A gradient of
+    weights sums over the batch, and is not split.
+    """
+
+    layer: Conv2d
+    basis: Basis
+    count: int
+
+    @classmethod
+    def of(cls, layer: Conv2d, basis: Basis) -> FourierParts | None:
+        """In the fewest parts whose spectra fit the layer's workspace; None where there are no such."""
+        return _of(layer, basis)
+
+    @property
+    def images(self) -> int:
+        """Of a part."""
+        return self.layer.input[0] // self.count
+
+    @property
+    def factors(self) -> tuple[Operand, Operand]:
+        """The operands of the layer that are the product's first and second one."""
+        first, second = self.layer.inputs
+        return (second, first) if self.layer.pass_ is Pass.WGRAD else (first, second)
+
+    @property
+    def product(self) -> Cgemm:
+        """Of each part."""
+        (_, channels, _, _), filters, images = self.layer.input, self.layer.weight[0], self.images
+        m, n, k = {
+            Pass.FPROP: (images, filters, channels),
+            Pass.DGRAD: (images, channels, filters),
+            Pass.WGRAD: (filters, channels, images),
+        }[self.layer.pass_]
+        return Cgemm(self.basis.frequencies, m, n, k, *OPS[self.layer.pass_])
+
+    @property
+    def forward(self) -> tuple[Fft, Fft]:
+        """The transforms of both factors; those of the first one of each part."""
+        first, second = (self._transform(each, Kind.R2C) for each in self.factors)
+        return dataclasses.replace(first, batch=first.batch // self.count), second
+
+    @property
+    def inverse(self) -> Fft:
+        """The transforms to the result, of each part."""
+        whole = self._transform(self.layer.output, Kind.C2R)
+        return dataclasses.replace(whole, batch=whole.batch // self.count)
+
+    def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
+        """The spectra of the first and the second factor and of the result."""
+        return tuple(
+            Workspace(name, operand.nbytes) for name, operand in zip(names, self.product.operands, strict=True)
+        )
+
+    def _transform(self, operand: Operand, kind: Kind) -> Fft:
+        """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing."""
+        *planes, rows, columns = operand.shape
+        before = tuple(pads[0] for pads in self.layer.padding)
+        is_filter = operand.name in ("w", "dw")
+        start = tuple(-pad % points for pad, points in zip(before, self.basis.size, strict=True)) if is_filter else None
+        return Fft(self.basis.size, prod(planes), kind, valid=(rows, columns), layout=Layout.FREQUENCY, start=start)
+
+
+@functools.lru_cache(256)
+def _of(layer: Conv2d, basis: Basis) -> FourierParts | None:
+    images = layer.input[0]
+    counts = (1,) if layer.pass_ is Pass.WGRAD else range(1, min(images, MOST_PARTS) + 1)
+    found = (FourierParts(layer, basis, count) for count in counts if images % count == 0)
+    return next((parts for parts in found if _spectra_bytes(parts) <= layer.workspace), None)
+
+
+def _spectra_bytes(parts: FourierParts) -> int:
+    assert parts.product.output.dtype is DType.COMPLEX64
+    return sum(-(-operand.nbytes // ALIGNMENT) * ALIGNMENT for operand in parts.product.operands)

@@ -1,0 +1,167 @@
+"""Layers in the frequency domain on the CPU: transforms, products and the way back, over memory between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, Conv2dFft2
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
+from warpsmith.generator.steps import LibraryCall, Pointer
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+from warpsmith.store.record import Failure, FailureKind, Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
+
+FAMILY, SECOND = Conv2dFft(), Conv2dFft2()
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
+SHAPES: tuple[dict[str, Any], ...] = (
+    {"input": (4, 3, 9, 7), "weight": (5, 3, 3, 2)},
+    {"input": (2, 5, 8, 12), "weight": (3, 5, 5, 4), "padding": ((2, 0), (1, 3))},
+    {"input": (1, 1, 6, 6), "weight": (2, 1, 6, 6), "padding": 5},
+)
+every_pass = pytest.mark.parametrize("pass_", Pass)
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape["input"])))
+
+
+def evaluated(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Program) -> Measurement | Failure:
+    """On buffers that are guarded and poisoned, twice, with the same bits."""
+    bed = Testbed(host, problem, 3, POLICY, guarded=True)
+    try:
+        binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
+        return bed.evaluate(program, binaries, POLICY).outcome
+    finally:
+        bed.close()
+
+
+def drawn(problem: Conv2d) -> Config:
+    config = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key()))
+    assert config is not None
+    return config
+
+
+@every_pass
+@every_shape
+def test_is_right_by_default(host: Runtime, quick: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
+    problem = Conv2d(**shape, pass_=pass_)
+    outcome = evaluated(host, quick, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
+    assert isinstance(outcome, Measurement), outcome
+
+
+@every_pass
+def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+    problem = Conv2d(**SHAPES[1], pass_=pass_)
+    for family, config in ((FAMILY, drawn(problem)), (SECOND, SECOND.default(problem, DEVICE))):
+        outcome = evaluated(host, quick, problem, family.program(problem, config))
+        assert isinstance(outcome, Measurement), (family.name, config, outcome)
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+    whole = Conv2d(**SHAPES[0], pass_=pass_)
+    taken = sum(each.nbytes for each in FAMILY.workspaces(whole))
+    problem = dataclasses.replace(whole, workspace=taken - 1)
+    program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
+    assert sum(each.nbytes for each in program.workspaces) < taken
+    assert len(program.steps) == 1 + 2 * 3
+    outcome = evaluated(host, quick, problem, program)
+    assert isinstance(outcome, Measurement), outcome
+
+
+def without(program: Program, step: int) -> Program:
+    return dataclasses.replace(program, steps=program.steps[:step] + program.steps[step + 1 :])
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_step_that_is_missing_is_found(host: Runtime, quick: HostCompiler, step: int) -> None:
+    """What it would have written is NaN."""
+    problem = Conv2d(**SHAPES[0])
+    program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
+    outcome = evaluated(host, quick, problem, without(program, step))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind is FailureKind.WRONG
+
+
+class TestProgram:
+    @every_pass
+    def test_reads_what_was_written(self, pass_: Pass) -> None:
+        problem = Conv2d(**SHAPES[1], pass_=pass_)
+        program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
+        memory = [
+            [each.buffer for each in step.arguments if isinstance(each, Pointer)]
+            for step in program.steps
+            if not isinstance(step, LibraryCall)
+        ]
+        one, other = (each.name for each in problem.inputs)
+        if pass_ is Pass.WGRAD:
+            one, other = other, one
+        a, b, c = SPECTRA
+        assert memory == [[other, b], [one, a], [a, b, c], [c, problem.output.name]]
+
+    def test_parts_lie_one_behind_the_other(self) -> None:
+        problem = Conv2d(**SHAPES[0], workspace=FAMILY.workspaces(Conv2d(**SHAPES[0]))[0].nbytes * 3)
+        program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
+        starts = {"x": 0, "y": 0}
+        for name in starts:
+            found = [
+                each.offset
+                for step in program.launches
+                for each in step.arguments
+                if isinstance(each, Pointer) and each.buffer == name
+            ]
+            operand = next(each for each in problem.operands if each.name == name)
+            assert found == [part * operand.nbytes // len(found) for part in range(len(found))]
+            assert len(found) > 1
+
+
+class TestWhatItDoesNotSolve:
+    @pytest.mark.parametrize(
+        ("fields", "why"),
+        [
+            ({"accuracy": "elementwise"}, "has errors relative to the whole result"),
+            ({"stride": 2}, "takes stride 1"),
+            ({"dilation": (1, 2)}, "takes stride 1, dilation 1"),
+            ({"weight": (5, 1, 3, 2), "groups": 3}, "takes stride 1"),
+            ({"bias": True}, "adds no bias"),
+            ({"relu": True}, "adds no bias and has no ReLU"),
+            ({"workspace": 4096}, "needs more than 4096 bytes of workspace"),
+        ],
+    )
+    def test_is_told_in_a_line(self, fields: dict[str, Any], why: str) -> None:
+        fields = {"input": (4, 3, 9, 7), "weight": (6, 3, 3, 2), **fields}
+        if "groups" in fields:
+            fields["weight"] = (6, 1, 3, 2)
+        told = FAMILY.why_not(Conv2d(**fields), DEVICE)
+        assert told is not None
+        assert told.startswith(why)
+
+    def test_a_basis_size_that_there_is_none_of(self) -> None:
+        told = SECOND.why_not(Conv2d((1, 1, 8, 8), (1, 1, 3, 3)), DEVICE)
+        assert told == "takes basis size number 2, of which there are 1"
+
+
+@every_pass
+def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+    """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""
+    problem = Conv2d((3, 8, 12, 12), (6, 8, 5, 5), padding=2, pass_=pass_)  # type: ignore[arg-type]
+    program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
+    binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
+    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+    operands = random_operands(problem, 5)
+    expected, _ = reference(problem, operands)
+    result = np.asarray(plan(*operands.values()))
+    assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)
