@@ -20,6 +20,8 @@ class Library(enum.StrEnum):
 
     CUFFT = "cufft"
     """NVIDIA's Fourier transforms. On the host NumPy's stand in for them."""
+    CUBLAS = "cublas"
+    """NVIDIA's matrix products. On the host NumPy's stand in for them."""
 
 
 class TransformKind(enum.StrEnum):
@@ -118,6 +120,11 @@ class CufftTransform:
         is_real = self.kind is TransformKind.C2R
         return self.target.reach(self.batch, self.sizes if is_real else self.half) * (4 if is_real else 8)
 
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """Bytes of each argument of the call, from where it points to."""
+        return self.source_bytes, self.target_bytes
+
     def told(self) -> str:
         """In a few words, for people."""
         return f"{self.kind} {self.direction}, {'x'.join(map(str, self.sizes))} points, {self.batch} at once"
@@ -146,7 +153,100 @@ def _sides(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return spec["source"], spec["target"]
 
 
-Parameters = CufftTransform
+class Transpose(enum.StrEnum):
+    """What cuBLAS does with a factor's matrices, which lie column by column."""
+
+    N = "n"
+    """Nothing."""
+    T = "t"
+    """It transposes them."""
+    C = "c"
+    """It transposes and conjugates them."""
+
+
+class ProductFunction(enum.StrEnum):
+    """Which of cuBLAS's products of single precision complex matrices."""
+
+    CGEMM = "cgemm"
+    """Four real products for each complex one."""
+    CGEMM3M = "cgemm3m"
+    """Three, by sums of real and imaginary parts (Gauss)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CublasProduct:
+    """Products of dense complex64 matrices that lie column by column, c[i] = op(a[i]) op(b[i]): what
+    `cublasCgemmStridedBatched` is told.
+
+    The arguments of the call are a, b and c.
+
+    Args:
+        function: which one.
+        m: rows of c.
+        n: columns of c.
+        k: terms of each sum.
+        batch: number of products.
+        first: what is done with a.
+        second: what is done with b.
+        is_looped: whether each product has a call of its own, one after the other on one stream.
+
+    Raises:
+        ValueError: a size that is no positive whole number below 2^31.
+    """
+
+    library: ClassVar[Library] = Library.CUBLAS
+
+    function: ProductFunction
+    m: int
+    n: int
+    k: int
+    batch: int
+    first: Transpose = Transpose.N
+    second: Transpose = Transpose.N
+    is_looped: bool = False
+
+    def __post_init__(self) -> None:
+        counts = [self.m, self.n, self.k, self.batch]
+        if any(type(count) is not int or not 1 <= count < 2**31 for count in counts):
+            raise ValueError(f"the sizes of a product must be 1 to 2^31 - 1; got {counts}")
+
+    @property
+    def leads(self) -> tuple[int, int, int]:
+        """Elements from column to column of a, b and c."""
+        first = self.m if self.first is Transpose.N else self.k
+        return first, self.k if self.second is Transpose.N else self.n, self.m
+
+    @property
+    def distances(self) -> tuple[int, int, int]:
+        """Elements from one matrix to the next, of a, b and c."""
+        return self.m * self.k, self.k * self.n, self.m * self.n
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """Bytes of each argument of the call, from where it points to."""
+        return tuple(8 * self.batch * distance for distance in self.distances)
+
+    def told(self) -> str:
+        """In a few words, for people."""
+        many = f"{self.batch} one by one" if self.is_looped else f"{self.batch} at once"
+        return f"{self.function} {self.first}{self.second}, m={self.m} n={self.n} k={self.k}, {many}"
+
+    def spec(self) -> dict[str, Any]:
+        """As JSON values; `of` reads them back."""
+        words = {name: str(getattr(self, name)) for name in ("function", "first", "second")}
+        return {**{field.name: getattr(self, field.name) for field in dataclasses.fields(self)}, **words}
+
+    @classmethod
+    def of(cls, spec: dict[str, Any]) -> CublasProduct:
+        """What `spec` wrote. Raises ValueError, TypeError or LookupError for anything else."""
+        if not isinstance(spec["is_looped"], bool):
+            raise TypeError("is_looped is true or false")
+        words = {"function": ProductFunction(spec["function"])}
+        factors = {name: Transpose(spec[name]) for name in ("first", "second")}
+        return cls(**{**spec, **words, **factors})
+
+
+Parameters = CufftTransform | CublasProduct
 """What a library is told beside the memory; one type for each function of each library."""
 
 
@@ -155,3 +255,5 @@ def parameters_of(library: Library, spec: dict[str, Any]) -> Parameters:
     match library:
         case Library.CUFFT:
             return CufftTransform.of(spec)
+        case Library.CUBLAS:
+            return CublasProduct.of(spec)

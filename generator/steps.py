@@ -83,7 +83,8 @@ class LibraryCall:
     """One call of a vendor's library, in stream order like a launch.
 
     `arguments` are the memory that it works on, in the order of the library's function: for cuFFT what is read, and
-    what is written. Nothing of `parameters` depends on the device, so that a program has one fingerprint everywhere.
+    what is written; for cuBLAS both factors and the product. Nothing of `parameters` depends on the device, so that a
+    program has one fingerprint everywhere.
     """
 
     parameters: Parameters

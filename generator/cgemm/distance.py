@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 def between_products(one: Cgemm, other: Cgemm) -> float:
     """`Problem.distance` of two batches of products: octaves of their sizes, and a conjugate is a sign alone."""
-    size = sum(octaves(getattr(one, name), getattr(other, name)) for name in ("batch", "m", "n", "k"))
-    pairs = [(getattr(one, name), getattr(other, name)) for name in ("a", "b")]
+    extents = ((one.batch, other.batch), (one.m, other.m), (one.n, other.n), (one.k, other.k))
+    size = sum(octaves(here, there) for here, there in extents)
+    pairs = ((one.a, other.a), (one.b, other.b))
     turned = sum(here.transposes != there.transposes for here, there in pairs)
     signed = sum(here != there and here.transposes == there.transposes for here, there in pairs)
     return size + RULE_CHANGED * turned + SIDE_CHANGED * signed

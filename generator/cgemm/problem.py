@@ -14,8 +14,8 @@ from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
 MAX_SIZE = 2**30 - 1
 """A row and what a block of threads reaches beyond it stay below 2^31, in which kernels count within a matrix."""
-MAX_BATCH = 2**31 - 1
-"""Blocks of a grid."""
+MAX_BATCH = 2**30 - 1
+"""A grid has a block for each, and likewise what the last block counts beyond them."""
 MAX_ELEMENTS = 2**36
 """Of an operand: half a terabyte. A thread for each element of so many makes no more blocks than a grid may have."""
 

@@ -24,6 +24,14 @@ def library_version(kind: DeviceKind, library: Library) -> str:
             from warpsmith.devices.host import cufft as stand_in
 
             return stand_in.version()
+        case DeviceKind.CUDA, Library.CUBLAS:
+            from warpsmith.devices.cuda import cublas
+
+            return cublas.version()
+        case DeviceKind.HOST, Library.CUBLAS:
+            from warpsmith.devices.host import cublas as blas_stand_in
+
+            return blas_stand_in.version()
     raise AssertionError(f"{library} on {kind}")
 
 
@@ -45,5 +53,7 @@ def versions_in(identity: str) -> tuple[str, ...]:
 
 def is_of_today(identity: str, compiler: str, kind: DeviceKind) -> bool:
     """Whether what `identity_with_libraries` wrote for some program is of this compiler and of today's libraries."""
-    known = {library_version(kind, library) for library in Library} if _BETWEEN in identity else set()
-    return identity.split(_BETWEEN)[0] == compiler and set(versions_in(identity)) <= known
+    told = versions_in(identity)
+    named = (library for library in Library if any(version.startswith(f"{library} ") for version in told))
+    known = {library_version(kind, library) for library in named}
+    return identity.split(_BETWEEN)[0] == compiler and set(told) <= known

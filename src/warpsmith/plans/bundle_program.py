@@ -81,8 +81,10 @@ def _check_call(call: LibraryCall, buffers: Mapping[str, int], inputs: set[str])
     """A library is told sizes and never looks at the memory's own: a call must stay in its buffers."""
     for argument in call.arguments:
         _check_argument(argument, buffers, inputs)
-    source, target = call.arguments
-    for argument, nbytes in ((source, call.parameters.source_bytes), (target, call.parameters.target_bytes)):
+    reaches = call.parameters.reaches
+    if len(reaches) != len(call.arguments):
+        raise ValueError(f"a call of {call.library} takes {len(reaches)} buffers; got {len(call.arguments)}")
+    for argument, nbytes in zip(call.arguments, reaches, strict=True):
         if argument.offset + nbytes > buffers[argument.buffer]:
             raise ValueError(f"a call of {call.library} reaches beyond {argument.buffer}")
 

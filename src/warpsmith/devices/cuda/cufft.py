@@ -10,13 +10,14 @@ import ctypes
 import enum
 import functools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from warpsmith.devices.base import BoundLaunch
+from warpsmith.devices.cuda.vendor_library import failure_of, loaded_library, outside_of_captures
 from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.devices.process import ForkLock
-from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
+from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.library_calls import CufftTransform, Direction, TransformKind
 from warpsmith.generator.steps import LibraryCall
 
@@ -79,17 +80,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 @functools.cache
 def _library() -> ctypes.CDLL:
     """libcufft, of a wheel or of the toolkit. Raises LaunchError where there is none."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        library = ctypes.CDLL(load_nvidia_dynamic_lib("cufft").abs_path)
-    except (ImportError, OSError, RuntimeError):  # no cuda-bindings; none that loads; none that is found
-        raise LaunchError(MISSING) from None
-    for name, arguments in _SIGNATURES.items():
-        function = library[name]
-        function.argtypes, function.restype = arguments, ctypes.c_int
-        setattr(library, name, function)
-    return library
+    return loaded_library("cufft", MISSING, _SIGNATURES)
 
 
 def version() -> str:
@@ -105,20 +96,8 @@ def version() -> str:
 def _call(function: str, doing: str, *arguments: Any) -> None:
     """Calls one of its functions. Raises LaunchError, OutOfMemory or DeviceError; `doing` completes "cannot ..."."""
     status = getattr(_library(), function)(*arguments)
-    if status == _Status.SUCCESS:
-        return
-    name = _Status(status).name if status in set(_Status) else f"status {status}"
-    message = f"cuFFT cannot {doing}: {name.lower().replace('_', ' ')}"
-    if status == _Status.ALLOC_FAILED:
-        raise OutOfMemory(message)
-    raise LaunchError(message) if status in _REFUSALS else DeviceError(message)
-
-
-def _outside_of_captures() -> Callable[[str], contextlib.AbstractContextManager[None]]:
-    """Not imported with this module, which tells a version where there is no driver's wheel either."""
-    from warpsmith.devices.cuda.status import outside_of_captures
-
-    return outside_of_captures
+    if status != _Status.SUCCESS:
+        raise failure_of("cuFFT", doing, status, _Status, _REFUSALS)
 
 
 class Cufft(DeviceLibrary):
@@ -144,13 +123,13 @@ class _LoadedTransform(LoadedCall):
         self._context, self._call = context, call
         self._lock = ForkLock()
         self.doing = f"transform ({call.parameters.told()})"
-        with context.active(self.doing), _outside_of_captures()(self.doing):
+        with context.active(self.doing), outside_of_captures(self.doing):
             handle, nbytes = ctypes.c_int(), ctypes.c_size_t()
             _call("cufftCreate", self.doing, ctypes.byref(handle))
             self._destroy = weakref.finalize(self, _destroy, context, handle.value)
             try:
                 _call("cufftSetAutoAllocation", self.doing, handle.value, 0)
-                _make_plan(handle.value, call.parameters, nbytes, self.doing)
+                _make_plan(handle.value, _transform_of(call), nbytes, self.doing)
             except DeviceError:
                 self._destroy()
                 raise
@@ -164,9 +143,8 @@ class _LoadedTransform(LoadedCall):
         if not self._destroy.alive:
             raise LaunchError(f"cannot {self.doing}: its program was closed")
         source, target = addresses_of(self._call, addresses)
-        parameters, doing = self._call.parameters, self.doing
+        parameters, doing = _transform_of(self._call), self.doing
         function = f"cufftExec{parameters.kind.upper()}"
-        outside_of_captures = _outside_of_captures()
         signs = (_SIGN[parameters.direction],) if parameters.kind is TransformKind.C2C else ()
 
         def run(stream: int | None) -> None:
@@ -181,6 +159,13 @@ class _LoadedTransform(LoadedCall):
 
     def close(self) -> None:
         self._destroy()
+
+
+def _transform_of(call: LibraryCall) -> CufftTransform:
+    """What cuFFT is told. Raises TypeError for a call of another library."""
+    if not isinstance(call.parameters, CufftTransform):
+        raise TypeError(f"not a call of cuFFT: {call.told()}")
+    return call.parameters
 
 
 def _make_plan(handle: int, transform: CufftTransform, nbytes: ctypes.c_size_t, doing: str) -> None:

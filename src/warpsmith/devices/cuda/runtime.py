@@ -122,11 +122,14 @@ class CudaRuntime(Runtime):
         return module
 
     def library(self, library: Library) -> DeviceLibrary:
+        from warpsmith.devices.cuda.cublas import Cublas
         from warpsmith.devices.cuda.cufft import Cufft
 
         match library:
             case Library.CUFFT:
                 return Cufft(self._context)
+            case Library.CUBLAS:
+                return Cublas(self._context)
 
     def identify(self, stream: int | None) -> StreamIdentity:
         from warpsmith.devices.cuda.status import identity_of

@@ -47,6 +47,8 @@ class _LoadedTransform(LoadedCall):
     def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
         source, target = addresses_of(self._call, addresses)
         transform = self._call.parameters
+        if not isinstance(transform, CufftTransform):
+            raise TypeError(f"not a call of cuFFT: {self._call.told()}")
 
         def run(_stream: int | None) -> None:
             if not self._is_open:

@@ -25,6 +25,7 @@ from warpsmith.devices.base import (
     given,
 )
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.cublas import HostCublas
 from warpsmith.devices.host.cufft import HostCufft
 from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
 from warpsmith.devices.host.texture import describe
@@ -191,6 +192,8 @@ class HostRuntime(Runtime):
         match library:
             case Library.CUFFT:
                 return HostCufft()
+            case Library.CUBLAS:
+                return HostCublas()
 
     def allocate(self, nbytes: int) -> Allocation:
         available = available_memory()

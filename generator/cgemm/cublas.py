@@ -1,0 +1,68 @@
+"""cuBLAS as a candidate: what other families have to beat, and what answers where it is the fastest.
+
+cuBLAS takes matrices that lie column by column: memory that lies row by row is to it the transposed matrix. So it is
+asked for the transposed result, whose factors are those of ours in the other order, each with its own op.
+
+Source: cuBLAS API reference, CUDA 13: cublasCgemmStridedBatched, cublasCgemm3mStridedBatched.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.text import require_cgemm
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.library_calls import CublasProduct, ProductFunction, Transpose
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import LibraryCall, Pointer, Program
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+STRIDED, LOOPED = "strided", "looped"
+MOST_CALLS = 64
+"""Of one product each: more of them take longer to queue than they can save."""
+
+
+class CgemmCublas(Family):
+    """`cgemm` by cuBLAS. It never answers where nothing is stored."""
+
+    name = "cgemm_cublas"
+    may_answer = False
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Cgemm):
+            return "solves cgemm only"
+        return "calls cuBLAS, which runs on GPUs only" if device.kind is DeviceKind.HOST else None
+
+    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - one for all GPUs
+        cgemm = require_cgemm(problem)
+        functions = tuple(each.value for each in ProductFunction)
+        return Space(
+            (
+                Parameter("function", functions, "four real products for each complex one, or three and sums"),
+                Parameter("calls", (STRIDED, LOOPED), "one call for all products, or one for each"),
+            ),
+            (
+                Constraint(
+                    f"2 to {MOST_CALLS} products have calls of their own",
+                    lambda calls: calls == STRIDED or 1 < cgemm.batch <= MOST_CALLS,
+                ),
+            ),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - one for all
+        return Config.of({"function": ProductFunction.CGEMM.value, "calls": STRIDED})
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        cgemm = require_cgemm(problem)
+        product = CublasProduct(
+            ProductFunction(config.text("function")),
+            m=cgemm.n,
+            n=cgemm.m,
+            k=cgemm.k,
+            batch=cgemm.batch,
+            first=Transpose(cgemm.b.value),
+            second=Transpose(cgemm.a.value),
+            is_looped=config.text("calls") == LOOPED,
+        )
+        call = LibraryCall(product, (Pointer("b"), Pointer("a"), Pointer("c")))
+        return Program(self.name, config, (), (call,))

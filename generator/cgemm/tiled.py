@@ -1,0 +1,68 @@
+"""Several results a thread, in registers, and tiles of both operands in shared memory, copied while others are used.
+
+Conjugates are signs of multiply-adds, and operands that lie transposed are read as they lie, so that nothing but the
+multiply-adds is left of a complex product. Long sums are sums of shorter ones: a thread adds what it has to its results
+in memory from time to time, which costs no registers.
+
+Source: Volkov and Demmel 2008, "Benchmarking GPUs to Tune Dense Linear Algebra" (tiles in registers), with the
+asynchronous copies of compute capability 8.0; the parts of a split sum are added up in a fixed
+order, as in split-K of CUTLASS.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.cgemm.tiled_geometry import Geometry, parts_bytes
+from warpsmith.generator.cgemm.tiled_space import tiled_default, tiled_space
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+PARTS = "parts"
+"""The workspace for the parts of split sums."""
+SUM_THREADS = 256
+
+
+class CgemmTiled(Family):
+    """`cgemm` as sums in registers."""
+
+    name = "cgemm_tiled"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
+        return None if isinstance(problem, Cgemm) else "solves cgemm only"
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        return tiled_space(require_cgemm(problem), device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return tiled_default(require_cgemm(problem), device)
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        return Geometry.of(require_cgemm(problem), config).written
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        cgemm = require_cgemm(problem)
+        geometry = Geometry.of(cgemm, config)
+        source = render("cgemm/tiled.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+        a, b, c = cgemm_arguments(cgemm)
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks, 1, 1),
+            block=(geometry.threads * geometry.products, 1, 1),
+            arguments=(a, b, c if geometry.splits == 1 else Pointer(PARTS)),
+            shared_bytes=geometry.shared_bytes,
+        )
+        if geometry.splits == 1:
+            return Program.of_source(self.name, config, source, (launch,))
+        total = Launch(
+            entry=f"{self.name}_sum",
+            grid=(-(-cgemm.output.size // SUM_THREADS), 1, 1),
+            block=(SUM_THREADS, 1, 1),
+            arguments=(Pointer(PARTS), c),
+        )
+        parts = Workspace(PARTS, parts_bytes(cgemm, geometry.splits))
+        return Program.of_source(self.name, config, source, (launch, total), (parts,))

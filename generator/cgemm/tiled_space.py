@@ -1,0 +1,206 @@
+"""What may be chosen of `cgemm_tiled`, and what is good without any search."""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.tiled_geometry import PAIR, WARP, Geometry
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+OWN = (1, 2, 4, 6, 8)
+THREADS = (1, 2, 4, 8, 16, 32)
+TERMS = (2, 4, 8, 16, 32)
+STAGES = (1, 2, 3, 4)
+LANES = (1, 2, 4, 8, 16, 32)
+PRODUCTS = (1, 2, 4, 8, 16, 32, 64)
+SPLITS = (1, 2, 4, 8, 16)
+MIN_BLOCKS = (0, 2, 3, 4)
+
+MIN_THREADS, MAX_THREADS = 64, 512
+MAX_REGISTERS = 255
+"""Of a thread."""
+OTHER_REGISTERS = 24
+"""What a thread needs beside its sums and what they are made of: addresses, counters."""
+BLOCKS_ENOUGH = 4
+"""For each multiprocessor; where there are so many without it, a sum is not split."""
+MAX_GRID = 2**31 - 1
+
+
+def tiled_space(problem: Cgemm, device: Device) -> Space:
+    """The space of `cgemm_tiled` for a problem on a device."""
+    return Space(
+        parameters=(
+            Parameter("rows", OWN, "rows of a result a thread"),
+            Parameter("columns", OWN, "and columns"),
+            Parameter("block_rows", THREADS, "threads down a tile"),
+            Parameter("block_columns", THREADS, "threads across a tile"),
+            Parameter("terms", TERMS, "terms of a sum that a tile has"),
+            Parameter("stages", STAGES, "tiles in shared memory at once, of each operand"),
+            Parameter("lanes", LANES, "threads of a warp side by side"),
+            Parameter("products", PRODUCTS, "of a block"),
+            Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
+            Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
+        ),
+        constraints=(
+            *_tile_constraints(problem),
+            *_thread_constraints(problem),
+            *_split_constraints(problem, device),
+            *_device_constraints(problem, device),
+        ),
+    )
+
+
+def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"a tile more than twice as large as a result of {problem.m}x{problem.n} has threads to spare",
+            lambda rows, columns, block_rows, block_columns: (
+                rows * block_rows < 2 * problem.m and columns * block_columns < 2 * problem.n
+            ),
+        ),
+        Constraint(
+            f"a tile has less than twice the {problem.k} terms of a sum, or {TERMS[0]}",
+            lambda terms: terms < 2 * problem.k or terms == TERMS[0],
+        ),
+        Constraint(
+            "a sum that goes through several tiles has two stages or more, and no more stages than tiles",
+            lambda terms, stages, splits: (
+                1 < stages <= _steps(problem, terms, splits) or stages == _steps(problem, terms, splits) == 1
+            ),
+        ),
+    )
+
+
+def _thread_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"a thread has {MAX_REGISTERS} registers: two for each sum, two for each number that sums are made of, and "
+            f"{OTHER_REGISTERS} more",
+            lambda rows, columns: _registers(rows, columns) <= MAX_REGISTERS,
+        ),
+        Constraint(
+            f"a block has {MIN_THREADS} to {MAX_THREADS} threads",
+            lambda block_rows, block_columns, products: (
+                MIN_THREADS <= block_rows * block_columns * products <= MAX_THREADS
+            ),
+        ),
+        Constraint(
+            "a warp lies in a tile: whole rows of threads, or so many lanes that the tile's threads make whole warps",
+            lambda block_rows, block_columns, lanes: (
+                lanes == min(block_columns, WARP)
+                or (lanes < block_columns and lanes * block_rows >= WARP and block_rows * block_columns >= WARP)
+            ),
+        ),
+        Constraint(
+            "only products of one tile share a block",
+            lambda rows, columns, block_rows, block_columns, products: (
+                products == 1 or (rows * block_rows >= problem.m and columns * block_columns >= problem.n)
+            ),
+        ),
+    )
+
+
+def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    enough = BLOCKS_ENOUGH * device.multiprocessors
+
+    def few(rows: int, columns: int, block_rows: int, block_columns: int) -> bool:
+        down, across = -(-problem.m // (rows * block_rows)), -(-problem.n // (columns * block_columns))
+        return problem.batch * down * across < enough
+
+    return (
+        Constraint(
+            f"a sum is split only where there are fewer than {enough} blocks without it, of one product each",
+            lambda rows, columns, block_rows, block_columns, products, splits: (
+                splits == 1 or (products == 1 and few(rows, columns, block_rows, block_columns))
+            ),
+        ),
+        Constraint(
+            "each part of a sum has a tile of terms",
+            lambda terms, splits: (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms),
+        ),
+    )
+
+
+def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits"))
+
+    def shared(*values: int) -> int:
+        chosen = dict(zip(reads, values, strict=True))
+        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1})).shared_bytes
+
+    def fits(*values: int) -> bool:
+        nbytes, blocks = shared(*values), max(values[reads.index("min_blocks")], 1)
+        return nbytes <= device.shared_per_block_bytes and blocks * nbytes <= device.shared_per_multiprocessor_bytes
+
+    return (
+        Constraint(
+            f"a multiprocessor has {device.registers_per_multiprocessor} registers",
+            lambda rows, columns, block_rows, block_columns, products, min_blocks: (
+                _registers(rows, columns) * block_rows * block_columns * products * max(min_blocks, 1)
+                <= device.registers_per_multiprocessor
+            ),
+        ),
+        Constraint(
+            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
+            f"{device.shared_per_multiprocessor_bytes}",
+            fits,
+            reads,
+        ),
+        Constraint(
+            f"a grid has at most {MAX_GRID} blocks",
+            lambda rows, columns, block_rows, block_columns, products, splits: (
+                -(-problem.m // (rows * block_rows))
+                * -(-problem.n // (columns * block_columns))
+                * -(-problem.batch // products)
+                * splits
+                <= MAX_GRID
+            ),
+        ),
+    )
+
+
+def tiled_names() -> tuple[str, ...]:
+    """The parameters in order."""
+    return (
+        *("rows", "columns", "block_rows", "block_columns"),
+        *("terms", "stages", "lanes", "products", "splits", "min_blocks"),
+    )
+
+
+def _steps(problem: Cgemm, terms: int, splits: int) -> int:
+    """Tiles that a part of a sum goes through."""
+    tiles = -(-problem.k // terms)
+    return -(-tiles // splits)
+
+
+def _registers(rows: int, columns: int) -> int:
+    """Of a thread at the least: what sums are made of is there for one term at a time."""
+    return PAIR * (rows * columns + rows + columns) + OTHER_REGISTERS
+
+
+def tiled_default(problem: Cgemm, device: Device) -> Config:
+    """Four by eight results a thread where there are so many; the larger side of a result has the longer one."""
+    rows, block_rows = _shape(problem.m, 8 if problem.m > problem.n else 4)
+    columns, block_columns = _shape(problem.n, 4 if problem.m > problem.n else 8)
+    threads = block_rows * block_columns
+    terms = next((each for each in TERMS[::-1] if each <= 8 and each < 2 * problem.k), TERMS[0])
+    wanted = {
+        "rows": rows,
+        "columns": columns,
+        "block_rows": block_rows,
+        "block_columns": block_columns,
+        "terms": terms,
+        "stages": min(-(-problem.k // terms), 3),
+        "lanes": min(block_columns, 8),
+        "products": max(min(128 // threads, PRODUCTS[-1]), 1),
+        "splits": 1,
+        "min_blocks": 0,
+    }
+    return tiled_space(problem, device).like(wanted) or Config.of(wanted)
+
+
+def _shape(size: int, most: int) -> tuple[int, int]:
+    """Results of a thread along one side, and threads."""
+    own = next(each for each in (most, most // 2, 2, 1) if each * 8 <= size or each == 1)
+    threads = next((each for each in THREADS[:-1] if own * each >= size), THREADS[-2])
+    return own, threads

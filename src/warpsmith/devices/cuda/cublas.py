@@ -1,0 +1,185 @@
+"""cuBLAS's products of single precision complex matrices, through ctypes.
+
+Source: cuBLAS API reference, CUDA 13 (strided batched products, user provided workspaces, math modes, graph capture).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import enum
+import functools
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from warpsmith.devices.base import BoundLaunch
+from warpsmith.devices.cuda.vendor_library import failure_of, loaded_library, outside_of_captures
+from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
+from warpsmith.devices.process import ForkLock
+from warpsmith.errors import DeviceError, LaunchError
+from warpsmith.generator.library_calls import CublasProduct, Transpose
+from warpsmith.generator.steps import LibraryCall
+
+if TYPE_CHECKING:
+    from warpsmith.devices.cuda.primary_context import PrimaryContext
+
+MISSING = "cuBLAS is missing: pip install nvidia-cublas, or install the CUDA 13 toolkit"
+WORKSPACE_BYTES = 32 << 20
+"""What cuBLAS takes itself on compute capability 9.0, where nobody gives it any (cublasSetWorkspace)."""
+PEDANTIC = 2
+"""CUBLAS_PEDANTIC_MATH: float32 as it is written, whatever NVIDIA_TF32_OVERRIDE says."""
+_COMPLEX_BYTES = 8
+
+
+class _Status(enum.IntEnum):
+    """cublasStatus_t."""
+
+    SUCCESS = 0
+    NOT_INITIALIZED = 1
+    ALLOC_FAILED = 3
+    INVALID_VALUE = 7
+    ARCH_MISMATCH = 8
+    MAPPING_ERROR = 11
+    EXECUTION_FAILED = 13
+    INTERNAL_ERROR = 14
+    NOT_SUPPORTED = 15
+    LICENSE_ERROR = 16
+
+
+_REFUSALS = frozenset({_Status.INVALID_VALUE, _Status.ARCH_MISMATCH, _Status.NOT_SUPPORTED})
+"""Answers that are about what was asked for alone."""
+
+_OPERATION = {Transpose.N: 0, Transpose.T: 1, Transpose.C: 2}  # cublasOperation_t
+_int, _far, _pointer = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+_product = (_pointer, *(_int,) * 5, _pointer)
+_strided = (*_product, *(_pointer, _int, _far) * 2, _pointer, _pointer, _int, _far, _int)
+_single = (*_product, *(_pointer, _int) * 2, _pointer, _pointer, _int)
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cublasGetProperty": (_int, ctypes.POINTER(_int)),
+    "cublasCreate_v2": (ctypes.POINTER(_pointer),),
+    "cublasDestroy_v2": (_pointer,),
+    "cublasSetMathMode": (_pointer, _int),
+    "cublasSetStream_v2": (_pointer, _pointer),
+    "cublasSetWorkspace_v2": (_pointer, _pointer, ctypes.c_size_t),
+    "cublasCgemmStridedBatched": _strided,
+    "cublasCgemm3mStridedBatched": _strided,
+    "cublasCgemm_v2": _single,
+    "cublasCgemm3m": _single,
+}
+_FUNCTION = {
+    ("cgemm", False): "cublasCgemmStridedBatched",
+    ("cgemm3m", False): "cublasCgemm3mStridedBatched",
+    ("cgemm", True): "cublasCgemm_v2",
+    ("cgemm3m", True): "cublasCgemm3m",
+}
+"""By function, and by whether each product has a call of its own."""
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """libcublas, of a wheel or of the toolkit. Raises LaunchError where there is none."""
+    return loaded_library("cublas", MISSING, _SIGNATURES)
+
+
+def version() -> str:
+    """Such as `cublas 13.1.0`; `cublas missing` where there is none. Needs neither a GPU nor a driver."""
+    number, parts = ctypes.c_int(), []
+    try:
+        for part in range(3):  # major, minor, patch
+            _call("cublasGetProperty", "tell its version", part, ctypes.byref(number))
+            parts.append(str(number.value))
+    except DeviceError:
+        return "cublas missing"
+    return f"cublas {'.'.join(parts)}"
+
+
+def _call(function: str, doing: str, *arguments: Any) -> None:
+    """Calls one of its functions. Raises LaunchError, OutOfMemory or DeviceError; `doing` completes "cannot ..."."""
+    status = getattr(_library(), function)(*arguments)
+    if status != _Status.SUCCESS:
+        raise failure_of("cuBLAS", doing, status, _Status, _REFUSALS)
+
+
+class Cublas(DeviceLibrary):
+    """cuBLAS in a context. Raises LaunchError where it is missing, naming what to install."""
+
+    def __init__(self, context: PrimaryContext) -> None:
+        self._context = context
+        _library()
+
+    def load(self, call: LibraryCall) -> LoadedCall:
+        return _LoadedProduct(self._context, call)
+
+
+class _LoadedProduct(LoadedCall):
+    """A handle of cuBLAS, made once for this call.
+
+    Its workspace is the caller's for each call, as cuFFT's work area is: one of the handle's own would be shared by
+    calls that overlap on two streams, or in a graph. Stream and workspace are the handle's state, so that one thread at
+    a time sets them and queues the products; setting a stream takes the workspace away, and comes first.
+    """
+
+    def __init__(self, context: PrimaryContext, call: LibraryCall) -> None:
+        self._context, self._call = context, call
+        self._lock = ForkLock()
+        self.doing = f"multiply ({call.parameters.told()})"
+        with context.active(self.doing), outside_of_captures(self.doing):
+            handle = ctypes.c_void_p()
+            _call("cublasCreate_v2", self.doing, ctypes.byref(handle))
+            self._handle = handle.value or 0
+            self._destroy = weakref.finalize(self, _destroy, context, self._handle)
+            try:
+                _call("cublasSetMathMode", self.doing, self._handle, PEDANTIC)
+            except DeviceError:
+                self._destroy()
+                raise
+
+    @property
+    def workspace_bytes(self) -> int:
+        return WORKSPACE_BYTES
+
+    def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
+        if not self._destroy.alive:
+            raise LaunchError(f"cannot {self.doing}: its program was closed")
+        product, doing, handle = self._call.parameters, self.doing, self._handle
+        if not isinstance(product, CublasProduct):
+            raise TypeError(f"not a call of cuBLAS: {self._call.told()}")
+        function = _FUNCTION[str(product.function), product.is_looped]
+        calls = tuple(_arguments(product, addresses_of(self._call, addresses)))
+
+        def run(stream: int | None) -> None:
+            # It loads kernels when they are first needed, which is no part of what a graph repeats.
+            with self._context.active(doing), outside_of_captures(doing), self._lock:
+                _call("cublasSetStream_v2", doing, handle, stream or 0)
+                _call("cublasSetWorkspace_v2", doing, handle, workspace, WORKSPACE_BYTES)
+                for arguments in calls:
+                    _call(function, doing, handle, *arguments)
+
+        return run
+
+    def close(self) -> None:
+        self._destroy()
+
+
+def _arguments(product: CublasProduct, starts: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+    """Those behind the handle, of each call."""
+    one, zero = (ctypes.c_float * 2)(1.0, 0.0), (ctypes.c_float * 2)(0.0, 0.0)  # read when it is called
+    sizes = (_OPERATION[product.first], _OPERATION[product.second], product.m, product.n, product.k)
+    if not product.is_looped:
+        a, b, c = zip(starts, product.leads, product.distances, strict=True)
+        yield (*sizes, one, *a, *b, zero, *c, product.batch)
+        return
+    for number in range(product.batch):
+        places = (
+            start + number * distance * _COMPLEX_BYTES
+            for start, distance in zip(starts, product.distances, strict=True)
+        )
+        a_one, b_one, c_one = zip(places, product.leads, strict=True)
+        yield (*sizes, one, *a_one, *b_one, zero, *c_one)
+
+
+def _destroy(context: PrimaryContext, handle: int) -> None:
+    # A context that has failed or was let go takes what a handle keeps on the device along.
+    with contextlib.suppress(DeviceError), context.active("destroy a handle of cuBLAS"):
+        _library().cublasDestroy_v2(handle)

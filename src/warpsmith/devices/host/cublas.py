@@ -1,0 +1,91 @@
+"""cuBLAS's words on the CPU: the same products by NumPy, in float64 and rounded once."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import BoundLaunch
+from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
+from warpsmith.errors import LaunchError
+from warpsmith.generator.library_calls import CublasProduct, Transpose
+from warpsmith.generator.steps import LibraryCall
+
+SCRATCH_BYTES = 256
+"""What a call asks for beside its arguments, so that the way of a workspace is walked on the CPU too."""
+LOST = 0xFF
+"""Fills what a call has used as scratch memory."""
+
+
+def version() -> str:
+    """The version of what stands in for cuBLAS, such as `cublas by numpy 2.3.1`."""
+    return f"cublas by numpy {np.__version__}"
+
+
+class HostCublas(DeviceLibrary):
+    """The products of cuBLAS by NumPy."""
+
+    def load(self, call: LibraryCall) -> LoadedCall:
+        return _LoadedProduct(call)
+
+
+class _LoadedProduct(LoadedCall):
+    def __init__(self, call: LibraryCall) -> None:
+        self._call = call
+        self._is_open = True
+
+    @property
+    def workspace_bytes(self) -> int:
+        return SCRATCH_BYTES
+
+    def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
+        starts, product = addresses_of(self._call, addresses), self._call.parameters
+        if not isinstance(product, CublasProduct):
+            raise TypeError(f"not a call of cuBLAS: {self._call.told()}")
+
+        def run(_stream: int | None) -> None:
+            if not self._is_open:
+                raise LaunchError(f"cannot multiply ({product.told()}): its program was closed")
+            _multiply(product, starts)
+            ctypes.memset(workspace, LOST, SCRATCH_BYTES)
+
+        return run
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+def _multiply(product: CublasProduct, starts: tuple[int, ...]) -> None:
+    """All products, from two addresses to a third one."""
+    m, n, k = product.m, product.n, product.k
+    first = (m, k) if product.first is Transpose.N else (k, m)
+    second = (k, n) if product.second is Transpose.N else (n, k)
+    a, b, c = (
+        _by_columns(start, lead, distance, (product.batch, *shape))
+        for start, lead, distance, shape in zip(
+            starts, product.leads, product.distances, (first, second, (m, n)), strict=True
+        )
+    )
+    c[...] = np.matmul(_turned(a, product.first), _turned(b, product.second))
+
+
+def _by_columns(start: int, lead: int, distance: int, shape: tuple[int, ...]) -> NDArray[np.complex64]:
+    """Matrices in memory that lie column by column, `lead` elements from one to the next."""
+    dtype = np.dtype(np.complex64)
+    batch, rows, columns = shape
+    reach = (batch - 1) * distance + (columns - 1) * lead + rows
+    memory = memoryview((ctypes.c_char * (reach * dtype.itemsize)).from_address(start)).cast("B")
+    strides = (distance * dtype.itemsize, dtype.itemsize, lead * dtype.itemsize)
+    return np.ndarray(shape, dtype, memory, strides=strides)
+
+
+def _turned(matrices: NDArray[np.complex64], how: Transpose) -> NDArray[Any]:
+    wide = matrices.astype(np.complex128)
+    if how is Transpose.N:
+        return wide
+    turned = wide.swapaxes(1, 2)
+    return turned.conj() if how is Transpose.C else turned
