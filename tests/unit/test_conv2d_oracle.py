@@ -17,6 +17,7 @@ from conv2d_layers import small_fields
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
 from warpsmith.tuner.operations.conv2d.peers import makers, torch_peer
@@ -95,6 +96,23 @@ class TestReference:
         operands = drawn(problem)
         expected, _ = reference(problem, operands)
         np.testing.assert_allclose(expected, by_torch(problem, operands), rtol=0, atol=1e-9)
+
+    @every_pass
+    @pytest.mark.parametrize("padding", [0, 2, ((0, 2), (1, 0))])
+    def test_by_transforms_is_the_same(self, pass_: Pass, padding: Any) -> None:
+        problem = Conv2d((11, 3, 9, 14), (5, 3, 4, 3), padding=padding, pass_=pass_, bias=pass_ is Pass.FPROP)
+        operands = drawn(problem)
+        expected, _ = reference(problem, operands)
+        got = by_transforms(problem, operands, lambda values: values.astype(np.float64))
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-14 * np.abs(expected).max())
+
+    def test_is_by_transforms_only_of_large_plain_layers_that_are_accurate_as_a_whole(self) -> None:
+        large: dict[str, Any] = {"input": (128, 64, 64, 64), "weight": (64, 64, 9, 9)}
+        assert is_by_transforms(Conv2d(**large))
+        assert not is_by_transforms(Conv2d((8, 64, 16, 16), (64, 64, 3, 3)))
+        for fields in ({"accuracy": "elementwise"}, {"stride": 2}, {"dilation": 2}):
+            assert not is_by_transforms(Conv2d(**large, **fields))
+        assert not is_by_transforms(Conv2d((128, 64, 64, 64), (64, 1, 9, 9), groups=64))
 
     def test_terms_are_as_many_as_ones_add_up_to(self) -> None:
         for pass_ in Pass:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.conv2d.fourier.basis import bases
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -36,7 +37,7 @@ class Conv2dFft(Pipeline):
     rank: ClassVar[int] = 0
     """Which of the likely basis sizes it takes."""
     transform: ClassVar[Family] = FftBlock()
-    product: ClassVar[Family] = CgemmPlain()
+    product: ClassVar[Family] = CgemmTiled()
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
@@ -100,3 +101,11 @@ class Conv2dFft3(Conv2dFft):
 
     name = "conv2d_fft_3"
     rank = 2
+
+
+class Conv2dFftCublas(Conv2dFft):
+    """The same on the likeliest basis, with cuBLAS for the products."""
+
+    name = "conv2d_fft_cublas"
+    may_answer = False
+    product = CgemmCublas()

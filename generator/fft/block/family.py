@@ -15,11 +15,11 @@ from math import prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft.block.guesses import Guess, guesses
+from warpsmith.generator.fft.block.guesses import Guess, guesses, together
 from warpsmith.generator.fft.block.space import fits, packings, shares_of, space_of
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.factors import LARGEST_PRIME, factorizations
-from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.fft.words import Packing, complex_columns, require_fft
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program
@@ -97,10 +97,12 @@ def _first_guess(problem: Fft, device: Device) -> Guess:
 def _square_guess(problem: Fft, device: Device) -> Guess:
     """One transform or a few a tile; two small real ones as a complex one."""
     is_small = problem.is_real and prod(problem.size) <= PAIRED and Packing.PAIR in packings(problem)
-    packing = Packing.PAIR if is_small and problem.batch > 1 else packings(problem)[0]
+    may_pair = is_small and problem.batch > 1 and problem.layout is not Layout.FREQUENCY
+    packing = Packing.PAIR if may_pair else packings(problem)[0]
     x, y = complex_columns(problem, packing), prod(problem.size[:-1])
     shares = 1 if fits(x * y, device) else max(shares_of(problem))
-    return Guess(packing, _usual(x), _usual(y // shares), shares, first="x" if problem.inverse else "y")
+    first = "x" if problem.inverse else "y"
+    return Guess(packing, _usual(x), _usual(y // shares), shares, together(problem, packing, x * y), first)
 
 
 def _usual(points: int) -> tuple[int, ...]:

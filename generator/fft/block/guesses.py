@@ -25,7 +25,7 @@ from warpsmith.generator.fft.block.space import (
     word,
 )
 from warpsmith.generator.fft.factors import factorizations
-from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.space import Value
 
@@ -45,6 +45,11 @@ WARPS = 4
 """Of a block whose warps have a tile each."""
 MOST = 28
 """Guesses: less than half of a short search."""
+NEIGHBOURS = 4
+"""Transforms of a tile at the least whose spectra lie frequency by frequency: as many numbers make a sector of memory.
+Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77, eight 37 (H200, 2026-11-24)."""
+MOST_TOGETHER = 16384
+"""Complex numbers of a tile that has so many: 128 KB."""
 
 
 class Way(NamedTuple):
@@ -104,6 +109,13 @@ class Guess:
         }
 
 
+def together(problem: Fft, packing: Packing, points: int) -> int:
+    """Complex numbers of a tile of two-dimensional transforms, about, of which each has so many points."""
+    if problem.layout is not Layout.FREQUENCY:
+        return USUAL
+    return max(USUAL, min(NEIGHBOURS // packing.transforms * points, MOST_TOGETHER))
+
+
 def guesses(problem: Fft, device: Device) -> tuple[Guess, ...]:
     """A few good ones, the best first."""
     return tuple(itertools.islice(_guesses(problem, device), MOST))
@@ -137,7 +149,10 @@ def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     first_elements = rows * complex_columns(problem, packings(problem)[0])
     is_small = first_elements <= SMALL
     # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
-    tiles = (USUAL, 0, FEW) if is_small else (USUAL,)
+    usual = together(problem, packings(problem)[0], first_elements)
+    tiles: tuple[int, ...] = (usual, 0, FEW) if is_small else (usual,)
+    if problem.layout is Layout.FREQUENCY:
+        tiles = tuple(dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2)))
     most = WARP_PLANS if is_small else SQUARE_PLANS
     ways = (ONE_BY_ONE, AT_ONCE) if first_elements <= MOST_COPIED else (ONE_BY_ONE,)
     for elements, packing, first in itertools.product(tiles, packings(problem), sides[:1] if is_small else sides):

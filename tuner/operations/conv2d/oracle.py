@@ -3,7 +3,7 @@
 Each pass is a sum over taps: for a tap (r, s) the pixels that it meets are a strided slice of the padded image, and
 what they contribute is a product of matrices, channels by filters. fprop adds these products up, dgrad adds them to the
 slice that they come from, wgrad takes them for the tap's weights. Both the sum and the sum of |terms| are made in this
-way.
+way. Large layers whose errors are told relative to the whole result are transformed instead (`fourier_oracle.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
+from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
 from warpsmith.tuner.operations.strips import for_each_strip
 
 Values = NDArray[np.float64]
@@ -69,6 +70,8 @@ def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Va
         operands: the inputs by name, of the shapes that the problem gives them.
     """
     compute = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
+    if is_by_transforms(problem):
+        compute = by_transforms
     expected, scale = (compute(problem, operands, of) for of in (_values, _magnitudes))
     if problem.accuracy is Accuracy.NORMWISE:
         scale = np.maximum(scale, _PEAK * math.sqrt(float(np.vdot(expected, expected)) / expected.size))
