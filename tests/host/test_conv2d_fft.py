@@ -14,8 +14,9 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, Conv2dFft2
-from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.program import Program
+from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall, Pointer
 from warpsmith.plans.match import Match, MatchKind
@@ -165,3 +166,20 @@ def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompil
     expected, _ = reference(problem, operands)
     result = np.asarray(plan(*operands.values()))
     assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+class TestLikely:
+    @pytest.mark.parametrize(
+        ("shape", "likely"),
+        [
+            ({"input": (128, 64, 64, 64), "weight": (64, 64, 9, 9)}, True),
+            ({"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}, True),
+            ({"input": (1, 16, 14, 14), "weight": (16, 16, 3, 3)}, False),
+            ({"input": (32, 64, 56, 56), "weight": (64, 64, 1, 1)}, False),
+        ],
+    )
+    def test_is_where_sums_over_taps_take_longer(self, shape: dict[str, Any], likely: bool) -> None:
+        problem = Conv2d(**shape)
+        assert FAMILY.is_likely(problem, H200) is likely
+        assert not FAMILY.is_likely(problem, DEVICE)
+        assert answering(problem, H200)[0].name == ("conv2d_fft" if likely else "conv2d_direct")

@@ -16,6 +16,8 @@ from warpsmith.generator.steps import Workspace
 
 MOST_PARTS = 64
 """Of a batch: with more of them transforms and products are too small to fill a GPU."""
+BYTES_A_NS, FLOPS_A_NS, STEP_NS = 2500.0, 35_000.0, 2500.0
+"""Of transforms and of products (H200, 2026-11-24), and what a launch takes at the least."""
 ALIGNMENT = 256
 """Bytes; workspaces begin at multiples."""
 OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
@@ -73,6 +75,14 @@ class FourierParts:
         """The transforms to the result, of each part."""
         whole = self._transform(self.layer.output, Kind.C2R)
         return dataclasses.replace(whole, batch=whole.batch // self.count)
+
+    @property
+    def expected_ns(self) -> float:
+        """What the steps take on a large GPU (an H200's rates), each as long as its bytes or its sums take."""
+        steps = (*self.forward, self.inverse)
+        transforms = sum(each.bytes / BYTES_A_NS + STEP_NS for each in (steps[0], steps[2]))
+        product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
+        return self.count * (transforms + product) + steps[1].bytes / BYTES_A_NS + STEP_NS
 
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
         """The spectra of the first and the second factor and of the result."""
