@@ -32,7 +32,7 @@ from warpsmith.generator.space import Value
 FEW, USUAL, MANY = 1280, 2048, 4096
 """Complex numbers of a tile, about."""
 LARGE = 8192
-"""Complex numbers of a transform that has a multiprocessor for itself: more threads, then."""
+"""Complex numbers of a tile that has a multiprocessor for itself: more threads, then."""
 LARGEST_RADIX = 28
 """Of a guess: beyond, registers run out."""
 SMALL = 1024
@@ -85,7 +85,7 @@ class Guess:
         most = min((self.elements or 32 * largest) // points, ceil(number / device.multiprocessors))
         transforms = max(each for each in TRANSFORMS if each <= max(1, most))
         items = transforms * points // largest if self.elements else 32
-        threads = min(items, 512 if points > LARGE or is_small else 256)
+        threads = min(items, 512 if transforms * points > LARGE or is_small else 256)
         passes = len(self.x_radices) + len(self.y_radices)
         return {
             "packing": self.packing.value,
