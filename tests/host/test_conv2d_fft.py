@@ -13,6 +13,7 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, Conv2dFft2
 from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.program import Program
@@ -69,6 +70,22 @@ def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quick: HostComp
     for family, config in ((FAMILY, drawn(problem)), (SECOND, SECOND.default(problem, DEVICE))):
         outcome = evaluated(host, quick, problem, family.program(problem, config))
         assert isinstance(outcome, Measurement), (family.name, config, outcome)
+
+
+@every_pass
+@every_shape
+def test_by_the_libraries_alone_is_right(
+    host: Runtime, quick: HostCompiler, shape: dict[str, Any], pass_: Pass
+) -> None:
+    """NumPy stands in for them here."""
+    problem, family = Conv2d(**shape, pass_=pass_), Conv2dCufft()
+    space = family.space(problem, H200)
+    drawn = space.drawn(random.Random(1))
+    for config in (family.default(problem, H200), drawn):
+        assert config is not None
+        assert space.contains(config)
+        outcome = evaluated(host, quick, problem, family.program(problem, config))
+        assert isinstance(outcome, Measurement), (config, outcome)
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])

@@ -17,13 +17,14 @@ from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.conv2d.fourier.basis import bases
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.pipeline import Pipeline, Run, Stage
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.steps import Workspace
 
 DIRECT_FLOPS_A_NS = 15_000.0
@@ -44,12 +45,8 @@ class Conv2dFft(Pipeline):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if problem.accuracy is Accuracy.ELEMENTWISE:
-            return "has errors relative to the whole result: accuracy normwise"
-        if problem.stride != (1, 1) or problem.dilation != (1, 1) or problem.groups > 1:
-            return "takes stride 1, dilation 1 and one group"
-        if problem.bias or problem.relu:
-            return "adds no bias and has no ReLU"
+        if (why := why_not_by_transforms(problem)) is not None:
+            return why
         if self.rank >= (found := len(bases(problem))):
             return f"takes basis size number {self.rank + 1}, of which there are {found}"
         if FourierParts.of(problem, bases(problem)[self.rank]) is None:

@@ -1,0 +1,222 @@
+"""Layers by the libraries alone: cuFFT, transpositions, cuBLAS, and copies that pad and clip between them.
+
+What the paper calls its cuFFT convolution: the transforms take padded copies and leave spectra plane by plane, the
+products want them frequency by frequency, so that every spectrum is transposed. It is what `conv2d_fft` is to beat, and
+a candidate.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3 (table 1; section 3.4 for what is
+searched: basis sizes and batched or single products). Streams are not part of a program, whose steps are in order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from math import prod
+
+from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.conv2d.fourier.basis import Basis, bases
+from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import require_conv2d
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft.cufft import MOST_TRANSFORMS
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.literals import float_literal
+from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+PLANES, SPECTRA = "planes", "spectra"
+"""Workspaces that all transforms share: what is padded or to be clipped, and spectra plane by plane."""
+FACTORS, PRODUCT = ("spectra_a", "spectra_b"), "spectra_c"
+"""Spectra frequency by frequency."""
+TILE = 32
+"""Rows and columns that a block transposes."""
+
+
+class Conv2dCufft(Family):
+    """`conv2d` by cuFFT and cuBLAS. It never answers where nothing is stored."""
+
+    name = "conv2d_cufft"
+    may_answer = False
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if device.kind is DeviceKind.HOST:
+            return "calls cuFFT and cuBLAS, which run on GPUs only"
+        if (why := why_not_by_transforms(problem)) is not None:
+            return why
+        if not _bases(problem):
+            return f"needs more than {problem.workspace} bytes of workspace"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        layer = require_conv2d(problem)
+        found = _bases(layer)
+        product = CgemmCublas().space(FourierParts(layer, found[0], 1).product, device)
+        return Space(
+            (
+                Parameter("basis", tuple(map(_word, found)), "points of all transforms, rows by columns"),
+                Parameter("threads", (128, 256, 512), "of a block that pads or clips"),
+                Parameter("transposers", (4, 8, 16), f"threads that transpose each row of {TILE} numbers' tile"),
+                *product.parameters,
+            ),
+            tuple(Constraint(each.why, each.holds, each.parameters) for each in product.constraints),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        layer = require_conv2d(problem)
+        found = _bases(layer)
+        product = CgemmCublas().default(FourierParts(layer, found[0], 1).product, device)
+        return Config.of({"basis": _word(found[0]), "threads": 256, "transposers": 8, **product.values()})
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        layer = require_conv2d(problem)
+        return _Steps(layer, FourierParts(layer, _basis(config.text("basis")), 1), config).program(self.name)
+
+
+def _word(basis: Basis) -> str:
+    return f"{basis.rows}x{basis.columns}"
+
+
+def _basis(word: str) -> Basis:
+    rows, columns = map(int, word.split("x"))
+    return Basis(rows, columns)
+
+
+def _bases(layer: Conv2d) -> tuple[Basis, ...]:
+    """Those whose memory fits, the likeliest first."""
+    parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
+    return tuple(each.basis for each in parts if _nbytes(each) <= layer.workspace and _is_counted(each))
+
+
+def _is_counted(parts: FourierParts) -> bool:
+    return all(each.batch <= MOST_TRANSFORMS for each in (*parts.forward, parts.inverse))
+
+
+def _nbytes(parts: FourierParts) -> int:
+    return sum(each.nbytes for each in _workspaces(parts))
+
+
+def _workspaces(parts: FourierParts) -> tuple[Workspace, ...]:
+    transforms = (*parts.forward, parts.inverse)
+    return (
+        Workspace(PLANES, max(each.batch * each.points for each in transforms) * DType.FLOAT32.itemsize),
+        Workspace(SPECTRA, max(each.batch for each in transforms) * parts.basis.frequencies * DType.COMPLEX64.itemsize),
+        *parts.workspaces((*FACTORS, PRODUCT)),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlaneCopy:
+    """What the template needs of a copy that pads planes or clips them; its literals have the digits of float32."""
+
+    key: str
+    entry: str
+    transform: Fft
+    threads: int
+    scale: str
+    """Of what is clipped."""
+
+    @property
+    def is_padding(self) -> bool:
+        return not self.transform.inverse
+
+    @property
+    def count(self) -> int:
+        """Numbers that are written, one by each thread."""
+        size = self.transform.size if self.is_padding else self.transform.signal_size
+        return self.transform.batch * prod(size)
+
+    @property
+    def start(self) -> tuple[int, ...]:
+        return self.transform.start or (0, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Transposition:
+    """What the template needs to transpose a matrix of complex numbers."""
+
+    key: str
+    entry: str
+    rows: int
+    columns: int
+    transposers: int
+    tile: int = TILE
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Across and down."""
+        return -(-self.columns // TILE), -(-self.rows // TILE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Steps:
+    """Units and steps of a config, in order."""
+
+    layer: Conv2d
+    parts: FourierParts
+    config: Config
+
+    def program(self, name: str) -> Program:
+        units: list[Unit] = []
+        steps: list[Step] = []
+        for which, factor, transform, target in zip(
+            ("first", "second"), self.parts.factors, self.parts.forward, FACTORS, strict=True
+        ):
+            self._copy(units, steps, f"pad_{which}", transform, (factor.name, PLANES))
+            steps.append(_transform(transform, PLANES, SPECTRA))
+            sizes = transform.batch, self.parts.basis.frequencies
+            self._transpose(units, steps, f"transpose_{which}", sizes, (SPECTRA, target))
+        product = Config.of({each: self.config.values()[each] for each in ("function", "calls")})
+        memory = dict(zip(("a", "b", "c"), (*FACTORS, PRODUCT), strict=True))
+        for step in CgemmCublas().program(self.parts.product, product).steps:
+            assert isinstance(step, LibraryCall)
+            steps.append(
+                dataclasses.replace(step, arguments=tuple(Pointer(memory[each.buffer]) for each in step.arguments))
+            )
+        inverse = self.parts.inverse
+        sizes = self.parts.basis.frequencies, inverse.batch
+        self._transpose(units, steps, "transpose_back", sizes, (PRODUCT, SPECTRA))
+        steps.append(_transform(inverse, SPECTRA, PLANES))
+        self._copy(units, steps, "clip", inverse, (PLANES, self.layer.output.name))
+        return Program(name, self.config, tuple(units), tuple(steps), _workspaces(self.parts))
+
+    def _copy(self, units: list[Unit], steps: list[Step], name: str, transform: Fft, memory: tuple[str, str]) -> None:
+        copy = PlaneCopy(
+            self.layer.key(),
+            "conv2d_cufft_pad" if not transform.inverse else "conv2d_cufft_clip",
+            transform,
+            self.config.integer("threads"),
+            float_literal(1 / transform.points),
+        )
+        units.append(Unit(name, render("conv2d/plane_copy.cu.jinja", g=copy, config=self.config.key())))
+        grid = (-(-copy.count // copy.threads), 1, 1)
+        steps.append(Launch(copy.entry, grid, (copy.threads, 1, 1), tuple(map(Pointer, memory)), unit=name))
+
+    def _transpose(
+        self, units: list[Unit], steps: list[Step], name: str, sizes: tuple[int, int], memory: tuple[str, str]
+    ) -> None:
+        transposition = Transposition(
+            self.layer.key(), "conv2d_cufft_transpose", *sizes, self.config.integer("transposers")
+        )
+        units.append(Unit(name, render("conv2d/transpose.cu.jinja", g=transposition, config=self.config.key())))
+        grid = (prod(transposition.blocks), 1, 1)
+        block = (TILE, transposition.transposers, 1)
+        steps.append(Launch(transposition.entry, grid, block, tuple(map(Pointer, memory)), unit=name))
+
+
+def _transform(transform: Fft, source: str, target: str) -> LibraryCall:
+    """Of whole planes, each with its half spectrum."""
+    signal = Strided(transform.size, 1, transform.points)
+    spectrum = Strided(transform.spectrum_size, 1, prod(transform.spectrum_size))
+    sides = (spectrum, signal) if transform.inverse else (signal, spectrum)
+    direction = Direction.INVERSE if transform.inverse else Direction.FORWARD
+    kind = TransformKind(transform.kind.value)
+    call = CufftTransform(kind, transform.size, transform.batch, direction, *sides)
+    return LibraryCall(call, (Pointer(source), Pointer(target)))

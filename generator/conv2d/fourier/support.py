@@ -1,0 +1,17 @@
+"""Which layers are solved in the frequency domain."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.problem import Accuracy
+
+
+def why_not_by_transforms(layer: Conv2d) -> str | None:
+    """Why Fourier transforms of whole planes do not solve a layer, in one line; None where they do."""
+    if layer.accuracy is Accuracy.ELEMENTWISE:
+        return "has errors relative to the whole result: accuracy normwise"
+    if layer.stride != (1, 1) or layer.dilation != (1, 1) or layer.groups > 1:
+        return "takes stride 1, dilation 1 and one group"
+    if layer.bias or layer.relu:
+        return "adds no bias and has no ReLU"
+    return None
