@@ -235,6 +235,11 @@ class Problem(abc.ABC):
         return {}
 
     @property
+    def workspace_limit(self) -> int | None:
+        """The most bytes of scratch memory that a plan may take; None for any number."""
+        return None
+
+    @property
     def output(self) -> Operand:
         """The operand that is written; the last one where there are several."""
         return self.operands[-1]

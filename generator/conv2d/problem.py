@@ -168,6 +168,10 @@ class Conv2d(Problem):
         )
 
     @property
+    def workspace_limit(self) -> int:
+        return self.workspace
+
+    @property
     def flops(self) -> int:
         """2 N K P Q C/G R S, the same for each pass; taps in the padding count too."""
         rows, columns = self.output_size

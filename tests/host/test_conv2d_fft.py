@@ -200,3 +200,29 @@ class TestLikely:
         assert FAMILY.is_likely(problem, H200) is likely
         assert not FAMILY.is_likely(problem, DEVICE)
         assert answering(problem, H200)[0].name == ("conv2d_fft" if likely else "conv2d_direct")
+
+
+class TestWorkspace:
+    def test_of_a_candidate_is_never_above_the_limit(self, host: Runtime, quick: HostCompiler) -> None:
+        """What libraries ask for counts too, which only the device knows."""
+        problem = Conv2d(**SHAPES[0])
+        family = Conv2dCufft()
+        program = family.program(problem, family.default(problem, H200))
+        taken = sum(each.nbytes for each in program.workspaces)
+        tight = dataclasses.replace(problem, workspace=taken)
+        assert family.why_not(tight, H200) is None
+        outcome = evaluated(host, quick, tight, family.program(tight, family.default(tight, H200)))
+        assert isinstance(outcome, Failure)
+        assert outcome.kind is FailureKind.OUT_OF_MEMORY
+        assert "its problem allows" in outcome.message
+
+    @pytest.mark.parametrize("room", [0, 4096, 2**20])
+    def test_leaves_sums_as_many_parts_as_there_is_room_for(self, room: int) -> None:
+        whole = Conv2d((4, 64, 8, 8), (8, 64, 3, 3))
+        spectra = sum(each.nbytes for each in FAMILY.workspaces(whole))
+        problem = dataclasses.replace(whole, workspace=spectra + room)
+        space, rng = FAMILY.space(problem, H200), random.Random(2)
+        for _ in range(30):
+            config = space.drawn(rng)
+            assert config is not None
+            assert sum(each.nbytes for each in FAMILY.program(problem, config).workspaces) <= problem.workspace

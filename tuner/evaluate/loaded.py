@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.executable import Executable
-from warpsmith.errors import DeviceError
+from warpsmith.errors import DeviceError, OutOfMemory
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import Lifetime, Workspace
@@ -34,18 +34,22 @@ class LoadedCandidate:
         program: the candidate.
         binaries: of its units, by name.
         guard_bytes: on each side of a workspace.
+        most_bytes: that its workspaces may have together, those of libraries among them; None for any number.
 
     Raises:
         LaunchError: it does not load.
-        OutOfMemory: its workspaces do not fit.
+        OutOfMemory: its workspaces do not fit, or are larger than they may be.
     """
 
-    def __init__(self, runtime: Runtime, program: Program, binaries: Binaries, guard_bytes: int) -> None:
+    def __init__(
+        self, runtime: Runtime, program: Program, binaries: Binaries, guard_bytes: int, most_bytes: int | None = None
+    ) -> None:
         self._runtime, self._guard_bytes = runtime, guard_bytes
         self._damage: Failure | None = None
         with contextlib.ExitStack() as opened:
             self._executable = Executable.load(runtime, program, binaries)
             opened.callback(self._executable.close)
+            _check_size(self._executable, most_bytes)
             self._opened = opened
             self._shared = self._guarded(Lifetime.CALL)
             self._kept: list[tuple[Workspace, GuardedBuffer]] = []
@@ -105,10 +109,18 @@ class LoadedCandidate:
 
 
 @contextlib.contextmanager
-def loaded(runtime: Runtime, program: Program, binaries: Binaries, guard_bytes: int) -> Iterator[LoadedCandidate]:
+def loaded(
+    runtime: Runtime, program: Program, binaries: Binaries, guard_bytes: int, most_bytes: int | None = None
+) -> Iterator[LoadedCandidate]:
     """A loaded candidate, given back at the end. Raises what its constructor does."""
-    with contextlib.closing(LoadedCandidate(runtime, program, binaries, guard_bytes)) as candidate:
+    with contextlib.closing(LoadedCandidate(runtime, program, binaries, guard_bytes, most_bytes)) as candidate:
         yield candidate
+
+
+def _check_size(executable: Executable, most_bytes: int | None) -> None:
+    taken = sum(each.nbytes for each in executable.workspaces)
+    if most_bytes is not None and taken > most_bytes:
+        raise OutOfMemory(f"it takes {taken} bytes of workspace, and its problem allows {most_bytes}")
 
 
 def _damage_of(workspaces: Sequence[tuple[Workspace, GuardedBuffer]]) -> Failure | None:

@@ -250,7 +250,7 @@ class Testbed:
         return Entrant(run, self._rotation, takes_stream=True, renew=peer.renew, uncaptured=note)
 
     def _loaded(self, program: Program, binaries: Binaries) -> contextlib.AbstractContextManager[LoadedCandidate]:
-        return loaded(self._runtime, program, binaries, self._guard_bytes)
+        return loaded(self._runtime, program, binaries, self._guard_bytes, self._problem.workspace_limit)
 
     @contextlib.contextmanager
     def _copying(self, sets: int) -> Iterator[Work]:

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tiled import CgemmTiled
+from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.conv2d.fourier.basis import bases
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
@@ -25,12 +26,16 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.pipeline import Pipeline, Run, Stage
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Constraint, Space
 from warpsmith.generator.steps import Workspace
 
 DIRECT_FLOPS_A_NS = 15_000.0
 """Operations that sums over taps do (`conv2d_direct` on an H200: 19 on layer L2, 11 on a 3x3 layer of 64 channels)."""
 SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
 """The workspaces: of both factors and of the result, (frequencies, rows, columns) as the product has them."""
+
+SPLITS = "product.splits"
+"""The parameter of `cgemm_tiled` that takes workspace."""
 
 
 class Conv2dFft(Pipeline):
@@ -69,6 +74,16 @@ class Conv2dFft(Pipeline):
             Stage("product", parts.product, self.product, {"a": a, "b": b, "c": c}),
             Stage("result", parts.inverse, self.transform, {"spectrum": c, "signal": parts.layer.output.name}),
         )
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        """The stages' spaces, in which a product may only split its sums as far as the workspace goes."""
+        joined, parts = super().space(problem, device), self._parts(problem)
+        if SPLITS not in {parameter.name for parameter in joined.parameters}:
+            return joined
+        left = parts.layer.workspace - parts.spectra_bytes
+        told = f"the spectra leave {left} bytes of workspace to the parts of sums"
+        limit = Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))
+        return Space(joined.parameters, (*joined.constraints, limit))
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
         """The second factor once, the rest for each part of the batch."""

@@ -84,6 +84,12 @@ class FourierParts:
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
         return self.count * (transforms + product) + steps[1].bytes / BYTES_A_NS + STEP_NS
 
+    @property
+    def spectra_bytes(self) -> int:
+        """Of all spectra of a part, each aligned as workspaces are."""
+        assert self.product.output.dtype is DType.COMPLEX64
+        return sum(-(-operand.nbytes // ALIGNMENT) * ALIGNMENT for operand in self.product.operands)
+
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
         """The spectra of the first and the second factor and of the result."""
         return tuple(
@@ -104,9 +110,4 @@ def _of(layer: Conv2d, basis: Basis) -> FourierParts | None:
     images = layer.input[0]
     counts = (1,) if layer.pass_ is Pass.WGRAD else range(1, min(images, MOST_PARTS) + 1)
     found = (FourierParts(layer, basis, count) for count in counts if images % count == 0)
-    return next((parts for parts in found if _spectra_bytes(parts) <= layer.workspace), None)
-
-
-def _spectra_bytes(parts: FourierParts) -> int:
-    assert parts.product.output.dtype is DType.COMPLEX64
-    return sum(-(-operand.nbytes // ALIGNMENT) * ALIGNMENT for operand in parts.product.operands)
+    return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
