@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.tiled_geometry import PAIR, WARP, Geometry
+from warpsmith.generator.cgemm.tiled_geometry import WARP, Geometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
@@ -14,6 +14,7 @@ STAGES = (1, 2, 3, 4)
 LANES = (1, 2, 4, 8, 16, 32)
 PRODUCTS = (1, 2, 4, 8, 16, 32, 64)
 SPLITS = (1, 2, 4, 8, 16)
+MULTIPLIES = (4, 3)
 MIN_BLOCKS = (0, 2, 3, 4)
 
 MIN_THREADS, MAX_THREADS = 64, 512
@@ -39,6 +40,7 @@ def tiled_space(problem: Cgemm, device: Device) -> Space:
             Parameter("lanes", LANES, "threads of a warp side by side"),
             Parameter("products", PRODUCTS, "of a block"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
+            Parameter("multiplies", MULTIPLIES, "real products for each complex one: four, or three and sums (Gauss)"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
         ),
         constraints=(
@@ -74,9 +76,9 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
 def _thread_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
     return (
         Constraint(
-            f"a thread has {MAX_REGISTERS} registers: two for each sum, two for each number that sums are made of, and "
-            f"{OTHER_REGISTERS} more",
-            lambda rows, columns: _registers(rows, columns) <= MAX_REGISTERS,
+            f"a thread has {MAX_REGISTERS} registers: two for each sum and for each number that sums are made of, or "
+            f"three where there are three products, and {OTHER_REGISTERS} more",
+            lambda rows, columns, multiplies: _registers(rows, columns, multiplies) <= MAX_REGISTERS,
         ),
         Constraint(
             f"a block has {MIN_THREADS} to {MAX_THREADS} threads",
@@ -122,11 +124,11 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
 
 
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
-    reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits"))
+    reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits", "multiplies"))
 
     def shared(*values: int) -> int:
         chosen = dict(zip(reads, values, strict=True))
-        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1})).shared_bytes
+        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4})).shared_bytes
 
     def fits(*values: int) -> bool:
         nbytes, blocks = shared(*values), max(values[reads.index("min_blocks")], 1)
@@ -135,8 +137,8 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
     return (
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers",
-            lambda rows, columns, block_rows, block_columns, products, min_blocks: (
-                _registers(rows, columns) * block_rows * block_columns * products * max(min_blocks, 1)
+            lambda rows, columns, block_rows, block_columns, products, multiplies, min_blocks: (
+                _registers(rows, columns, multiplies) * block_rows * block_columns * products * max(min_blocks, 1)
                 <= device.registers_per_multiprocessor
             ),
         ),
@@ -163,7 +165,7 @@ def tiled_names() -> tuple[str, ...]:
     """The parameters in order."""
     return (
         *("rows", "columns", "block_rows", "block_columns"),
-        *("terms", "stages", "lanes", "products", "splits", "min_blocks"),
+        *("terms", "stages", "lanes", "products", "splits", "multiplies", "min_blocks"),
     )
 
 
@@ -173,9 +175,10 @@ def _steps(problem: Cgemm, terms: int, splits: int) -> int:
     return -(-tiles // splits)
 
 
-def _registers(rows: int, columns: int) -> int:
+def _registers(rows: int, columns: int, multiplies: int) -> int:
     """Of a thread at the least: what sums are made of is there for one term at a time."""
-    return PAIR * (rows * columns + rows + columns) + OTHER_REGISTERS
+    each = 2 if multiplies == 4 else 3
+    return each * (rows * columns + rows + columns) + OTHER_REGISTERS
 
 
 def tiled_default(problem: Cgemm, device: Device) -> Config:
@@ -194,6 +197,7 @@ def tiled_default(problem: Cgemm, device: Device) -> Config:
         "lanes": min(block_columns, 8),
         "products": max(min(128 // threads, PRODUCTS[-1]), 1),
         "splits": 1,
+        "multiplies": 4,
         "min_blocks": 0,
     }
     return tiled_space(problem, device).like(wanted) or Config.of(wanted)
