@@ -12,10 +12,13 @@ THREADS = (1, 2, 4, 8, 16, 32)
 TERMS = (2, 4, 8, 16, 32)
 STAGES = (1, 2, 3, 4)
 LANES = (1, 2, 4, 8, 16, 32)
+NARROW_LANES = (4, 8)
+"""Of warps that are narrower than their tile: the eight threads that shared memory serves at once read few rows of a
+and few columns of b."""
 PRODUCTS = (1, 2, 4, 8, 16, 32, 64)
 SPLITS = (1, 2, 4, 8, 16)
 MULTIPLIES = (4, 3)
-MIN_BLOCKS = (0, 2, 3, 4)
+MIN_BLOCKS = (0, 2, 3)
 
 MIN_THREADS, MAX_THREADS = 64, 512
 MAX_REGISTERS = 255
@@ -25,6 +28,17 @@ OTHER_REGISTERS = 24
 BLOCKS_ENOUGH = 4
 """For each multiprocessor; where there are so many without it, a sum is not split."""
 MAX_GRID = 2**31 - 1
+LEAST_TERMS = 4
+"""Of a tile: its barriers take longer than its sums with fewer."""
+LEAST_PART = 64
+"""Terms of a part of a sum: the memory that parts go through takes longer than fewer terms."""
+MOST_OBLONG = 4
+"""How many times as long as wide a tile may be: it reads what its sides have added up, and makes what they have
+multiplied."""
+MIN_SUMS = 16
+"""Of a thread, where there is enough to do: a number that is read is used as often as a side is long."""
+FULL_THREADS = 256
+"""For each multiprocessor, which hide much of what memory takes."""
 
 
 def tiled_space(problem: Cgemm, device: Device) -> Space:
@@ -45,7 +59,7 @@ def tiled_space(problem: Cgemm, device: Device) -> Space:
         ),
         constraints=(
             *_tile_constraints(problem),
-            *_thread_constraints(problem),
+            *_thread_constraints(problem, device),
             *_split_constraints(problem, device),
             *_device_constraints(problem, device),
         ),
@@ -61,8 +75,18 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
             ),
         ),
         Constraint(
-            f"a tile has less than twice the {problem.k} terms of a sum, or {TERMS[0]}",
-            lambda terms: terms < 2 * problem.k or terms == TERMS[0],
+            f"a tile has {LEAST_TERMS} terms or more, and less than twice the {problem.k} of a sum, or {TERMS[0]}",
+            lambda terms: LEAST_TERMS <= terms < 2 * problem.k or (terms == TERMS[0] and problem.k < LEAST_TERMS),
+        ),
+        Constraint(
+            f"a tile is at most {MOST_OBLONG} times as long as wide, or as wide as the result: a longer one reads more",
+            lambda rows, columns, block_rows, block_columns: (
+                (
+                    rows * block_rows <= MOST_OBLONG * max(columns * block_columns, 1)
+                    or columns * block_columns >= problem.n
+                )
+                and (columns * block_columns <= MOST_OBLONG * rows * block_rows or rows * block_rows >= problem.m)
+            ),
         ),
         Constraint(
             "a sum that goes through several tiles has two stages or more, and no more stages than tiles",
@@ -73,8 +97,17 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
     )
 
 
-def _thread_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
+def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    threads, inside = FULL_THREADS * device.multiprocessors, problem.m * problem.n
+    sums = problem.output.size * min(max(problem.k // LEAST_PART, 1), SPLITS[-1])
+    least = MIN_SUMS
+    while least > 1 and (sums < least * threads or inside < least * WARP // 2):
+        least //= 4
     return (
+        Constraint(
+            f"a thread has {least} sums at the least: what is read for fewer is used too seldom",
+            lambda rows, columns: rows * columns >= least,
+        ),
         Constraint(
             f"a thread has {MAX_REGISTERS} registers: two for each sum and for each number that sums are made of, or "
             f"three where there are three products, and {OTHER_REGISTERS} more",
@@ -90,7 +123,7 @@ def _thread_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
             "a warp lies in a tile: whole rows of threads, or so many lanes that the tile's threads make whole warps",
             lambda block_rows, block_columns, lanes: (
                 lanes == min(block_columns, WARP)
-                or (lanes < block_columns and lanes * block_rows >= WARP and block_rows * block_columns >= WARP)
+                or (lanes in NARROW_LANES and lanes < block_columns and lanes * block_rows >= WARP)
             ),
         ),
         Constraint(
@@ -117,8 +150,14 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
             ),
         ),
         Constraint(
-            "each part of a sum has a tile of terms",
-            lambda terms, splits: (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms),
+            f"each part of a sum has terms, {LEAST_PART} or more but for the last",
+            lambda terms, splits: (
+                splits == 1
+                or (
+                    (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms)
+                    and terms * _steps(problem, terms, splits) >= LEAST_PART
+                )
+            ),
         ),
     )
 
