@@ -160,6 +160,11 @@ class Geometry:
         return self.a.tile + self.b.tile
 
     @property
+    def thread_copies(self) -> int:
+        """Of a thread, for a tile of both operands."""
+        return sum(-(-side.copies // self.threads) for side in (self.a, self.b))
+
+    @property
     def shared_bytes(self) -> int:
         return COMPLEX_BYTES * self.stage * self.stages * self.products
 

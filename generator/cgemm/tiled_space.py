@@ -37,6 +37,8 @@ MOST_OBLONG = 4
 multiplied."""
 MIN_SUMS = 16
 """Of a thread, where there is enough to do: a number that is read is used as often as a side is long."""
+MAX_COPIES = 16
+"""Of a thread for a tile of both operands: where rows are checked, each has an address of its own in two registers."""
 FULL_THREADS = 256
 """For each multiprocessor, which hide much of what memory takes."""
 
@@ -165,12 +167,12 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
     reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits", "multiplies"))
 
-    def shared(*values: int) -> int:
+    def geometry(*values: int) -> Geometry:
         chosen = dict(zip(reads, values, strict=True))
-        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4})).shared_bytes
+        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4}))
 
     def fits(*values: int) -> bool:
-        nbytes, blocks = shared(*values), max(values[reads.index("min_blocks")], 1)
+        nbytes, blocks = geometry(*values).shared_bytes, max(values[reads.index("min_blocks")], 1)
         return nbytes <= device.shared_per_block_bytes and blocks * nbytes <= device.shared_per_multiprocessor_bytes
 
     return (
@@ -185,6 +187,11 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
             f"{device.shared_per_multiprocessor_bytes}",
             fits,
+            reads,
+        ),
+        Constraint(
+            f"a thread begins {MAX_COPIES} copies at the most for a tile of both operands",
+            lambda *values: geometry(*values).thread_copies <= MAX_COPIES,
             reads,
         ),
         Constraint(
