@@ -104,6 +104,8 @@ class Geometry:
     """Of a block."""
     splits: int
     """Parts of a sum, each of a block of its own."""
+    multiplies: int
+    """Real products for each complex one: four, or three and sums."""
     min_blocks: int
 
     @classmethod
@@ -118,6 +120,7 @@ class Geometry:
             lanes=config.integer("lanes"),
             products=config.integer("products"),
             splits=config.integer("splits"),
+            multiplies=config.integer("multiplies"),
             min_blocks=config.integer("min_blocks"),
         )
 
@@ -157,19 +160,24 @@ class Geometry:
         return self.a.tile + self.b.tile
 
     @property
+    def thread_copies(self) -> int:
+        """Of a thread, for a tile of both operands."""
+        return sum(-(-side.copies // self.threads) for side in (self.a, self.b))
+
+    @property
     def shared_bytes(self) -> int:
         return COMPLEX_BYTES * self.stage * self.stages * self.products
 
     @property
     def unroll(self) -> int:
         """Rounds of PAIR terms that are written out."""
-        whole, most = self.terms // PAIR, MAX_WRITTEN // (4 * PAIR * self.a.own * self.b.own)
+        whole, most = self.terms // PAIR, MAX_WRITTEN // (self.multiplies * PAIR * self.a.own * self.b.own)
         return max(count for count in range(1, whole + 1) if whole % count == 0 and (count <= most or count == 1))
 
     @property
     def written(self) -> int:
         """Multiply-adds of real numbers."""
-        return 4 * PAIR * self.a.own * self.b.own * self.unroll
+        return self.multiplies * PAIR * self.a.own * self.b.own * self.unroll
 
     @property
     def stores_pairs(self) -> bool:

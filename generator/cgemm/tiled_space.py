@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.tiled_geometry import PAIR, WARP, Geometry
+from warpsmith.generator.cgemm.tiled_geometry import WARP, Geometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
@@ -12,9 +12,13 @@ THREADS = (1, 2, 4, 8, 16, 32)
 TERMS = (2, 4, 8, 16, 32)
 STAGES = (1, 2, 3, 4)
 LANES = (1, 2, 4, 8, 16, 32)
+NARROW_LANES = (4, 8)
+"""Of warps that are narrower than their tile: the eight threads that shared memory serves at once read few rows of a
+and few columns of b."""
 PRODUCTS = (1, 2, 4, 8, 16, 32, 64)
 SPLITS = (1, 2, 4, 8, 16)
-MIN_BLOCKS = (0, 2, 3, 4)
+MULTIPLIES = (4, 3)
+MIN_BLOCKS = (0, 2, 3)
 
 MIN_THREADS, MAX_THREADS = 64, 512
 MAX_REGISTERS = 255
@@ -24,6 +28,19 @@ OTHER_REGISTERS = 24
 BLOCKS_ENOUGH = 4
 """For each multiprocessor; where there are so many without it, a sum is not split."""
 MAX_GRID = 2**31 - 1
+LEAST_TERMS = 4
+"""Of a tile: its barriers take longer than its sums with fewer."""
+LEAST_PART = 64
+"""Terms of a part of a sum: the memory that parts go through takes longer than fewer terms."""
+MOST_OBLONG = 4
+"""How many times as long as wide a tile may be: it reads what its sides have added up, and makes what they have
+multiplied."""
+MIN_SUMS = 16
+"""Of a thread, where there is enough to do: a number that is read is used as often as a side is long."""
+MAX_COPIES = 16
+"""Of a thread for a tile of both operands: where rows are checked, each has an address of its own in two registers."""
+FULL_THREADS = 256
+"""For each multiprocessor, which hide much of what memory takes."""
 
 
 def tiled_space(problem: Cgemm, device: Device) -> Space:
@@ -39,11 +56,12 @@ def tiled_space(problem: Cgemm, device: Device) -> Space:
             Parameter("lanes", LANES, "threads of a warp side by side"),
             Parameter("products", PRODUCTS, "of a block"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
+            Parameter("multiplies", MULTIPLIES, "real products for each complex one: four, or three and sums (Gauss)"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
         ),
         constraints=(
             *_tile_constraints(problem),
-            *_thread_constraints(problem),
+            *_thread_constraints(problem, device),
             *_split_constraints(problem, device),
             *_device_constraints(problem, device),
         ),
@@ -59,8 +77,18 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
             ),
         ),
         Constraint(
-            f"a tile has less than twice the {problem.k} terms of a sum, or {TERMS[0]}",
-            lambda terms: terms < 2 * problem.k or terms == TERMS[0],
+            f"a tile has {LEAST_TERMS} terms or more, and less than twice the {problem.k} of a sum, or {TERMS[0]}",
+            lambda terms: LEAST_TERMS <= terms < 2 * problem.k or (terms == TERMS[0] and problem.k < LEAST_TERMS),
+        ),
+        Constraint(
+            f"a tile is at most {MOST_OBLONG} times as long as wide, or as wide as the result: a longer one reads more",
+            lambda rows, columns, block_rows, block_columns: (
+                (
+                    rows * block_rows <= MOST_OBLONG * max(columns * block_columns, 1)
+                    or columns * block_columns >= problem.n
+                )
+                and (columns * block_columns <= MOST_OBLONG * rows * block_rows or rows * block_rows >= problem.m)
+            ),
         ),
         Constraint(
             "a sum that goes through several tiles has two stages or more, and no more stages than tiles",
@@ -71,12 +99,21 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
     )
 
 
-def _thread_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
+def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    threads, inside = FULL_THREADS * device.multiprocessors, problem.m * problem.n
+    sums = problem.output.size * min(max(problem.k // LEAST_PART, 1), SPLITS[-1])
+    least = MIN_SUMS
+    while least > 1 and (sums < least * threads or inside < least * WARP // 2):
+        least //= 4
     return (
         Constraint(
-            f"a thread has {MAX_REGISTERS} registers: two for each sum, two for each number that sums are made of, and "
-            f"{OTHER_REGISTERS} more",
-            lambda rows, columns: _registers(rows, columns) <= MAX_REGISTERS,
+            f"a thread has {least} sums at the least: what is read for fewer is used too seldom",
+            lambda rows, columns: rows * columns >= least,
+        ),
+        Constraint(
+            f"a thread has {MAX_REGISTERS} registers: two for each sum and for each number that sums are made of, or "
+            f"three where there are three products, and {OTHER_REGISTERS} more",
+            lambda rows, columns, multiplies: _registers(rows, columns, multiplies) <= MAX_REGISTERS,
         ),
         Constraint(
             f"a block has {MIN_THREADS} to {MAX_THREADS} threads",
@@ -88,7 +125,7 @@ def _thread_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
             "a warp lies in a tile: whole rows of threads, or so many lanes that the tile's threads make whole warps",
             lambda block_rows, block_columns, lanes: (
                 lanes == min(block_columns, WARP)
-                or (lanes < block_columns and lanes * block_rows >= WARP and block_rows * block_columns >= WARP)
+                or (lanes in NARROW_LANES and lanes < block_columns and lanes * block_rows >= WARP)
             ),
         ),
         Constraint(
@@ -115,28 +152,34 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
             ),
         ),
         Constraint(
-            "each part of a sum has a tile of terms",
-            lambda terms, splits: (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms),
+            f"each part of a sum has terms, {LEAST_PART} or more but for the last",
+            lambda terms, splits: (
+                splits == 1
+                or (
+                    (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms)
+                    and terms * _steps(problem, terms, splits) >= LEAST_PART
+                )
+            ),
         ),
     )
 
 
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
-    reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits"))
+    reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits", "multiplies"))
 
-    def shared(*values: int) -> int:
+    def geometry(*values: int) -> Geometry:
         chosen = dict(zip(reads, values, strict=True))
-        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1})).shared_bytes
+        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4}))
 
     def fits(*values: int) -> bool:
-        nbytes, blocks = shared(*values), max(values[reads.index("min_blocks")], 1)
+        nbytes, blocks = geometry(*values).shared_bytes, max(values[reads.index("min_blocks")], 1)
         return nbytes <= device.shared_per_block_bytes and blocks * nbytes <= device.shared_per_multiprocessor_bytes
 
     return (
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers",
-            lambda rows, columns, block_rows, block_columns, products, min_blocks: (
-                _registers(rows, columns) * block_rows * block_columns * products * max(min_blocks, 1)
+            lambda rows, columns, block_rows, block_columns, products, multiplies, min_blocks: (
+                _registers(rows, columns, multiplies) * block_rows * block_columns * products * max(min_blocks, 1)
                 <= device.registers_per_multiprocessor
             ),
         ),
@@ -144,6 +187,11 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
             f"{device.shared_per_multiprocessor_bytes}",
             fits,
+            reads,
+        ),
+        Constraint(
+            f"a thread begins {MAX_COPIES} copies at the most for a tile of both operands",
+            lambda *values: geometry(*values).thread_copies <= MAX_COPIES,
             reads,
         ),
         Constraint(
@@ -163,7 +211,7 @@ def tiled_names() -> tuple[str, ...]:
     """The parameters in order."""
     return (
         *("rows", "columns", "block_rows", "block_columns"),
-        *("terms", "stages", "lanes", "products", "splits", "min_blocks"),
+        *("terms", "stages", "lanes", "products", "splits", "multiplies", "min_blocks"),
     )
 
 
@@ -173,9 +221,10 @@ def _steps(problem: Cgemm, terms: int, splits: int) -> int:
     return -(-tiles // splits)
 
 
-def _registers(rows: int, columns: int) -> int:
+def _registers(rows: int, columns: int, multiplies: int) -> int:
     """Of a thread at the least: what sums are made of is there for one term at a time."""
-    return PAIR * (rows * columns + rows + columns) + OTHER_REGISTERS
+    each = 2 if multiplies == 4 else 3
+    return each * (rows * columns + rows + columns) + OTHER_REGISTERS
 
 
 def tiled_default(problem: Cgemm, device: Device) -> Config:
@@ -194,6 +243,7 @@ def tiled_default(problem: Cgemm, device: Device) -> Config:
         "lanes": min(block_columns, 8),
         "products": max(min(128 // threads, PRODUCTS[-1]), 1),
         "splits": 1,
+        "multiplies": 4,
         "min_blocks": 0,
     }
     return tiled_space(problem, device).like(wanted) or Config.of(wanted)

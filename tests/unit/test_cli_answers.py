@@ -16,6 +16,7 @@ import pytest
 from builders import SMALL, timing, winner
 from warpsmith import api
 from warpsmith.cli.app import run
+from warpsmith.devices import library_versions
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import H200
@@ -280,6 +281,7 @@ class TestDoctor:
         assert findings["stores"]["told"] == "one.db (1 winners)"
         assert findings["writes to"]["told"] == "one.db"
         assert findings["host"]["told"] == HOST.name
+        assert {"cufft", "cublas"} <= findings.keys()
         assert [line[:2] for line in printed("doctor").splitlines()].count("ok") >= 5
 
     @without_gpu
@@ -292,6 +294,16 @@ class TestDoctor:
         assert re.search(r"^-- gpu .*, or use the device host$", shown.out, re.M)
         assert shown.err.startswith("warpsmith: error: no device can be used here")
         assert len(shown.err.splitlines()) == 1
+
+    def test_names_the_libraries_that_are_missing(
+        self, printed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(library_versions, "library_version", lambda _, library: f"{library} missing")
+        lines = printed("doctor").splitlines()
+        for name, package in (("cufft", "nvidia-cufft"), ("cublas", "nvidia-cublas")):
+            (line,) = (line for line in lines if line.split()[1] == name)
+            assert line.startswith("-- ")
+            assert f"pip install {package}, or install the CUDA 13 toolkit" in line
 
 
 def test_tune_then_ask_in_every_way(document: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,10 +20,12 @@ from warpsmith.devices.compiler_report import (
     report_on_nvrtc,
     report_on_pycuda,
 )
+from warpsmith.devices.library_versions import installed_version
 from warpsmith.devices.native import native
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.extras import Extra, require
+from warpsmith.generator.library_calls import Library
 from warpsmith.store.location import open_for_reading, write_location
 from warpsmith.store.shown import shown
 
@@ -48,7 +50,8 @@ def register(app: typer.Typer) -> None:
 def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
     """Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read.
 
-    Each compiler is tried on a small kernel, also where there is no GPU; PyCUDA's where PyCUDA is installed.
+    Each compiler is tried on a small kernel, also where there is no GPU; PyCUDA's where PyCUDA is installed. NVIDIA's
+    libraries are candidates beside our kernels, and nothing else needs them.
     """
     gpu = _look("gpu", lambda: DeviceRef.parse("cuda:0").device().key())
     arch = DeviceRef.parse("cuda:0").device().arch if gpu.good else TRIAL_ARCH
@@ -61,6 +64,7 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
         _of("nvrtc", report_on_nvrtc(arch)),
         _of("nvcc", report_on_nvcc(arch)),
         *(_of("pycuda", report) for report in (report_on_pycuda(arch),) if report is not None),
+        *(_look(library, functools.partial(installed_version, library)) for library in Library),
         _look("stores", lambda: _stores(store)),
         _look("writes to", lambda: shown(write_location(store))),
         *(_look(f"extra {extra}", functools.partial(_extra, extra)) for extra in Extra),

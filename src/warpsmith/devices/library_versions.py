@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+from warpsmith.errors import LaunchError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.library_calls import Library
 
@@ -33,6 +34,16 @@ def library_version(kind: DeviceKind, library: Library) -> str:
 
             return blas_stand_in.version()
     raise AssertionError(f"{library} on {kind}")
+
+
+def installed_version(library: Library) -> str:
+    """A library's name and version for GPUs. Raises LaunchError with the remedy where it is missing."""
+    from warpsmith.devices.cuda import cublas, cufft
+
+    version = library_version(DeviceKind.CUDA, library)
+    if version == f"{library} missing":
+        raise LaunchError({Library.CUFFT: cufft.MISSING, Library.CUBLAS: cublas.MISSING}[library])
+    return version
 
 
 _BETWEEN = "; "

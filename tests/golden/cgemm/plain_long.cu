@@ -1,0 +1,46 @@
+// warpsmith cgemm_plain
+// problem: cgemm batch=40 m=64 n=64 k=16384 a=c
+// config:  threads=256 unroll=1
+//
+// A thread a result, and every term read from global memory where it is needed.
+// The baseline that a winner has to beat.
+
+constexpr unsigned kResults = 163840;
+constexpr int kM = 64;  // rows of a result
+constexpr int kN = 64;  // and columns
+constexpr int kK = 16384;  // terms of a sum
+constexpr int kChain = 256;  // terms one after the other; a longer sum is one of such sums
+constexpr int kThreads = 256;
+
+// Adds op(a) * op(b).
+__device__ __forceinline__ void multiply_add(float2 a, float2 b, float2& sum) {
+    sum.x = fmaf(a.x, b.x, sum.x);
+    sum.x = fmaf(a.y, b.y, sum.x);
+    sum.y = fmaf(a.x, b.y, sum.y);
+    sum.y = fmaf(-a.y, b.x, sum.y);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+cgemm_plain(const float2* __restrict__ a, const float2* __restrict__ b, float2* __restrict__ c) {
+    const unsigned index = static_cast<unsigned>(blockIdx.x) * kThreads + threadIdx.x;
+    if (index >= kResults) {
+        return;
+    }
+    const int column = index % kN;
+    const int row = index / kN % kM;
+    const size_t product = index / kN / kM;
+    const float2* left = a + product * (static_cast<size_t>(kM) * kK) + row;
+    const float2* right = b + product * (static_cast<size_t>(kK) * kN) + column;
+    float2 sum = make_float2(0.0f, 0.0f);
+    for (int first = 0; first < kK; first += kChain) {
+        const int end = min(first + kChain, kK);
+        float2 part = make_float2(0.0f, 0.0f);
+#pragma unroll 1
+        for (int i = first; i < end; ++i) {
+            multiply_add(__ldg(left + i * kM), __ldg(right + i * kN), part);
+        }
+        sum.x += part.x;
+        sum.y += part.y;
+    }
+    c[index] = sum;
+}

@@ -1,0 +1,200 @@
+// warpsmith cgemm_tiled
+// problem: cgemm batch=91 m=121 n=95 k=37 b=t
+// config:  block_columns=16 block_rows=16 columns=4 lanes=8 min_blocks=0 multiplies=4 products=1 rows=8 splits=1 stages=3 terms=8
+//
+// kThreadRows x kThreadColumns sums a thread, in registers. Tiles of a and b lie in shared memory as they lie in global
+// memory, so that asynchronous copies bring them; they are read by 16 bytes: two terms of one row, or two rows.
+
+constexpr int kM = 121;  // rows of a result
+constexpr int kN = 95;  // and columns
+constexpr int kK = 37;  // terms of a sum
+constexpr int kThreadRows = 8;
+constexpr int kThreadColumns = 4;
+constexpr int kBlockRows = 16;  // threads down a tile
+constexpr int kBlockColumns = 16;  // and across
+constexpr int kThreads = kBlockRows * kBlockColumns;
+constexpr int kLanes = 8;  // threads of a warp side by side
+constexpr int kTileRows = kBlockRows * kThreadRows;
+constexpr int kTileColumns = kBlockColumns * kThreadColumns;
+constexpr int kTileTerms = 8;
+constexpr int kTilesDown = 1;  // a result
+constexpr int kTilesAcross = 2;
+constexpr int kAPitch = 10;  // complex numbers from row to row of a tile of a in shared memory
+constexpr int kBPitch = 10;
+constexpr int kATile = 1280;  // complex numbers
+constexpr int kStage = kATile + 640;
+constexpr int kStages = 3;  // tiles in shared memory at once, of each operand
+constexpr int kSteps = 5;  // tiles that a sum goes through
+
+using Number = float2;
+using Sum = float2;
+
+__device__ __forceinline__ Number number_a(float x, float y) { return make_float2(x, y); }
+__device__ __forceinline__ Number number_b(float x, float y) { return make_float2(x, y); }
+
+// Adds op(a) * op(b).
+__device__ __forceinline__ void multiply_add(float2 a, float2 b, float2& sum) {
+    sum.x = fmaf(a.x, b.x, sum.x);
+    sum.x = fmaf(-a.y, b.y, sum.x);
+    sum.y = fmaf(a.x, b.y, sum.y);
+    sum.y = fmaf(a.y, b.x, sum.y);
+}
+
+__device__ __forceinline__ float2 finished(Sum sum) { return sum; }
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Copies past the registers where `wanted` holds: zeros, and nothing is read, unless `has_source` does.
+template <int kBytes>
+__device__ __forceinline__ void copy_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    const int read = has_source ? kBytes : 0;
+    if constexpr (kBytes == 16) {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %3; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "r"(read) : "memory");
+    } else {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], %3, %4; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "n"(kBytes), "r"(read) : "memory");
+    }
+}
+
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+#endif
+
+// Begins to copy a tile of a: `term` and `row` are its first ones. Terms beyond the sum's are zeros.
+// Rows beyond the result's are copies of others.
+__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread, float2* tile) {
+    constexpr int kVector = 1;  // complex numbers at once
+    constexpr int kAcross = kTileTerms / kVector;
+    constexpr int kCopies = 1024;
+#pragma unroll
+    for (int first = 0; first < kCopies; first += kThreads) {
+        const int down = (first + thread) / kAcross, across = (first + thread) % kAcross * kVector;
+        const int source_row = min(row + down, kM - 1);
+        const int source_term = term + across;
+        const float2* source = a + source_row * kK + source_term;
+        const bool wanted = true;
+        copy_async_or_zero<8>(wanted, source_term < kK, tile + down * kAPitch + across, source);
+    }
+}
+
+// Begins to copy a tile of b: `term` and `column` are its first ones. Terms beyond the sum's are zeros.
+// Columns beyond the result's are copies of others.
+__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread, float2* tile) {
+    constexpr int kVector = 1;  // complex numbers at once
+    constexpr int kAcross = kTileTerms / kVector;
+    constexpr int kCopies = 512;
+#pragma unroll
+    for (int first = 0; first < kCopies; first += kThreads) {
+        const int down = (first + thread) / kAcross, across = (first + thread) % kAcross * kVector;
+        const int source_column = min(column + down, kN - 1);
+        const int source_term = term + across;
+        const float2* source = b + source_column * kK + source_term;
+        const bool wanted = true;
+        copy_async_or_zero<8>(wanted, source_term < kK, tile + down * kBPitch + across, source);
+    }
+}
+
+__device__ __forceinline__ void read_a(const float2* tile, int term, int thread, Number (&values)[2][kThreadRows]) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+        const float4 both = *reinterpret_cast<const float4*>(tile + (thread + i * kBlockRows) * kAPitch + term);
+        values[0][i] = number_a(both.x, both.y);
+        values[1][i] = number_a(both.z, both.w);
+    }
+}
+
+__device__ __forceinline__ void read_b(const float2* tile, int term, int thread, Number (&values)[2][kThreadColumns]) {
+#pragma unroll
+    for (int i = 0; i < kThreadColumns; ++i) {
+        const float4 both = *reinterpret_cast<const float4*>(tile + (thread + i * kBlockColumns) * kBPitch + term);
+        values[0][i] = number_b(both.x, both.y);
+        values[1][i] = number_b(both.z, both.w);
+    }
+}
+
+// Writes a thread's sums where they lie in the result.
+__device__ __forceinline__ void store(const Sum (&sums)[kThreadRows][kThreadColumns], int row, int column,
+                                      int thread_row, int thread_column, float2* c) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+        const int r = row + thread_row + i * kBlockRows;
+        if (r >= kM) {
+            continue;
+        }
+#pragma unroll
+        for (int j = 0; j < kThreadColumns; j += 1) {
+            const int s = column + thread_column + j * kBlockColumns;
+            if (s >= kN) {
+                continue;
+            }
+            float2* target = c + r * kN + s;
+            *target = finished(sums[i][j]);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+cgemm_tiled(const float2* __restrict__ a, const float2* __restrict__ b, float2* __restrict__ c) {
+    extern __shared__ __align__(16) float2 shared[];
+    const int thread = threadIdx.x;
+    float2* tiles = shared;
+    // A warp is kLanes threads across and 32 / kLanes down.
+    const int thread_column = thread / 32 % (kBlockColumns / kLanes) * kLanes + thread % kLanes;
+    const int thread_row = thread / 32 / (kBlockColumns / kLanes) * (32 / kLanes) + thread % 32 / kLanes;
+    int block = blockIdx.x;
+    const int column = block % kTilesAcross * kTileColumns;  // fastest: these blocks read the same rows of a
+    block /= kTilesAcross;
+    const int row = block % kTilesDown * kTileRows;
+    block /= kTilesDown;
+    const size_t product = block;
+    const float2* left = a + product * (static_cast<size_t>(kM) * kK);
+    const float2* right = b + product * (static_cast<size_t>(kK) * kN);
+    float2* result = c + product * (static_cast<size_t>(kM) * kN);
+
+    const auto begin = [&](int step, int stage) {
+        const int term = step * kTileTerms;
+        copy_a(left, term, row, thread, tiles + stage * kStage);
+        copy_b(right, term, column, thread, tiles + stage * kStage + kATile);
+    };
+    Sum sums[kThreadRows][kThreadColumns] = {};
+#pragma unroll
+    for (int step = 0; step < kStages - 1; ++step) {
+        begin(step, step);
+        copy_async_commit();
+    }
+    int reading = 0, writing = kStages - 1;
+#pragma unroll 1
+    for (int step = 0; step < kSteps; ++step) {
+        copy_async_wait<kStages - 2>();
+        __syncthreads();  // all copies are there, and all threads are done with the tile that is written next
+        if (step + kStages - 1 < kSteps) {
+            begin(step + kStages - 1, writing);
+        }
+        copy_async_commit();
+        const float2* tile = tiles + reading * kStage;
+#pragma unroll 4
+        for (int term = 0; term < kTileTerms; term += 2) {
+            Number rows[2][kThreadRows], columns[2][kThreadColumns];
+            read_a(tile, term, thread_row, rows);
+            read_b(tile + kATile, term, thread_column, columns);
+#pragma unroll
+            for (int t = 0; t < 2; ++t) {
+#pragma unroll
+                for (int i = 0; i < kThreadRows; ++i) {
+#pragma unroll
+                    for (int j = 0; j < kThreadColumns; ++j) {
+                        multiply_add(rows[t][i], columns[t][j], sums[i][j]);
+                    }
+                }
+            }
+        }
+        reading = reading + 1 == kStages ? 0 : reading + 1;
+        writing = writing + 1 == kStages ? 0 : writing + 1;
+    }
+    store(sums, row, column, thread_row, thread_column, result);
+}

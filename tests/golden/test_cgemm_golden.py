@@ -1,0 +1,97 @@
+"""Generated CUDA of cgemm, byte by byte: a change of a template is a change that a person has read.
+
+`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the files; the difference is then reviewed as CUDA.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from warpsmith.generator.cgemm import Cgemm
+from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tiled import CgemmTiled
+from warpsmith.generator.device import H200
+from warpsmith.generator.family import Family
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Value
+
+FOLDER = Path(__file__).parent / "cgemm"
+UPDATE = "WARPSMITH_UPDATE_GOLDEN"
+NVCC = shutil.which("nvcc")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One golden file: what it solves, and what its config has beside the family's default on an H200."""
+
+    family: Family
+    problem: Cgemm
+    wanted: tuple[tuple[str, Value], ...] = ()
+
+    def program(self) -> Program:
+        config = Config.of({**self.family.default(self.problem, H200).values(), **dict(self.wanted)})
+        assert self.family.space(self.problem, H200).why_not(config) is None, config
+        return self.family.program(self.problem, config)
+
+
+def tiled(*problem: int | str, **wanted: Value) -> Case:
+    """A config of `cgemm_tiled`."""
+    return Case(CgemmTiled(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
+
+
+CASES = {
+    "plain": Case(CgemmPlain(), Cgemm(2112, 128, 64, 64, "n", "c")),  # type: ignore[arg-type]
+    "plain_long": Case(CgemmPlain(), Cgemm(40, 64, 64, 16384, "c", "n")),  # type: ignore[arg-type]
+    "tiled": tiled(2112, 128, 64, 64, "n", "c"),
+    "tiled_wgrad": tiled(2112, 64, 64, 128, "c", "n"),
+    "tiled_ragged": tiled(91, 121, 95, 37, "n", "t"),
+    "tiled_three": tiled(544, 128, 128, 128, "n", "n", multiplies=3),
+    "tiled_split": tiled(40, 64, 64, 16384, "c", "n", splits=4),
+    "tiled_several": tiled(2047, 16, 16, 16, "n", "n"),
+}
+
+every_case = pytest.mark.parametrize("name", CASES)
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc on the path")
+
+
+def golden(name: str) -> Path:
+    return FOLDER / f"{name}.cu"
+
+
+@every_case
+def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
+    generated = CASES[name].program().source
+    if os.environ.get(UPDATE) == "1":
+        golden(name).write_text(generated)
+    reviewed = golden(name).read_bytes().decode() if golden(name).exists() else ""
+    if generated != reviewed:
+        lines = difflib.unified_diff(
+            reviewed.splitlines(), generated.splitlines(), golden(name).name, "generated now", lineterm=""
+        )
+        pytest.fail("\n".join([*lines, f"If that is what you want: {UPDATE}=1 pytest tests/golden"]), pytrace=False)
+
+
+def test_no_file_is_left_over() -> None:
+    assert {path.stem for path in FOLDER.glob("*.cu")} == set(CASES)
+
+
+@needs_nvcc
+@every_case
+def test_nvcc_takes_it_without_a_warning_or_a_spill(name: str, tmp_path: Path) -> None:
+    assert NVCC is not None
+    command = [NVCC, "-std=c++17", "-arch=sm_90a", "--Werror", "all-warnings", "--cubin", "-Xptxas", "-v"]
+    command += ["-o", str(tmp_path / "kernel.cubin"), str(golden(name))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = done.stdout + done.stderr
+    assert done.returncode == 0, report
+    assert "warning" not in report
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report)
+    assert set(spills) == {("0", "0", "0")}

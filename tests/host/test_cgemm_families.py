@@ -1,0 +1,266 @@
+"""Every cgemm family on the CPU: held against the float64 reference, and under the sanitizers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import sanitized
+from builders import rewritten
+from guarded import FILL, Guarded
+from together import AT_ONCE, Case, together
+from warpsmith.devices.base import Module
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tiled import CgemmTiled
+from warpsmith.generator.cgemm.tiled_geometry import CHAIN
+from warpsmith.generator.device import HOST
+from warpsmith.generator.family import Family
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Value
+from warpsmith.tuner.operations.cgemm.judge import CgemmJudge
+from warpsmith.tuner.operations.cgemm.oracle import reference
+from warpsmith.tuner.operations.cgemm.stress import stress_inputs, stress_slack
+
+PLAIN, TILED = CgemmPlain(), CgemmTiled()
+FAMILIES: tuple[Family, ...] = (TILED, PLAIN)
+every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+every_pair_of_ops = pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
+
+ERROR_BOUND = 1e-6
+"""Of the sum of |a| |b|."""
+
+Values = NDArray[Any]
+Make = Callable[[Cgemm, np.random.Generator], Mapping[str, Values]]
+
+random_inputs: Make = CgemmJudge().inputs
+
+SIZES = (
+    (1, 1, 1, 1),
+    (3, 5, 7, 11),
+    (9, 2, 3, 4),
+    (2, 40, 24, 16),
+    (2, 33, 37, 9),
+    (1, 1, 70, 18),
+    (1, 66, 1, 5),
+    (17, 12, 10, 3),
+)
+"""Odd and even extents of everything, results of one tile and of several."""
+
+
+def run(module: Module, program: Program, problem: Cgemm, given: Mapping[str, Values]) -> Values:
+    """The result of a program's launches, in which nothing but the result and its workspaces may change."""
+    memory = {operand.name: Guarded(operand) for operand in problem.operands}
+    scratch = {each.name: np.full(each.nbytes, FILL, np.uint8) for each in program.workspaces}
+    for name, values in given.items():
+        memory[name].elements[...] = values
+    addresses = {name: each.address for name, each in memory.items()}
+    addresses |= {name: each.ctypes.data for name, each in scratch.items()}
+    for launch in program.launches:
+        module.bind(launch, addresses, {})(None)
+    for name, each in memory.items():
+        assert each.is_intact(), f"wrote around {name}"
+    for name, values in given.items():
+        assert np.array_equal(memory[name].elements.view(np.uint64), values.view(np.uint64)), f"wrote to {name}"
+    return memory[problem.output.name].elements
+
+
+def check(case: Case, result: Values, given: Mapping[str, Values], slack: float = 1.0) -> None:
+    expected, scale = reference(case.problem, given)
+    found = result.view(np.float32).reshape(expected.shape)
+    wrong = ~(np.abs(found - expected) <= slack * ERROR_BOUND * scale)  # NaN is wrong too
+    assert not wrong.any(), f"{wrong.sum()} of {wrong.size} are off, by up to {np.abs(found - expected).max()}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """What compiles kernels and runs them."""
+
+    compiler: HostCompiler
+    runtime: HostRuntime
+
+    def results(self, cases: Sequence[Case], make: Make) -> Iterator[tuple[Case, Mapping[str, Values], Values]]:
+        """Of each case its inputs and its result."""
+        for start in range(0, len(cases), AT_ONCE):
+            part = cases[start : start + AT_ONCE]
+            whole, placed = together([case.program for case in part])
+            with contextlib.closing(self.runtime.load(self.compiler.compile(whole.compilation()))) as module:
+                for case, program in zip(part, placed, strict=True):
+                    given = make(case.problem, np.random.default_rng(3))
+                    yield case, given, run(module, program, case.problem, given)
+
+    def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
+        """Tells all that are wrong."""
+        wrong = []
+        for case, given, result in self.results(list(cases), make):
+            try:
+                check(case, result, given, stress_slack(case.problem) if stressed else 1.0)
+            except AssertionError as error:
+                wrong.append(f"{case}: {error}")
+        assert not wrong, "\n".join([f"{len(wrong)} kernels are wrong", *wrong])
+
+
+@pytest.fixture
+def bench(quickest: HostCompiler) -> Iterator[Bench]:
+    with contextlib.closing(HostRuntime(workers=2)) as runtime:
+        yield Bench(quickest, runtime)
+
+
+def defaults(problems: Iterable[Cgemm], families: tuple[Family, ...] = FAMILIES) -> Iterator[Case]:
+    for problem, family in itertools.product(problems, families):
+        yield Case(problem, family, family.default(problem, HOST))
+
+
+def drawn(problems: Iterable[Cgemm], count: int, families: tuple[Family, ...] = FAMILIES) -> Iterator[Case]:
+    """Random configs of every family, the same in each run."""
+    for problem, family in itertools.product(problems, families):
+        space, rng = family.space(problem, HOST), random.Random(problem.key())
+        for config in dict.fromkeys(space.drawn(rng) for _ in range(count)):
+            assert config is not None
+            yield Case(problem, family, config)
+
+
+def covering(problem: Cgemm, family: Family) -> Iterator[Case]:
+    """Random configs, until each value of each parameter was in one, where it can be."""
+    space, rng, seen = family.space(problem, HOST), random.Random(problem.key()), set[tuple[str, Value]]()
+    for parameter, value in [(each, value) for each in space.parameters for value in each.values]:
+        if (parameter.name, value) in seen:
+            continue
+        config = space.narrowed({parameter.name: [value]}).drawn(rng)
+        if config is not None:
+            seen.update(config.items)
+            yield Case(problem, family, config)
+
+
+def tiled(problem: Cgemm, **wanted: Value) -> Case:
+    """A config of `cgemm_tiled` that has at least `wanted`."""
+    space = TILED.space(problem, HOST)
+    config = space.like({**TILED.default(problem, HOST).values(), **wanted})
+    assert config is not None
+    assert wanted.items() <= config.values().items(), config
+    return Case(problem, TILED, config)
+
+
+class TestResults:
+    @every_pair_of_ops
+    def test_of_every_op_and_size(self, a: Op, b: Op, bench: Bench) -> None:
+        bench.check_all(defaults(Cgemm(*sizes, a, b) for sizes in SIZES))
+
+    @every_pair_of_ops
+    def test_of_random_configs(self, a: Op, b: Op, bench: Bench) -> None:
+        bench.check_all(drawn((Cgemm(*sizes, a, b) for sizes in SIZES[1:5]), 3))
+
+    @every_family
+    @pytest.mark.parametrize("ops", ["nc", "cn"])
+    def test_of_every_value_of_every_parameter(self, family: Family, ops: str, bench: Bench) -> None:
+        problems = (Cgemm(3, 14, 22, 260, *ops), Cgemm(2, 45, 50, 9, *ops), Cgemm(5, 3, 4, 2, *ops))  # type: ignore[arg-type]
+        bench.check_all(itertools.chain(*(covering(problem, family) for problem in problems)))
+
+    @every_pair_of_ops
+    def test_of_inputs_that_are_hard_on_rounding_errors(self, a: Op, b: Op, bench: Bench) -> None:
+        problem = Cgemm(7, 20, 24, 70, a, b)
+        cases = [*defaults([problem]), tiled(problem, multiplies=3)]
+        bench.check_all(cases, stress_inputs, stressed=True)
+
+    @pytest.mark.parametrize("multiplies", [3, 4])
+    @every_pair_of_ops
+    def test_of_three_and_four_real_products(self, a: Op, b: Op, multiplies: int, bench: Bench) -> None:
+        bench.check_all([tiled(Cgemm(2, 9, 12, 13, a, b), multiplies=multiplies)])
+
+
+IN_PARTS: dict[str, Value] = {"rows": 1, "columns": 1, "block_rows": 8, "block_columns": 8, "products": 1, "splits": 2}
+
+
+class TestSums:
+    @pytest.mark.parametrize("wanted", [{}, IN_PARTS, {"multiplies": 3}, {"stages": 2, "terms": 16}], ids=str)
+    def test_of_many_terms_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
+        """All terms are positive and none is exact: one float32 sum after the other is off by more."""
+        problem = Cgemm(1, 8, 8, 100 * CHAIN + 3, "c", "n")  # type: ignore[arg-type]
+
+        def positive(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
+            return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}
+
+        bench.check_all([tiled(problem, **wanted), *defaults([problem], (PLAIN,))], positive)
+        given = positive(problem, np.random.default_rng(3))
+        expected, scale = reference(problem, given)
+        products = given["a"][0, :, 0].real * given["b"][0, :, 0].real
+        chain = np.add.accumulate(products, dtype=np.float32)[-1]
+        assert abs(chain - expected[0, 0, 0, 0]) > ERROR_BOUND * scale[0, 0, 0, 0]
+
+    @pytest.mark.parametrize("batch", [7, 8])
+    def test_of_several_products_in_a_block_are_each_written_once(self, batch: int, bench: Bench) -> None:
+        """Also those that are added to what is there, and those of a block that has more threads than products left."""
+        problem = Cgemm(batch, 4, 5, 2 * CHAIN + 20, "n", "t")  # type: ignore[arg-type]
+        bench.check_all([tiled(problem, products=4), tiled(problem, products=8)])
+
+    @pytest.mark.parametrize("splits", [2, 4, 8])
+    def test_in_parts_are_those_of_the_whole(self, splits: int, bench: Bench) -> None:
+        problem = Cgemm(2, 18, 20, 2100, "n", "c")  # type: ignore[arg-type]
+        bench.check_all([tiled(problem, splits=splits, terms=terms) for terms in (8, 32)])
+
+    def test_have_the_same_bits_however_blocks_are_spread(self, bench: Bench) -> None:
+        problem = Cgemm(3, 40, 41, 300)
+        cases = [*defaults([problem]), tiled(problem, splits=4), tiled(problem, multiplies=3)]
+        first = [result for _, _, result in bench.results(cases, random_inputs)]
+        with contextlib.closing(HostRuntime(workers=1)) as one:
+            again = [result for _, _, result in Bench(bench.compiler, one).results(cases, random_inputs)]
+        for here, there in zip(first, again, strict=True):
+            assert np.array_equal(here.view(np.uint64), there.view(np.uint64))
+
+    def test_a_nan_shows_in_its_row_and_column_alone(self, bench: Bench) -> None:
+        """Of its own product; rows that a tile has beyond the result, and terms beyond the sum, add nothing."""
+        problem = Cgemm(3, 9, 10, 7)
+
+        def with_nan(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
+            given = dict(random_inputs(problem, generator))
+            given["a"][1, 8, 6] = np.nan
+            given["b"][2, 6, 9] = np.inf
+            return given
+
+        for _, _, result in bench.results([*defaults([problem]), *drawn([problem], 4)], with_nan):
+            wrong = ~np.isfinite(result)
+            assert wrong[1, 8].all()
+            assert wrong[2, :, 9].all()
+            assert wrong.sum() == 10 + 9
+
+
+class TestUnderTheSanitizers:
+    def test_kernels_are_clean(self, tmp_path: Path) -> None:
+        some = [Cgemm(*sizes, a, b) for sizes, (a, b) in zip(SIZES, itertools.product(Op, Op), strict=False)]
+        cases = [*defaults(some), *drawn(some[3:5], 2), tiled(Cgemm(2, 18, 20, 270, "t", "n"), splits=2)]  # type: ignore[arg-type]
+        sanitized.check([(case.problem, case.program) for case in cases], tmp_path)
+
+    def test_a_read_beyond_an_operand_would_be_found(self, tmp_path: Path) -> None:
+        case = tiled(Cgemm(1, 33, 12, 8))
+        source = case.program.source
+        assert source.count("min(row + down, kM - 1)") == 1
+        faulty = rewritten(case.program, source.replace("min(row + down, kM - 1)", "row + down"))
+        with pytest.raises(AssertionError, match="AddressSanitizer"):
+            sanitized.check([(case.problem, faulty)], tmp_path)
+
+
+def test_configs_are_carried_over_to_other_sizes() -> None:
+    """A winner of one size is a start for another, where it is legal or the nearest is."""
+    home, here = Cgemm(2112, 128, 64, 64, "n", "c"), Cgemm(91, 16, 24, 3, "n", "c")  # type: ignore[arg-type]
+    config = TILED.default(home, HOST)
+    carried = TILED.carried(config, _Home(home), here, HOST)  # type: ignore[arg-type]
+    assert carried is not None
+    assert TILED.space(here, HOST).contains(carried)
+    assert isinstance(carried, Config)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Home:
+    problem: Cgemm
+    device: Any = HOST

@@ -1,0 +1,119 @@
+"""cuBLAS as a candidate, on the CPU: the whole way of a program that calls it, with NumPy in cuBLAS's place."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import warpsmith as ws
+from warpsmith.devices.base import BoundLaunch
+from warpsmith.devices.executable import Executable
+from warpsmith.devices.host.cublas import SCRATCH_BYTES
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.library_versions import library_version
+from warpsmith.devices.select import DeviceRef, host_compiler
+from warpsmith.errors import LaunchError
+from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.library_calls import Library
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import LibraryCall, Pointer, Program
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config
+from warpsmith.plans.bundle_program import check_program
+from warpsmith.store.record import Measurement
+from warpsmith.store.store import Store
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.export import export
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.cgemm.oracle import reference
+from warpsmith.tuner.options import TuneOptions
+from warpsmith.tuner.progress import SilentProgress
+from warpsmith.tuner.run.session import tune
+
+CUBLAS = CgemmCublas()
+ON_HOST = DeviceRef(DeviceKind.HOST)
+QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
+PROBLEM = Cgemm(3, 5, 7, 11, "t", "c")  # type: ignore[arg-type]
+
+
+def configs(problem: Cgemm) -> tuple[Config, ...]:
+    return tuple(CUBLAS.space(problem, H200).configs())
+
+
+@pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
+def test_results_are_right_however_operands_lie(host: HostRuntime, a: Op, b: Op) -> None:
+    for problem in (Cgemm(3, 5, 7, 11, a, b), Cgemm(1, 1, 6, 2, a, b)):
+        assert CUBLAS.why_not(problem, H200) is None
+        with contextlib.closing(Testbed(host, problem, 3, QUICK, guarded=True)) as testbed:
+            for config in configs(problem):
+                outcome = testbed.evaluate(CUBLAS.program(problem, config), {}, QUICK).outcome
+                assert isinstance(outcome, Measurement), outcome
+                assert outcome.max_error < 1e-7
+
+
+def test_its_scratch_memory_is_a_workspace(host: HostRuntime) -> None:
+    executable = Executable.load(host, CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200)), {})
+    assert executable.workspace_bytes == SCRATCH_BYTES
+
+
+def test_a_closed_call_is_told(host: HostRuntime) -> None:
+    executable = Executable.load(host, CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200)), {})
+    workspaces = {each.name: 0 for each in executable.workspaces}
+    call: BoundLaunch = executable.bind({"a": 0, "b": 0, "c": 0}, {}, workspaces)
+    executable.close()
+    with pytest.raises(LaunchError, match="its program was closed"):
+        call(None)
+
+
+class TestBundles:
+    def test_take_what_is_generated(self) -> None:
+        for config in configs(PROBLEM):
+            program = CUBLAS.program(PROBLEM, config)
+            check_program(program, PROBLEM)
+            assert Program.from_spec(json.loads(json.dumps(program.spec())), {}) == program
+
+    @pytest.mark.parametrize("changes", [{"m": 8}, {"n": 6}, {"k": 12}, {"batch": 4}])
+    def test_refuse_a_call_that_reaches_beyond_its_memory(self, changes: dict[str, Any]) -> None:
+        program = CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200))
+        (call,) = program.calls
+        larger = LibraryCall(dataclasses.replace(call.parameters, **changes), call.arguments)
+        with pytest.raises(ValueError, match="a call of cublas reaches beyond"):
+            check_program(dataclasses.replace(program, steps=(larger,)), PROBLEM)
+
+    def test_refuse_a_call_of_two_buffers(self) -> None:
+        program = CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200))
+        fewer = LibraryCall(program.calls[0].parameters, (Pointer("a"), Pointer("c")))
+        with pytest.raises(ValueError, match="a call of cublas takes 3 buffers; got 2"):
+            check_program(dataclasses.replace(program, steps=(fewer,)), PROBLEM)
+
+
+def test_a_winner_is_stored_found_and_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    solves = CgemmCublas.why_not
+
+    def why_not(self: CgemmCublas, problem: Problem, device: Device) -> str | None:
+        return solves(self, problem, H200 if device.kind is DeviceKind.HOST else device)
+
+    monkeypatch.setattr(CgemmCublas, "why_not", why_not)
+    (family,) = (each for each in FAMILIES if isinstance(each, CgemmCublas))
+    path = tmp_path / "a.db"
+    with Store.open(str(path), write=True) as store:
+        report = tune(PROBLEM, (ON_HOST,), store, TuneOptions(trials=4), SilentProgress(), (family,))
+    version = library_version(DeviceKind.HOST, Library.CUBLAS)
+    assert version == f"cublas by numpy {np.__version__}"
+    assert report.record.trial.compiler == f"{host_compiler().identity}; {version}"
+    operands = random_operands(PROBLEM, 1)
+    expected, scale = reference(PROBLEM, operands)
+    export([report.record], tmp_path / "b")
+    for plan in (ws.plan(PROBLEM, "host", store=str(path)), ws.load_bundle(tmp_path / "b").plan(PROBLEM, "host")):
+        found = plan(operands["a"], operands["b"]).view(np.float32).reshape(expected.shape)
+        assert (np.abs(found - expected) <= 1e-6 * scale).all()

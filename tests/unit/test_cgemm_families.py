@@ -1,0 +1,286 @@
+"""What the families of cgemm owe: a default in their space, text that never changes, every result computed once."""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+import re
+
+import numpy as np
+import pytest
+
+from warpsmith.generator.cgemm import Cgemm
+from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
+from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.library_calls import CublasProduct, ProductFunction, Transpose
+from warpsmith.generator.program import Pointer, Program
+from warpsmith.generator.registry import answering
+from warpsmith.generator.space import Config
+
+SAMPLE = 16
+"""Configs that are drawn for each family and problem, beside the default."""
+PLAIN, TILED, CUBLAS = CgemmPlain(), CgemmTiled(), CgemmCublas()
+FAMILIES: tuple[Family, ...] = (TILED, PLAIN)
+PROBLEMS = [
+    Cgemm(*each)
+    for each in (
+        (1, 1, 1, 1),
+        (5, 3, 3, 2),
+        (3, 1, 70, 9),
+        (7, 121, 95, 37, "t", "n"),
+        (2112, 128, 64, 64, "n", "c"),
+        (2112, 64, 64, 128, "c", "n"),
+        (544, 128, 128, 128),
+        (91, 128, 384, 384, "n", "n"),
+        (8320, 128, 96, 3, "n", "c"),
+        (2048, 16, 16, 16, "t", "t"),
+        (40, 64, 64, 16384, "c", "n"),
+        (1, 512, 512, 512),
+    )
+]
+LARGEST = Cgemm(2**30 - 1, 1, 1, 1), Cgemm(2**20, 2**15, 2, 2), Cgemm(32, 2, 2**29, 3)
+
+
+def name_of(value: Family | Cgemm) -> str:
+    """A test's name for what it is about."""
+    return value.key().replace(" ", ",") if isinstance(value, Cgemm) else value.name
+
+
+every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
+whatever_is_solved = pytest.mark.parametrize(
+    ("family", "problem"), [(family, problem) for family in FAMILIES for problem in PROBLEMS], ids=name_of
+)
+
+
+@functools.cache
+def sample(family: Family, problem: Cgemm) -> tuple[Config, ...]:
+    """The default config, the starts and up to SAMPLE others, the same ones in each run."""
+    space, rng = family.space(problem, H200), random.Random(problem.key())
+    drawn = (space.drawn(rng) for _ in range(SAMPLE))
+    chosen = (family.default(problem, H200), *family.starts(problem, H200))
+    return tuple(dict.fromkeys(filter(None, (*chosen, *drawn))))
+
+
+@functools.cache
+def programs(family: Family, problem: Cgemm) -> tuple[Program, ...]:
+    """The programs of `sample`."""
+    return tuple(family.program(problem, config) for config in sample(family, problem))
+
+
+class TestSpace:
+    @whatever_is_solved
+    def test_holds_the_default_and_the_starts_on_every_device(self, family: Family, problem: Cgemm) -> None:
+        assert family.why_not(problem, H200) is None
+        for device in (H200, HOST):
+            space, default = family.space(problem, device), family.default(problem, device)
+            for config in (default, *family.starts(problem, device)):
+                assert space.why_not(config) is None
+            assert family.unrolled(problem, default) <= MAX_UNROLLED
+
+    @whatever_is_solved
+    def test_is_of_a_size_that_a_search_can_cover(self, family: Family, problem: Cgemm) -> None:
+        configs = family.space(problem, H200).listed(60_000)
+        assert configs is not None
+        if problem.flops > 1e9:
+            assert len(configs) >= (4 if family is PLAIN else 90)
+
+    def test_no_value_of_a_parameter_is_there_in_vain(self) -> None:
+        for family in FAMILIES:
+            for parameter in family.space(PROBLEMS[0], H200).parameters:
+                spaces = (family.space(problem, H200) for problem in PROBLEMS)
+                used = {
+                    value
+                    for space in spaces
+                    for value in parameter.values
+                    if space.narrowed({parameter.name: [value]}).drawn(random.Random(0))
+                }
+                assert used == set(parameter.values), parameter.name
+
+    @whatever_is_solved
+    def test_constraints_say_why_in_one_line_each_its_own(self, family: Family, problem: Cgemm) -> None:
+        reasons = [constraint.why for constraint in family.space(problem, H200).constraints]
+        assert len(set(reasons)) == len(reasons)
+        assert all(reason and "\n" not in reason for reason in reasons)
+
+    def test_of_two_problems_that_allow_other_configs_is_told_apart(self) -> None:
+        for family in FAMILIES:
+            seen: dict[str, frozenset[Config]] = {}
+            for problem in PROBLEMS:
+                space = family.space(problem, H200)
+                configs = frozenset(space.configs())
+                assert seen.setdefault(space.fingerprint, configs) == configs, problem.key()
+
+    @pytest.mark.parametrize("problem", LARGEST, ids=name_of)
+    def test_of_the_largest_problems_has_grids_that_there_are(self, problem: Cgemm) -> None:
+        for family in FAMILIES:
+            for program in programs(family, problem):
+                for launch in program.launches:
+                    assert launch.grid[0] < 2**31
+                    assert launch.grid[1:] == (1, 1)
+
+
+class TestRefusals:
+    def test_other_operations(self) -> None:
+        for family in (*FAMILIES, CUBLAS):
+            assert family.why_not(Fft(8), H200) == "solves cgemm only"
+
+    def test_cublas_on_the_host(self) -> None:
+        """NumPy in its place would win every search there, and say nothing."""
+        assert CUBLAS.why_not(PROBLEMS[0], HOST) == "calls cuBLAS, which runs on GPUs only"
+
+    @every_problem
+    def test_cublas_never_answers_where_nothing_is_stored(self, problem: Cgemm) -> None:
+        assert CUBLAS.why_not(problem, H200) is None
+        assert answering(problem, H200)[0].name == TILED.name
+
+
+class TestText:
+    @whatever_is_solved
+    def test_is_the_same_every_time(self, family: Family, problem: Cgemm) -> None:
+        for config, program in zip(sample(family, problem), programs(family, problem), strict=True):
+            again = family.program(problem, config)
+            assert again == program
+            assert again.fingerprint == program.fingerprint
+
+    @whatever_is_solved
+    def test_tells_problem_and_config_first_and_is_tidy(self, family: Family, problem: Cgemm) -> None:
+        for program in programs(family, problem):
+            first, second, third, *rest = program.source.splitlines()
+            assert first == f"// warpsmith {family.name}"
+            assert second == f"// problem: {problem.key()}"
+            assert third == f"// config:  {program.config.key()}"
+            assert not [line for line in rest if line != line.rstrip()]
+            assert "\n\n\n" not in program.source
+
+    @whatever_is_solved
+    def test_names_every_constant_that_it_uses_and_uses_every_one(self, family: Family, problem: Cgemm) -> None:
+        for program in programs(family, problem):
+            code = re.sub(r"//.*", "", program.source)
+            defined = set(re.findall(r"constexpr (?:int|unsigned|unsigned long long|size_t) (k\w+)", code))
+            used = set(re.findall(r"\bk[A-Z]\w*", code)) - {"kBytes", "kPending"}
+            assert used == defined
+            for name in defined:
+                assert len(re.findall(rf"\b{name}\b", code)) > 1, name
+
+    @whatever_is_solved
+    def test_its_launches_take_all_operands_in_order(self, family: Family, problem: Cgemm) -> None:
+        for program in programs(family, problem):
+            first, *rest = program.launches
+            assert first.entry == family.name
+            named = [*("a", "b"), PARTS if rest else "c"]
+            assert first.arguments == tuple(map(Pointer, named))
+            for launch in program.launches:
+                declared = re.search(rf"{launch.entry}\(([^)]*)\)", program.source)
+                assert declared is not None
+                assert re.findall(r"(\w+)(?:,|$)", declared[1]) == [each.buffer for each in launch.arguments]  # type: ignore[union-attr]
+                assert 1 <= math.prod(launch.block) <= 1024
+
+
+def places(side: Side) -> np.ndarray:
+    """The row, or column, of each result of each thread of each tile."""
+    thread, own = np.ogrid[: side.threads, : side.own]
+    inside = 2 * thread + own // 2 * 2 * side.threads + own % 2 if side.in_pairs else thread + own * side.threads
+    return (np.arange(side.tiles)[:, None] * side.block + np.asarray(inside).ravel()).ravel()
+
+
+class TestTiles:
+    @every_problem
+    def test_every_result_is_computed_once(self, problem: Cgemm) -> None:
+        for config in sample(TILED, problem):
+            geometry = Geometry.of(problem, config)
+            for side in (geometry.a, geometry.b):
+                found = places(side)
+                assert np.array_equal(np.sort(found[found < side.size]), np.arange(side.size)), config
+                assert (side.tiles - 1) * side.block < side.size
+            products = -(-problem.batch // geometry.products)
+            assert geometry.blocks == geometry.a.tiles * geometry.b.tiles * products * geometry.splits
+
+    @every_problem
+    def test_every_term_is_added_once(self, problem: Cgemm) -> None:
+        for config in sample(TILED, problem):
+            geometry = Geometry.of(problem, config)
+            starts = range(0, geometry.splits * geometry.split_steps, geometry.split_steps)
+            counts = [min(geometry.split_steps, geometry.steps - start) for start in starts]
+            assert sum(counts) == geometry.steps
+            assert min(counts) >= 1
+            assert (geometry.steps - 1) * geometry.terms < problem.k <= geometry.steps * geometry.terms
+            assert geometry.stages <= geometry.split_steps
+            chain = (geometry.chain_steps or geometry.split_steps) * geometry.terms
+            assert chain <= CHAIN + geometry.terms
+
+    @every_problem
+    def test_threads_of_a_warp_are_those_of_a_rectangle(self, problem: Cgemm) -> None:
+        """Each thread of a product has a place of its own, as the kernel counts them."""
+        for config in sample(TILED, problem):
+            geometry = Geometry.of(problem, config)
+            lanes, across = geometry.lanes, geometry.b.threads
+            thread = np.arange(geometry.threads)
+            column = thread // 32 % (across // lanes) * lanes + thread % lanes
+            row = thread // 32 // (across // lanes) * (32 // lanes) + thread % 32 // lanes
+            assert np.array_equal(np.sort(row * across + column), thread), config
+            assert row.max() < geometry.a.threads
+
+    @every_problem
+    def test_copies_and_reads_are_aligned(self, problem: Cgemm) -> None:
+        for config in sample(TILED, problem):
+            geometry = Geometry.of(problem, config)
+            assert geometry.stage % 2 == geometry.a.tile % 2 == 0
+            for side in (geometry.a, geometry.b):
+                across = side.terms if side.terms_inner else side.block
+                assert side.inner % side.vector == across % side.vector == 0
+                if side.terms_inner or side.in_pairs or side.vector == 2:
+                    assert side.pitch % 2 == 0
+
+    @every_problem
+    def test_threads_that_are_served_at_once_read_different_banks(self, problem: Cgemm) -> None:
+        """Eight threads read 16 bytes each of eight rows, where terms lie side by side."""
+        for config in sample(TILED, problem):
+            for side in (Geometry.of(problem, config).a, Geometry.of(problem, config).b):
+                if side.terms_inner:
+                    banks = {row * side.pitch // 2 % 8 for row in range(8)}
+                    assert len(banks) == 8
+
+    @every_problem
+    def test_memory_of_parts_is_a_workspace(self, problem: Cgemm) -> None:
+        for program in programs(TILED, problem):
+            splits = program.config.integer("splits")
+            assert [each.nbytes for each in program.workspaces] == ([problem.output.nbytes * splits] * (splits > 1))
+            assert len(program.launches) == (1 if splits == 1 else 2)
+            assert program.launches[0].shared_bytes <= H200.shared_per_block_bytes
+
+
+class TestPlain:
+    @every_problem
+    def test_threads_cover_the_results(self, problem: Cgemm) -> None:
+        for program in programs(PLAIN, problem):
+            (launch,) = program.launches
+            results = launch.grid[0] * launch.block[0]
+            assert results - launch.block[0] < problem.output.size <= results
+
+    def test_counts_more_than_32_bits_where_there_are_more(self) -> None:
+        many = PLAIN.program(LARGEST[1], PLAIN.default(LARGEST[1], H200)).source
+        few = PLAIN.program(PROBLEMS[4], PLAIN.default(PROBLEMS[4], H200)).source
+        assert "constexpr unsigned long long kResults = 68719476736;" in many
+        assert "constexpr unsigned kResults" in few
+
+
+class TestCublas:
+    def test_is_asked_for_the_transposed_result(self) -> None:
+        problem = Cgemm(5, 7, 9, 11, "t", "c")  # type: ignore[arg-type]
+        program = CUBLAS.program(problem, CUBLAS.default(problem, H200))
+        (call,) = program.calls
+        assert call.parameters == CublasProduct(
+            ProductFunction.CGEMM, m=9, n=7, k=11, batch=5, first=Transpose.C, second=Transpose.T
+        )
+        assert [each.buffer for each in call.arguments] == ["b", "a", "c"]
+        assert program.units == ()
+
+    def test_has_calls_for_each_product_only_where_there_are_few(self) -> None:
+        counts = {batch: len(tuple(CUBLAS.space(Cgemm(batch, 7, 9, 11), H200).configs())) for batch in (1, 2, 64, 65)}
+        assert counts == {1: 2, 2: 4, 64: 4, 65: 2}
