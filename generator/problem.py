@@ -63,6 +63,14 @@ class Accuracy(enum.StrEnum):
     NORMWISE = "normwise"
     """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
     pixels, such as Winograd's."""
+    IMAGEWISE = "imagewise"
+    """The filter's largest gain, max over frequencies of |W(f)|, times the largest |pixel| of the plane, or the output's own
+    sum of |weight| * |pixel| where that is larger: admits Fourier transforms too, whose errors spread over a tile."""
+
+    def admits(self, other: Accuracy) -> bool:
+        """Whether a bound of this kind is met wherever one of the `other` kind is: as strict or stricter."""
+        order = list(Accuracy)
+        return order.index(other) <= order.index(self)
 
 
 class NonFinite(enum.StrEnum):
