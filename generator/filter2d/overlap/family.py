@@ -12,15 +12,28 @@ results again then, tap by tap.
 
 from __future__ import annotations
 
+import itertools
+import math
 from math import prod
 
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.words import Twiddles
-from warpsmith.generator.filter2d.overlap.geometry import Geometry, Partners, shape_of
-from warpsmith.generator.filter2d.overlap.model import RADICES, RESERVED_BYTES, axes_of, likely_axes, resident
+from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.overlap.model import (
+    GROUPS,
+    INSTRUCTIONS,
+    MOST_CORNERS,
+    RESERVED_BYTES,
+    axes_of_columns,
+    axes_of_rows,
+    idle,
+    likely_axes,
+    resident,
+    sizes,
+)
 from warpsmith.generator.filter2d.overlap.text import OverlapText
-from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis
+from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis, TileShape, fitted, turns
 from warpsmith.generator.filter2d.problem import MAX_WEIGHTS_BYTES, Filter2d
 from warpsmith.generator.filter2d.text import Filter2dText, MemoryPath, Weights, require_filter2d, words
 from warpsmith.generator.filter2d.window.geometry import StoreHint
@@ -33,24 +46,27 @@ MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
 LIKELY_TAPS = 17 * 17
 """From which on it answers where nothing is stored."""
-WARPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 21, 22, 24, 26, 28, 30, 32)
-MANY_WARPS, MAX_WARPS = 16, 40
-"""Of a multiprocessor: what a default aims at, and what it stays below."""
-OTHER_REGISTERS = 26
+GAPS = (0, 2, 6, 12)
+WARPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 28, 32)
+MANY_WARPS = 15
+"""Of a multiprocessor: what a default aims at."""
+OTHER_REGISTERS = 30
 """Of a thread, beside those of its points."""
+MOST_IDLE = 0.4
+"""Share of a warp's turns without work, up to which a config is legal."""
 START_TILES = 4
 """Sizes of tiles that a search begins with."""
-_UNROLLED = {4: 8, 5: 18, 6: 26, 7: 40, 8: 32, 9: 52, 10: 60, 12: 72, 14: 110, 15: 120, 16: 96}
-"""Multiply-adds that take the compiler as long as a transform of so many points."""
+STARTS = 3
+"""Configs of each."""
 _USUAL = {
     "path": MemoryPath.GLOBAL.value,
     "weights": Weights.ARGUMENT.value,
+    "ahead": 1,
+    "min_blocks": 0,
     "twiddles": Twiddles.TABLE.value,
     "partners": Partners.ADJACENT.value,
     "store": StoreHint.PLAIN.value,
 }
-_NAMED_BARRIERS = 15
-"""Of a block, beside the one of all threads (PTX ISA, bar)."""
 
 
 class Filter2dOverlapSave(Family):
@@ -84,13 +100,12 @@ class Filter2dOverlapSave(Family):
             parameters=(
                 Parameter("path", words((MemoryPath.GLOBAL,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words((Weights.ARGUMENT,)), "where the spectrum's kernel finds the weights"),
-                Parameter("y_radices", _radices(filter2d, 0), "rows of a tile as two radices, in the order of the steps"),
+                Parameter("y_radices", _radices(filter2d, 0), "rows of a tile as two radices, in the order of the passes"),
                 Parameter("x_radices", _radices(filter2d, 1), "columns of a tile, likewise"),
-                Parameter("gaps", (0, 2, 6, 12), "percent of a tile that may be left out against bank conflicts"),
-                Parameter("team", (1, 2, 4, 8, 16), "warps that share a group of columns or rows"),
+                Parameter("gaps", GAPS, "percent of a tile that may be left out against bank conflicts"),
+                Parameter("group", GROUPS, "values of the first digit of rows that a warp transforms at a time"),
                 Parameter("warps", WARPS, "warps of a block"),
-                Parameter("columns", (8, 16, 32, 64), "columns of a group; neighbours of a warp read neighbouring ones"),
-                Parameter("rows", (8, 16, 32, 64), "rows of a group"),
+                Parameter("ahead", (0, 1), "1 reads the filter's spectrum before the transform that it multiplies"),
                 Parameter("min_blocks", (0, 2, 3, 4, 6), "blocks a multiprocessor must hold; 0 leaves it open"),
                 Parameter("twiddles", words((Twiddles.TABLE, Twiddles.POWERS)), "all from memory, or some as products"),
                 Parameter("partners", words(Partners), "which two tiles are one complex tile"),
@@ -102,30 +117,22 @@ class Filter2dOverlapSave(Family):
     def default(self, problem: Problem, device: Device) -> Config:
         filter2d = require_filter2d(problem)
         space = self.space(problem, device)
-        choices = (
-            config
-            for axes in likely_axes(filter2d, device)
-            for config in _configs(*axes, device)
-            if space.contains(config)
-        )
-        return next(choices, None) or next(space.configs())
+        choices = (each for axes in likely_axes(filter2d, device) for each in _configs(*axes, device))
+        return next((config for config in choices if space.contains(config)), None) or next(space.configs())
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        filter2d, default = require_filter2d(problem), self.default(problem, device)
-        space = self.space(problem, device)
-        found = [
-            config
-            for axes in likely_axes(filter2d, device)[:START_TILES]
-            for config in _configs(*axes, device)
-            if space.contains(config) and config != default
-        ]
-        return tuple(dict.fromkeys(found))
+        filter2d = require_filter2d(problem)
+        space, default = self.space(problem, device), self.default(problem, device)
+        found: list[Config] = []
+        for axes in likely_axes(filter2d, device)[:START_TILES]:
+            found += [each for each in _configs(*axes, device) if space.contains(each)][:STARTS]
+        return tuple(dict.fromkeys(each for each in found if each != default))
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
-        """Each step is written out once, forward and backward."""
-        shape = shape_of(config)
-        radices = (shape.y.first, shape.y.second, shape.x.first, shape.x.second)
-        return 2 * sum(_UNROLLED[radix] + 8 * radix for radix in radices)
+        """Each pass is written out forward and backward."""
+        y, x = Axis.of(config.text("y_radices")), Axis.of(config.text("x_radices"))
+        corners = x.first * INSTRUCTIONS[y.second] + y.second * (INSTRUCTIONS[x.first] + 4 * x.first)
+        return INSTRUCTIONS[y.first] + 4 * y.first + corners + INSTRUCTIONS[x.second]
 
     def program(self, problem: Problem, config: Config) -> Program:
         filter2d = require_filter2d(problem)
@@ -151,78 +158,66 @@ class Filter2dOverlapSave(Family):
 
 
 def _radices(problem: Filter2d, axis: int) -> tuple[str, ...]:
-    """Every way to take the sizes of `axes_of` apart."""
-    sizes = axes_of(problem, axis)
-    found = (Axis(size // second, second) for size in sizes for second in RADICES if size % second == 0)
-    return tuple(each.text for each in found if each.first in RADICES)
+    """Every way to take the axis's sizes apart."""
+    axes = (axes_of_columns, axes_of_rows)[axis]
+    return tuple(each.text for size in sizes(problem, axis) for each in axes(size))
 
 
 def _configs(y: Axis, x: Axis, device: Device) -> list[Config]:
-    """Tiles of these sizes as teams of some widths would do them, the likeliest first; not all are legal."""
+    """Tiles of these sizes as blocks of some widths would do them, the likeliest first; not all are legal."""
     blocks = resident(y.points * x.points, device)
     found = []
-    for team, columns, rows in ((1, 16, 16), (2, 16, 16), (1, 8, 8), (2, 32, 32), (1, 32, 32)):
-        groups = max(-(-x.points // columns), -(-y.points // rows))
-        for teams in dict.fromkeys((groups, -(-groups // 2))):
-            warps = team * teams
-            if warps * blocks > MAX_WARPS:
-                continue
-            shape = {"y_radices": y.text, "x_radices": x.text, "gaps": 2 if min(y.points, x.points) > 50 else 6}
-            work = {"team": team, "warps": warps, "columns": columns, "rows": rows, "min_blocks": 0}
-            found.append(Config.of({**_USUAL, **shape, **work}))
-    return sorted(found, key=lambda config: abs(config.integer("warps") * blocks - MANY_WARPS))
+    for gaps, group in itertools.product(GAPS, GROUPS):
+        shape = TileShape(y, x, group, gaps)
+        layout = fitted(shape)
+        lost = turns(shape, layout) * (1 if resident(layout.elements(shape), device) == blocks else 2)
+        for warps in WARPS:
+            distance = abs(math.log2(warps * blocks / MANY_WARPS))
+            cost = lost * (1 + idle(shape, warps)) * (1 + distance / 2)
+            values = {"y_radices": y.text, "x_radices": x.text, "gaps": gaps, "group": group, "warps": warps}
+            found.append((cost, Config.of({**_USUAL, **values})))
+    return [config for _, config in sorted(found, key=lambda each: each[0])]
 
 
 def _constraints(device: Device) -> tuple[Constraint, ...]:
-    limit = device.shared_per_block_bytes
+    limit, whole = device.shared_per_block_bytes, device.shared_per_multiprocessor_bytes
 
     def room(y_radices: str, x_radices: str, gaps: int) -> int:
         points = Axis.of(y_radices).points * Axis.of(x_radices).points
         return COMPLEX_BYTES * (points + points * gaps // 100)
 
-    def registers(y_radices: str, x_radices: str) -> int:
-        axes = Axis.of(y_radices), Axis.of(x_radices)
-        return 2 * max(radix for axis in axes for radix in (axis.first, axis.second)) + OTHER_REGISTERS
+    def shape(y_radices: str, x_radices: str, group: int = 1, gaps: int = 0) -> TileShape:
+        return TileShape(Axis.of(y_radices), Axis.of(x_radices), group, gaps)
 
     return (
+        Constraint(
+            f"a thread transforms at most {MOST_CORNERS} points at once",
+            lambda y_radices, x_radices: Axis.of(y_radices).second * Axis.of(x_radices).first <= MOST_CORNERS,
+        ),
         Constraint(
             f"a tile with its gaps fits {limit} bytes of shared memory",
             lambda y_radices, x_radices, gaps: room(y_radices, x_radices, gaps) <= limit,
         ),
-        Constraint("a block is whole teams", lambda team, warps: warps % team == 0),
         Constraint(
-            f"teams of several warps that are not the block have a barrier each, of {_NAMED_BARRIERS}",
-            lambda team, warps: team in (1, warps) or warps // team <= _NAMED_BARRIERS,
+            "a group has no more values than the digit", lambda y_radices, group: group <= Axis.of(y_radices).first
         ),
         Constraint(
-            "at most a third of the teams' rounds over the columns is idle",
-            lambda x_radices, team, warps, columns: _is_busy(Axis.of(x_radices).points, columns, warps // team),
-        ),
-        Constraint(
-            "at most a third of the teams' rounds over the rows is idle",
-            lambda y_radices, team, warps, rows: _is_busy(Axis.of(y_radices).points, rows, warps // team),
+            f"a warp has work in {100 - round(100 * MOST_IDLE)} of 100 turns",
+            lambda y_radices, x_radices, group, warps: idle(shape(y_radices, x_radices, group), warps) <= MOST_IDLE,
         ),
         Constraint(
             f"twice its points and {OTHER_REGISTERS} registers a thread fit a multiprocessor of "
             f"{device.registers_per_multiprocessor} so often",
             lambda y_radices, x_radices, warps, min_blocks: (
-                registers(y_radices, x_radices) * WARP * warps * max(1, min_blocks)
+                (2 * shape(y_radices, x_radices).most_points + OTHER_REGISTERS) * WARP * warps * max(1, min_blocks)
                 <= device.registers_per_multiprocessor
             ),
         ),
         Constraint(
-            f"a multiprocessor holds {device.threads_per_multiprocessor} threads and "
-            f"{device.shared_per_multiprocessor_bytes} bytes of shared memory",
+            f"a multiprocessor holds {device.threads_per_multiprocessor} threads and {whole} bytes of shared memory",
             lambda y_radices, x_radices, gaps, warps, min_blocks: (
-                min_blocks * WARP * warps <= device.threads_per_multiprocessor
-                and min_blocks * (room(y_radices, x_radices, gaps) + RESERVED_BYTES)
-                <= max(device.shared_per_multiprocessor_bytes, min_blocks and limit + RESERVED_BYTES)
+                max(1, min_blocks) * WARP * warps <= device.threads_per_multiprocessor
+                and (min_blocks < 2 or min_blocks * (room(y_radices, x_radices, gaps) + RESERVED_BYTES) <= whole)
             ),
         ),
     )
-
-
-def _is_busy(points: int, group: int, teams: int) -> bool:
-    """Whether teams have work in two of three places."""
-    rounds = -(-points // (group * teams))
-    return 3 * points >= 2 * rounds * group * teams

@@ -7,7 +7,7 @@ import enum
 from math import ceil
 
 from warpsmith.generator.fft.words import Twiddles
-from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis, Pitches, TileShape, fitted
+from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis, Layout, TileShape, fitted
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.space import Config
@@ -27,11 +27,13 @@ class Geometry:
     """Sizes in pixels, tiles and threads."""
 
     shape: TileShape
-    pitches: Pitches
+    layout: Layout
     warps: int
     min_blocks: int
     twiddles: Twiddles
     partners: Partners
+    ahead: bool
+    """Whether the filter's spectrum is read before the transform that it is multiplied with."""
     streaming: bool
     valid_rows: int
     """Of a tile: rows of results that its pixels suffice for."""
@@ -44,22 +46,27 @@ class Geometry:
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
-        shape = shape_of(config)
+        shape = TileShape(
+            y=Axis.of(config.text("y_radices")),
+            x=Axis.of(config.text("x_radices")),
+            group=config.integer("group"),
+            gaps=config.integer("gaps"),
+        )
         (r, s), (rows, columns) = problem.filter, problem.output_shape
         valid_rows, valid_columns = shape.y.points - r + 1, shape.x.points - s + 1
-        down, across = ceil(rows / valid_rows), ceil(columns / valid_columns)
         return cls(
             shape=shape,
-            pitches=fitted(shape),
+            layout=fitted(shape),
             warps=config.integer("warps"),
             min_blocks=config.integer("min_blocks"),
             twiddles=Twiddles(config.text("twiddles")),
             partners=Partners(config.text("partners")),
+            ahead=config.integer("ahead") == 1,
             streaming=config.text("store") == StoreHint.STREAMING,
             valid_rows=valid_rows,
             valid_columns=valid_columns,
-            tiles_down=down,
-            tiles_across=across,
+            tiles_down=ceil(rows / valid_rows),
+            tiles_across=ceil(columns / valid_columns),
             planes=problem.planes,
             filters=problem.filters,
         )
@@ -77,13 +84,9 @@ class Geometry:
         return WARP * self.warps
 
     @property
-    def teams(self) -> int:
-        return self.warps // self.shape.team
-
-    @property
     def shared_bytes(self) -> int:
         """Of a block."""
-        return COMPLEX_BYTES * self.pitches.elements(self.shape)
+        return COMPLEX_BYTES * self.layout.elements(self.shape)
 
     @property
     def tiles(self) -> int:
@@ -102,8 +105,8 @@ class Geometry:
 
     @property
     def spectrum_turns(self) -> int:
-        """Times that a team goes through step 2 of a group of rows."""
-        return ceil(self.shape.rows * self.x.first / self.shape.team_threads)
+        """Times that a warp goes through the third pass of a group."""
+        return ceil(self.shape.group_rows * self.x.first / WARP)
 
     @property
     def spectrum_vector(self) -> int:
@@ -113,7 +116,7 @@ class Geometry:
     @property
     def spectrum_elements(self) -> int:
         """Complex numbers of one filter's spectrum, with those of threads that have no work in the last turn."""
-        return self.shape.row_groups * self.spectrum_turns * self.shape.team_threads * self.x.second
+        return self.shape.groups * self.spectrum_turns * WARP * self.x.second
 
     @property
     def spectrum_threads(self) -> int:
@@ -135,15 +138,3 @@ class Geometry:
             slice(row * self.valid_rows, (row + 1) * self.valid_rows),
             slice(column * self.valid_columns, (column + 1) * self.valid_columns),
         )
-
-
-def shape_of(config: Config) -> TileShape:
-    """The tile that a config asks for."""
-    return TileShape(
-        y=Axis.of(config.text("y_radices")),
-        x=Axis.of(config.text("x_radices")),
-        columns=config.integer("columns"),
-        rows=config.integer("rows"),
-        team=config.integer("team"),
-        gaps=config.integer("gaps"),
-    )

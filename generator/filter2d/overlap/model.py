@@ -1,6 +1,6 @@
 """What a tile costs, by counting: which sizes and radices are worth trying first.
 
-A step reads and writes every element of the tile in shared memory, which delivers 128 bytes a clock, and takes so many
+A pass reads and writes every element of the tile in shared memory, which delivers 128 bytes a clock, and takes so many
 float32 instructions, of which a multiprocessor has 128 lanes a clock. Blocks that share a multiprocessor do one while
 others do the other. A larger tile wastes fewer results at its edge, and leaves room for fewer blocks.
 """
@@ -12,21 +12,36 @@ import itertools
 from math import ceil
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, Axis
+from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis, TileShape
 from warpsmith.generator.filter2d.problem import Filter2d
 
-RADICES = (4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16)
-"""Points of a transform within a thread."""
-_INSTRUCTIONS = {4: 16, 5: 36, 6: 44, 7: 66, 8: 52, 9: 88, 10: 100, 12: 120, 14: 184, 15: 200, 16: 154}
-"""float32 instructions of one, as nvcc counts them for sm_90."""
+LONG = (4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 25, 27, 28, 30, 32)
+"""Points of the first and the third pass."""
+SHORT = (2, 3, 4, 5, 6, 7, 8)
+"""Points of the second one, along each axis."""
+MOST_CORNERS = 32
+"""And together: a thread holds so many complex numbers."""
+INSTRUCTIONS = {
+    **{2: 4, 3: 12, 4: 16, 5: 36, 6: 40, 7: 66, 8: 52, 9: 92, 10: 108, 12: 112, 14: 184, 15: 200, 16: 154},
+    **{18: 236, 20: 272, 21: 330, 24: 298, 25: 424, 27: 390, 28: 448, 30: 516, 32: 410},
+}
+"""float32 instructions of a transform within a thread, as nvcc counts them for sm_90."""
 _TWIDDLE = 4
 """Of a complex product."""
-_TRANSFERS = 12
-"""Reads and writes of a tile's element in shared memory."""
+_TRANSFERS = 8
+"""Reads and writes of a tile's element in shared memory: two for each pass but the first and the last, which do one."""
+_BESIDE = 6.0
+"""Clocks of 128 bytes beside those, for 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles."""
 _LANES = 128
 """float32 lanes of a multiprocessor, and bytes that its shared memory delivers at once."""
-_OVERHEAD = 1.25
+_OVERHEAD = 1.2
 """Instructions for each that computes: addresses, loads, stores."""
+_SINGLE = 1.15
+"""What a block alone on a multiprocessor loses besides, while it waits at barriers and for memory."""
+GROUPS = (1, 2, 3, 4, 5, 6, 7, 8)
+"""Values of the columns' first digit whose rows a warp transforms at a time."""
+_FEW_WARPS = (4, 5, 6, 7, 8)
+"""Of a block, for which the model finds out how many of their turns have no work at best."""
 RESERVED_BYTES = 1024
 """Shared memory of a block that the system takes (CUDA programming guide, compute capability 8.0 and later)."""
 
@@ -39,17 +54,10 @@ def resident(elements: int, device: Device) -> int:
     return max(1, device.shared_per_multiprocessor_bytes // (nbytes + RESERVED_BYTES))
 
 
-@functools.cache
-def best_axis(points: int) -> Axis | None:
-    """The radices of so many points that take the fewest instructions; the even ones among equals."""
-    axes = [Axis(first, second) for first, second in itertools.product(RADICES, RADICES) if first * second == points]
-    return min(axes, key=lambda axis: (instructions(axis), abs(axis.first - axis.second), axis.first), default=None)
-
-
-def instructions(axis: Axis) -> float:
-    """For each point of a transform of that many points."""
-    first = (_INSTRUCTIONS[axis.first] + _TWIDDLE * (axis.first - 1)) / axis.first
-    return first + _INSTRUCTIONS[axis.second] / axis.second
+def instructions(y: Axis, x: Axis) -> float:
+    """float32 instructions for each point of a tile, forward."""
+    turned = sum(_TWIDDLE * (axis.first - 1) / axis.first for axis in (y, x))
+    return turned + sum(INSTRUCTIONS[radix] / radix for radix in (y.first, y.second, x.first, x.second))
 
 
 def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
@@ -61,30 +69,63 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
     rows, columns = problem.output_shape
     tiles = ceil(rows / (y.points - r + 1)) * ceil(columns / (x.points - s + 1))
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
-    arithmetic = (2 * (instructions(y) + instructions(x)) + _TWIDDLE) * _OVERHEAD / _LANES
-    transfers = _TRANSFERS * COMPLEX_BYTES / _LANES
+    arithmetic = (2 * instructions(y, x) + _TWIDDLE) * _OVERHEAD / _LANES
+    transfers = (_TRANSFERS + _BESIDE) * COMPLEX_BYTES / _LANES
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
     # Of a few blocks the last round is long; what only one of them does is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
-    return ceil(waves) ** 0.5 * waves**0.5 * blocks * points * (longer + shorter / blocks)
+    rounds = (ceil(waves) + waves) / 2
+    busy = 1 - min(idle(TileShape(y, x, group, 0), warps) for group in GROUPS for warps in _FEW_WARPS)
+    alone = _SINGLE if blocks == 1 else 1.0
+    return rounds * blocks * points * (longer + shorter / blocks) * alone / busy
 
 
-def axes_of(problem: Filter2d, axis: int) -> tuple[int, ...]:
+@functools.cache
+def axes_of_columns(points: int) -> tuple[Axis, ...]:
+    """Ways to take a column of so many points apart: the first pass has the larger radix."""
+    return tuple(Axis(long, points // long) for long in LONG if points % long == 0 and points // long in SHORT)
+
+
+@functools.cache
+def axes_of_rows(points: int) -> tuple[Axis, ...]:
+    """Ways to take a row of so many points apart: the third pass has the larger radix."""
+    return tuple(Axis(axis.second, axis.first) for axis in axes_of_columns(points))
+
+
+def sizes(problem: Filter2d, axis: int) -> tuple[int, ...]:
     """Points of a tile along an axis that are worth a try: more than the filter has taps by an eighth, and no more than
     the whole result needs, where fewer do.
     """
     taps, results = problem.filter[axis], problem.output_shape[axis]
-    sizes = sorted({a * b for a, b in itertools.product(RADICES, RADICES) if a * b >= taps + taps // 8})
-    enough = next((size for size in sizes if size >= results + taps - 1), None)
-    return tuple(size for size in sizes if enough is None or size <= enough)
+    every = sorted({a * b for a, b in itertools.product(LONG, SHORT) if a * b >= max(16, taps + taps // 8)})
+    enough = next((size for size in every if size >= results + taps - 1), None)
+    return tuple(size for size in every if enough is None or size <= enough)
 
 
 @functools.lru_cache(maxsize=256)
 def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], ...]:
-    """Rows and columns of tiles that fit, the quickest first by the model."""
-    choices = [
-        (y, x)
-        for rows, columns in itertools.product(axes_of(problem, 0), axes_of(problem, 1))
-        if (y := best_axis(rows)) and (x := best_axis(columns)) and resident(y.points * x.points, device)
-    ]
+    """Rows and columns of tiles that fit, each size once, the quickest first by the model."""
+    choices = []
+    for rows, columns in itertools.product(sizes(problem, 0), sizes(problem, 1)):
+        if resident(rows * columns, device):
+            ways = itertools.product(axes_of_columns(rows), axes_of_rows(columns))
+            legal = [(y, x) for y, x in ways if y.second * x.first <= MOST_CORNERS]
+            if legal:
+                choices.append(min(legal, key=lambda each: (instructions(*each), each[0].first, each[1].second)))
     return tuple(sorted(choices, key=lambda each: (clocks(problem, *each, device), each[0].points, each[1].points)))
+
+
+def idle(shape: TileShape, warps: int) -> float:
+    """The share of its turns in which a thread has no work, on average over the passes."""
+    groups = ceil(shape.groups / warps) * warps / (shape.y.first / shape.group)
+    taken = (
+        _taken(shape.y.second * shape.x.points, WARP * warps),
+        groups * _taken(shape.group * shape.x.second, WARP),
+        groups * _taken(shape.group_rows * shape.x.first, WARP),
+    )
+    return 1 - len(taken) / sum(taken)
+
+
+def _taken(items: int, threads: int) -> float:
+    """How many items' time some take, for each of them."""
+    return ceil(items / threads) * threads / items

@@ -46,7 +46,7 @@ class OverlapText:
         return (
             f"Overlap-save: tiles of {g.y.points} x {g.x.points} pixels, {g.valid_rows} x {g.valid_columns} results each.",
             "A block has two of them as one complex tile in shared memory, whose transform it multiplies by the filter's:",
-            f"columns as {g.y.text}, rows as {g.x.text}, then backwards. Indices and frequencies keep their places.",
+            f"columns as {g.y.text}, rows as {g.x.text}, then backwards, in three passes each. All keeps its place.",
         )
 
     @cached_property
@@ -82,23 +82,10 @@ class OverlapText:
         return tuple(found.values())
 
     @property
-    def divides(self) -> bool:
-        """Whether some index is divided by what is no power of two."""
-        g = self.geometry
-        divisors = [g.shape.columns, g.shape.rows, *([g.x.second] if self.has_digit_gap else [])]
-        return any(each & (each - 1) for each in divisors)
-
-    @property
-    def has_digit_gap(self) -> bool:
-        return self.geometry.pitches.digit != self.geometry.x.second
-
-    @property
     def column_place(self) -> str:
         """Where column x lies in a row."""
-        x, digit = self.geometry.x, self.geometry.pitches.digit
-        if not self.has_digit_gap:
-            return "x"
-        return f"{quotient('x', x.second)} * {digit} + {modulo('x', x.second)}"
+        x, digit = self.geometry.x, self.geometry.layout.digit
+        return "x" if digit == x.second else f"{quotient('x', x.second)} * {digit} + {modulo('x', x.second)}"
 
     @property
     def scale(self) -> str:

@@ -1,8 +1,12 @@
-"""A tile in shared memory: its digits, how its threads take their work, and the gaps that avoid bank conflicts.
+"""A tile in shared memory: its digits, how threads take their work, and the gaps that avoid bank conflicts.
 
-An axis has two radices. Step 1 transforms the first digit of an index, which is its most significant one, and turns
-the result by twiddles; step 2 transforms the second one. Both are in place, so that place `second * i + j` holds
-frequency `i + first * j` in the end. The inverse takes the same steps backwards.
+An axis has two radices. Its first step transforms the first digit of an index, which is the most significant one, and
+turns the result by twiddles; the second one transforms the other digit. Both are in place, so that place
+`second * i + j` holds frequency `i + first * j` in the end. The inverse takes the same steps backwards.
+
+Three passes do the four steps of both axes: the first step of the columns; the second one of the columns and the first
+one of the rows, which a thread has together; the second one of the rows. All but the first pass stay within few rows,
+which are a warp's own.
 """
 
 from __future__ import annotations
@@ -10,18 +14,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Iterator
 from math import ceil
 
 BANKS = 16
 """Complex numbers, 8 bytes each, that shared memory delivers at once; half a warp asks for so many."""
 WARP = 32
 COMPLEX_BYTES = 8
-_MOST_BESIDE = 16
-"""Complex numbers left out behind a row at the most: one more shifts the banks all the way round."""
-_MOST_WITHIN = 3
-"""And behind each value of a row's first digit."""
-_WARPS = 2
-"""Of a team, that are looked at."""
+_MOST = 16
+"""Complex numbers left out in one place: as many shift the banks all the way round."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,20 +49,12 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TileShape:
-    """What a tile holds, and how its work is grouped.
-
-    A group is so many adjacent columns or rows that a team of warps transforms among itself. Neighbours of a warp have
-    neighbouring columns, or rows.
-    """
+    """What a tile holds, and how its rows are grouped."""
 
     y: Axis
     x: Axis
-    columns: int
-    """Of a group, while columns are transformed."""
-    rows: int
-    """Of a group, while rows are."""
-    team: int
-    """Warps that share a group."""
+    group: int
+    """Values of the columns' first digit whose rows a warp transforms at a time, `y.second` rows for each."""
     gaps: int
     """Percent of the tile that may be left out between its elements."""
 
@@ -70,16 +63,17 @@ class TileShape:
         return self.y.points * self.x.points
 
     @property
-    def team_threads(self) -> int:
-        return WARP * self.team
+    def group_rows(self) -> int:
+        return self.group * self.y.second
 
     @property
-    def column_groups(self) -> int:
-        return ceil(self.x.points / self.columns)
+    def groups(self) -> int:
+        return ceil(self.y.first / self.group)
 
     @property
-    def row_groups(self) -> int:
-        return ceil(self.y.points / self.rows)
+    def most_points(self) -> int:
+        """That a thread transforms at once."""
+        return max(self.y.first, self.y.second * self.x.first, self.x.second)
 
     @property
     def room(self) -> int:
@@ -88,11 +82,13 @@ class TileShape:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pitches:
+class Layout:
     """Where an element lies: `row * y + digit * i + j` for column `second * i + j`. In complex numbers."""
 
     row: int
     digit: int
+    rows_first: bool
+    """Whether neighbours of a warp have neighbouring rows in the third pass; else neighbouring digits of a row."""
 
     def elements(self, shape: TileShape) -> int:
         """That the tile takes, with its gaps."""
@@ -104,37 +100,42 @@ class Pitches:
 
 
 @functools.lru_cache(maxsize=4096)
-def fitted(shape: TileShape) -> Pitches:
-    """The pitches within the tile's room whose accesses take the fewest turns; of equal ones the smallest."""
-    choices = [
-        Pitches((shape.x.second + within) * shape.x.first + beside, shape.x.second + within)
-        for within, beside in itertools.product(range(_MOST_WITHIN + 1), range(_MOST_BESIDE))
-    ]
+def fitted(shape: TileShape) -> Layout:
+    """The layout within the tile's room whose accesses take the fewest turns; of equal ones the smallest."""
+    second = shape.x.second
+    choices = (
+        Layout((second + within) * shape.x.first + beside, second + within, rows_first)
+        for within, beside, rows_first in itertools.product(range(_MOST), range(_MOST), (False, True))
+    )
     possible = [each for each in choices if each.elements(shape) <= shape.room]
-    return min(possible, key=lambda each: (turns(shape, each), each.elements(shape), each.digit))
+    return min(possible, key=lambda each: (turns(shape, each), each.elements(shape), each.digit, each.rows_first))
 
 
-def turns(shape: TileShape, pitches: Pitches) -> float:
+def turns(shape: TileShape, layout: Layout) -> float:
     """Turns that an access of half a warp takes on average; 1 where banks never conflict."""
-    halves = [[pitches.place(shape, *at) for at in half] for step in _accesses(shape) for half in step]
+    halves = list(_accesses(shape, layout))
     banks = ([place % BANKS for place in set(half)] for half in halves)
     return sum(max(map(each.count, each)) for each in banks) / len(halves)
 
 
-Accesses = list[list[tuple[int, int]]]
-"""For each half of a warp the row and column of each thread's first element."""
-
-
-def _accesses(shape: TileShape) -> tuple[Accesses, ...]:
-    """Those of the four steps, of a team's first warps. What lies between a thread's elements is alike for all threads."""
-    x, y = shape.x, shape.y
-    threads = range(WARP * min(shape.team, _WARPS))
-    columns = [(min(each % shape.columns, x.points - 1), each // shape.columns) for each in threads]
-    rows = [(each % shape.rows, each // shape.rows) for each in threads]
-    steps = (
-        [(min(other, y.second - 1), column) for column, other in columns],
-        [(min(other, y.first - 1) * y.second, column) for column, other in columns],
-        [(row, min(other, x.second - 1)) for row, other in rows],
-        [(row, min(other, x.first - 1) * x.second) for row, other in rows],
+def _accesses(shape: TileShape, layout: Layout) -> Iterator[list[int]]:
+    """For each pass, and each half of its first two warps, the place of each thread's first element. What lies between
+    a thread's elements is alike for all threads. Every pass reads and writes the whole tile, forward and backward.
+    """
+    y, x = shape.y, shape.x
+    threads = range(2 * WARP)
+    passes = (
+        [(each // x.points, each % x.points) for each in threads],
+        [(each // x.second % y.first * y.second, each % x.second) for each in threads],
+        [_third(shape, each, rows_first=layout.rows_first) for each in threads],
     )
-    return tuple([step[at : at + BANKS] for at in range(0, len(step), BANKS)] for step in steps)
+    for step in passes:
+        for start in range(0, len(step), BANKS):
+            yield [layout.place(shape, *at) for at in step[start : start + BANKS]]
+
+
+def _third(shape: TileShape, item: int, *, rows_first: bool) -> tuple[int, int]:
+    """Row and column of an item's first element in the third pass."""
+    rows, digits = shape.group_rows, shape.x.first
+    row, digit = (item % rows, item // rows % digits) if rows_first else (item // digits % rows, item % digits)
+    return row, digit * shape.x.second

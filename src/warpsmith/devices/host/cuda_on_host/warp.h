@@ -25,15 +25,6 @@ inline int __all_sync(unsigned mask, int predicate) {
 
 #define __activemask() ::warpsmith_host::running_block->converged(__COUNTER__)
 
-// bar.sync of some threads of a block: all of it waits, which does no more harm than that where every thread comes to as
-// many of them.
-inline void barrier_of_some(int number, int threads) {
-    if (number < 1 || number > 15 || threads < 1 || threads % warpSize != 0) {
-        ::warpsmith_host::stop("barrier_of_some: barriers 1 to 15 of whole warps");
-    }
-    __syncthreads();
-}
-
 namespace warpsmith_host {
 
 template <typename T> T shuffle(Wait wait, unsigned mask, T value, int source) {
