@@ -56,7 +56,7 @@ def dtype_of(value: object, name: str, among: tuple[DType, ...] = PIXELS) -> DTy
 
 
 class Accuracy(enum.StrEnum):
-    """What the error bound of a result is relative to."""
+    """What the error bound of a result is relative to; the strictest first."""
 
     ELEMENTWISE = "elementwise"
     """Each output's own sum of |weight| * |pixel|: an output is accurate whatever its neighbours are."""
@@ -64,13 +64,9 @@ class Accuracy(enum.StrEnum):
     """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
     pixels, such as Winograd's."""
     IMAGEWISE = "imagewise"
-    """The filter's largest gain, max over frequencies of |W(f)|, times the largest |pixel| of the plane, or the output's own
-    sum of |weight| * |pixel| where that is larger: admits Fourier transforms too, whose errors spread over a tile."""
-
-    def admits(self, other: Accuracy) -> bool:
-        """Whether a bound of this kind is met wherever one of the `other` kind is: as strict or stricter."""
-        order = list(Accuracy)
-        return order.index(other) <= order.index(self)
+    """The filter's largest gain, which is the largest magnitude of its Fourier transform, times the largest |pixel| of
+    the plane and of what lies outside it; or each output's own sum of |weight| * |pixel|, where that is larger. Admits
+    transforms too, whose errors spread over a whole tile."""
 
 
 class NonFinite(enum.StrEnum):

@@ -13,4 +13,6 @@ from warpsmith.generator.operation import Operation
 _PLAIN = Filter2dPlain()
 """No prefetch, and no constraint on the problem."""
 
-FILTER2D = Operation(Filter2d, (Filter2dWindow(), Filter2dMatrix(), Filter2dWarpgroup(), Filter2dOverlapSave(), _PLAIN), simplest=_PLAIN)
+FILTER2D = Operation(
+    Filter2d, (Filter2dWindow(), Filter2dMatrix(), Filter2dWarpgroup(), Filter2dOverlapSave(), _PLAIN), simplest=_PLAIN
+)

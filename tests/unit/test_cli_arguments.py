@@ -57,7 +57,7 @@ BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
     (("--image", "64000x64000", "--filter", "3x3"), "split the batch"),
     (("--image", "64x64", "--filter", "65x3"), "the filter (65x3) is larger than the image (64x64)"),
     ((*SHAPE, "--border", "torus"), "unknown border 'torus'; choose one of valid, constant, nearest"),
-    ((*SHAPE, "--accuracy", "bitwise"), "unknown accuracy 'bitwise'; choose one of elementwise, normwise"),
+    ((*SHAPE, "--accuracy", "bitwise"), "unknown accuracy 'bitwise'; choose one of elementwise, normwise, imagewise"),
     ((*SHAPE, "--nonfinite", "all"), "unknown nonfinite 'all'; choose one of window, any"),
     ((*SHAPE, "--dtype", "float8"), "unknown dtype 'float8'; choose one of float32"),
     ((*SHAPE, "--planes", "0"), "planes must be 1 or more; got 0"),

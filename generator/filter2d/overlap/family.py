@@ -1,13 +1,13 @@
 """An image in overlapping tiles, filtered by transforms in shared memory: large filters.
 
 Source: overlap-save (Stockham 1966, "High-speed convolution and correlation"), with two real tiles as one complex one:
-with a real filter it need not be taken apart, since FFT(a + i b) H is the transform of both results (section 3 of Vasilache
-et al. 2014, "Fast convolutional nets with fbfft", packs images in the same way). Forward by decimation in frequency and
-backward by decimation in time, so that no element ever moves to another place (Gentleman and Sande 1966).
+with a real filter it need not be taken apart, since FFT(a + i b) H is the transform of both results. Forward by
+decimation in frequency (Gentleman and Sande 1966, "Fast Fourier transforms: for fun and profit") and backward by
+decimation in time, so that no element ever moves to another place.
 
-An FFT's error is relative to the whole tile, so a problem must ask for `accuracy="imagewise"`. A NaN or an infinity spreads
-over both tiles: unless the problem allows that, a block looks whether a result is not finite, and computes its tiles'
-results again then, tap by tap.
+An FFT's error is relative to the whole tile, so a problem must ask for `accuracy="imagewise"`. A NaN or an infinity
+spreads over both tiles: unless the problem allows that, a block looks whether a result is not finite, and computes its
+tiles' results again then, tap by tap.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MANY_WARPS = 15
 """Of a multiprocessor: what a default aims at."""
 OTHER_REGISTERS = 30
 """Of a thread, beside those of its points."""
-MOST_IDLE = 0.4
+MOST_IDLE = 0.5
 """Share of a warp's turns without work, up to which a config is legal."""
 START_TILES = 4
 """Sizes of tiles that a search begins with."""
@@ -78,7 +78,7 @@ class Filter2dOverlapSave(Family):
         if not isinstance(problem, Filter2d):
             return "solves filter2d only"
         if problem.accuracy is not Accuracy.IMAGEWISE:
-            return f"a transform's error is relative to the whole tile, which accuracy {problem.accuracy} does not allow"
+            return f"a transform's error is relative to its whole tile, which is not what {problem.accuracy} means"
         if problem.channels > 1:
             return "transforms images of one channel"
         if prod(problem.filter) < MIN_TAPS:
@@ -100,7 +100,7 @@ class Filter2dOverlapSave(Family):
             parameters=(
                 Parameter("path", words((MemoryPath.GLOBAL,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words((Weights.ARGUMENT,)), "where the spectrum's kernel finds the weights"),
-                Parameter("y_radices", _radices(filter2d, 0), "rows of a tile as two radices, in the order of the passes"),
+                Parameter("y_radices", _radices(filter2d, 0), "rows of a tile as two radices, in the order of passes"),
                 Parameter("x_radices", _radices(filter2d, 1), "columns of a tile, likewise"),
                 Parameter("gaps", GAPS, "percent of a tile that may be left out against bank conflicts"),
                 Parameter("group", GROUPS, "values of the first digit of rows that a warp transforms at a time"),

@@ -44,8 +44,8 @@ class OverlapText:
     def summary(self) -> tuple[str, ...]:
         g = self.geometry
         return (
-            f"Overlap-save: tiles of {g.y.points} x {g.x.points} pixels, {g.valid_rows} x {g.valid_columns} results each.",
-            "A block has two of them as one complex tile in shared memory, whose transform it multiplies by the filter's:",
+            f"Overlap-save: tiles of {g.y.points} x {g.x.points} pixels, {g.valid_rows} x {g.valid_columns} results.",
+            "A block has two as one complex tile in shared memory, whose transform it multiplies by the filter's:",
             f"columns as {g.y.text}, rows as {g.x.text}, then backwards, in three passes each. All keeps its place.",
         )
 
