@@ -163,6 +163,7 @@ def test_layout(refused: Refused, options: tuple[str, ...], why: str) -> None:
         (("--channels", "3", "--pitch", "1024", "--result-pitch", "768"), "channels=3 pitch=1024 result_pitch=768"),
         (("--filters", "4"), "border=valid filters=4"),
         (("--accuracy", "normwise"), "border=valid accuracy=normwise"),
+        (("--accuracy", "imagewise"), "border=valid accuracy=imagewise"),
         (("--accuracy", "elementwise"), "border=valid"),
         (("--nonfinite", "any"), "border=valid nonfinite=any"),
         (("--nonfinite", "window"), "border=valid"),

@@ -21,6 +21,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.overlap.geometry import Partners
 from warpsmith.generator.filter2d.overlap.model import (
+    GAPS,
     GROUPS,
     INSTRUCTIONS,
     MOST_CORNERS,
@@ -46,7 +47,6 @@ MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
 LIKELY_TAPS = 17 * 17
 """From which on it answers where nothing is stored."""
-GAPS = (0, 2, 6, 12)
 WARPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 28, 32)
 MANY_WARPS = 15
 """Of a multiprocessor: what a default aims at."""

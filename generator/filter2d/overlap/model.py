@@ -7,12 +7,13 @@ others do the other. A larger tile wastes fewer results at its edge, and leaves 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from math import ceil
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis, TileShape
+from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis, TileShape, fitted, turns
 from warpsmith.generator.filter2d.problem import Filter2d
 
 LONG = (4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 25, 27, 28, 30, 32)
@@ -40,6 +41,10 @@ _SINGLE = 1.15
 """What a block alone on a multiprocessor loses besides, while it waits at barriers and for memory."""
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Values of the columns' first digit whose rows a warp transforms at a time."""
+GAPS = (0, 2, 6, 12)
+"""Percent of a tile that may be left out against bank conflicts."""
+_LIKELY = 24
+"""Sizes of tiles whose bank conflicts are counted."""
 _FEW_WARPS = (4, 5, 6, 7, 8)
 """Of a block, for which the model finds out how many of their turns have no work at best."""
 RESERVED_BYTES = 1024
@@ -60,8 +65,10 @@ def instructions(y: Axis, x: Axis) -> float:
     return turned + sum(INSTRUCTIONS[radix] / radix for radix in (y.first, y.second, x.first, x.second))
 
 
-def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
-    """That the whole problem takes, by the model; infinite where a tile does not fit."""
+def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, conflicts: float = 1.0) -> float:
+    """That the whole problem takes, by the model; infinite where a tile does not fit. `conflicts` is how many turns an
+    access to shared memory takes.
+    """
     points, (r, s) = y.points * x.points, problem.filter
     blocks = resident(points, device)
     if not blocks:
@@ -70,12 +77,12 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
     tiles = ceil(rows / (y.points - r + 1)) * ceil(columns / (x.points - s + 1))
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
     arithmetic = (2 * instructions(y, x) + _TWIDDLE) * _OVERHEAD / _LANES
-    transfers = (_TRANSFERS + _BESIDE) * COMPLEX_BYTES / _LANES
+    transfers = (_TRANSFERS * conflicts + _BESIDE) * COMPLEX_BYTES / _LANES
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
     # Of a few blocks the last round is long; what only one of them does is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
     rounds = (ceil(waves) + waves) / 2
-    busy = 1 - min(idle(TileShape(y, x, group, 0), warps) for group in GROUPS for warps in _FEW_WARPS)
+    busy = 1 - idle(*_busiest(y, x))
     alone = _SINGLE if blocks == 1 else 1.0
     return rounds * blocks * points * (longer + shorter / blocks) * alone / busy
 
@@ -112,7 +119,29 @@ def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], .
             legal = [(y, x) for y, x in ways if y.second * x.first <= MOST_CORNERS]
             if legal:
                 choices.append(min(legal, key=lambda each: (instructions(*each), each[0].first, each[1].second)))
-    return tuple(sorted(choices, key=lambda each: (clocks(problem, *each, device), each[0].points, each[1].points)))
+    choices.sort(key=lambda each: (clocks(problem, *each, device), each[0].points, each[1].points))
+    few, others = choices[:_LIKELY], choices[_LIKELY:]
+    few.sort(key=lambda each: clocks(problem, *each, device, _conflicts(*each, device)))
+    return (*few, *others)
+
+
+@functools.lru_cache(maxsize=4096)
+def _busiest(y: Axis, x: Axis) -> tuple[TileShape, int]:
+    """The group and the number of warps, of a few, that leave threads the least without work."""
+    choices = itertools.product((TileShape(y, x, group, 0) for group in GROUPS if group <= y.first), _FEW_WARPS)
+    return min(choices, key=lambda each: idle(*each))
+
+
+@functools.lru_cache(maxsize=1024)
+def _conflicts(y: Axis, x: Axis, device: Device) -> float:
+    """Turns of an access, with the gaps for which there is room without losing a block."""
+    shape, _ = _busiest(y, x)
+    blocks = resident(shape.points, device)
+    gaps = max(
+        each for each in GAPS if each == 0 or resident(dataclasses.replace(shape, gaps=each).room, device) == blocks
+    )
+    fit = dataclasses.replace(shape, gaps=gaps)
+    return turns(fit, fitted(fit))
 
 
 def idle(shape: TileShape, warps: int) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 from math import ceil
 
@@ -102,13 +103,20 @@ class Layout:
 @functools.lru_cache(maxsize=4096)
 def fitted(shape: TileShape) -> Layout:
     """The layout within the tile's room whose accesses take the fewest turns; of equal ones the smallest."""
-    second = shape.x.second
-    choices = (
-        Layout((second + within) * shape.x.first + beside, second + within, rows_first)
-        for within, beside, rows_first in itertools.product(range(_MOST), range(_MOST), (False, True))
+    second, points = shape.x.second, shape.y.points
+    layouts = sorted(
+        (digit * shape.x.first + beside, digit, rows_first)
+        for digit, beside, rows_first in itertools.product(range(second, second + _MOST), range(_MOST), (False, True))
+        if (digit * shape.x.first + beside) * points <= shape.room
     )
-    possible = [each for each in choices if each.elements(shape) <= shape.room]
-    return min(possible, key=lambda each: (turns(shape, each), each.elements(shape), each.digit, each.rows_first))
+    best, fewest = Layout(*layouts[0]), math.inf
+    for each in layouts:
+        found = turns(shape, Layout(*each))
+        if found < fewest:
+            best, fewest = Layout(*each), found
+        if fewest == 1:
+            break
+    return best
 
 
 def turns(shape: TileShape, layout: Layout) -> float:
