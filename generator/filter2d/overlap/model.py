@@ -137,11 +137,9 @@ def _conflicts(y: Axis, x: Axis, device: Device) -> float:
     """Turns of an access, with the gaps for which there is room without losing a block."""
     shape, _ = _busiest(y, x)
     blocks = resident(shape.points, device)
-    gaps = max(
-        each for each in GAPS if each == 0 or resident(dataclasses.replace(shape, gaps=each).room, device) == blocks
-    )
-    fit = dataclasses.replace(shape, gaps=gaps)
-    return turns(fit, fitted(fit))
+    choices = (dataclasses.replace(shape, gaps=gaps) for gaps in sorted(GAPS, reverse=True))
+    widest = next((each for each in choices if resident(each.room, device) == blocks), shape)
+    return turns(widest, fitted(widest))
 
 
 def idle(shape: TileShape, warps: int) -> float:
