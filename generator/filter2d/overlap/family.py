@@ -41,7 +41,7 @@ from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
@@ -58,7 +58,7 @@ START_TILES = 4
 """Sizes of tiles that a search begins with."""
 STARTS = 3
 """Configs of each."""
-_USUAL = {
+_USUAL: dict[str, Value] = {
     "path": MemoryPath.GLOBAL.value,
     "weights": Weights.ARGUMENT.value,
     "ahead": 1,
@@ -174,7 +174,13 @@ def _configs(y: Axis, x: Axis, device: Device) -> list[Config]:
         for warps in WARPS:
             distance = abs(math.log2(warps * blocks / MANY_WARPS))
             cost = lost * (1 + idle(shape, warps)) * (1 + distance / 2)
-            values = {"y_radices": y.text, "x_radices": x.text, "gaps": gaps, "group": group, "warps": warps}
+            values: dict[str, Value] = {
+                "y_radices": y.text,
+                "x_radices": x.text,
+                "gaps": gaps,
+                "group": group,
+                "warps": warps,
+            }
             found.append((cost, Config.of({**_USUAL, **values})))
     return [config for _, config in sorted(found, key=lambda each: each[0])]
 

@@ -119,9 +119,9 @@ def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], .
             legal = [(y, x) for y, x in ways if y.second * x.first <= MOST_CORNERS]
             if legal:
                 choices.append(min(legal, key=lambda each: (instructions(*each), each[0].first, each[1].second)))
-    choices.sort(key=lambda each: (clocks(problem, *each, device), each[0].points, each[1].points))
+    choices.sort(key=lambda each: (clocks(problem, each[0], each[1], device), each[0].points, each[1].points))
     few, others = choices[:_LIKELY], choices[_LIKELY:]
-    few.sort(key=lambda each: clocks(problem, *each, device, _conflicts(*each, device)))
+    few.sort(key=lambda each: clocks(problem, each[0], each[1], device, _conflicts(*each, device)))
     return (*few, *others)
 
 
