@@ -26,16 +26,15 @@ static_assert(kChannels == 1, "columns are elements");
 
 constexpr int kTileRows = 128;  // of pixels, and of frequencies
 constexpr int kTileColumns = 96;
+constexpr int kThreads = 256;
+constexpr int kGroupRows = 8;  // that a warp transforms at a time
+constexpr int kRowPitch = 97;  // complex numbers in shared memory from row to row
+constexpr int kDigitPitch = 24;  // and from one value of a row's first digit to the next
 constexpr int kValidRows = kTileRows - kFilterRows + 1;  // of results
 constexpr int kValidColumns = kTileColumns - kFilterColumns + 1;
 constexpr int kTilesAcross = 140;  // a plane
 constexpr int kTiles = 94 * kTilesAcross;  // of a plane
 constexpr int kPairs = 6580;  // likewise
-constexpr int kThreads = 256;
-constexpr int kGroupRows = 8;  // that a warp transforms at a time
-constexpr int kRowPitch = 97;  // complex numbers in shared memory from row to row
-constexpr int kDigitPitch = 24;  // and from one value of a row's first digit to the next
-constexpr int kSpectrum = 12288;  // complex numbers of a filter's
 
 __device__ __forceinline__ float to_float(float value) { return value; }
 
@@ -332,6 +331,8 @@ __device__ const float2 kRoots96[96] = {
 { 0.965925826f, -0.258819045f }, { 0.98078528f, -0.195090322f }, { 0.991444861f, -0.130526192f }, { 0.997858923f, -0.0654031292f },
 };
 
+__device__ __forceinline__ int place_of(int x) { return x; }
+
 __device__ __forceinline__ float sum_of_window(const Plane& plane, const Weights& weights, int f, int row,
                                                int element) {
     float sum = 0.0f;
@@ -389,9 +390,7 @@ __device__ __forceinline__ void store(const Tile& tile, int y, int x, float valu
     }
 }
 
-__device__ __forceinline__ int place_of(int x) { return x; }
-
-// The first pass, from the image: columns, their first digit.
+// The first pass, from the image.
 template <bool kInside>
 __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
 #pragma unroll 1
@@ -414,6 +413,7 @@ __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
                 v[k].y = pixel_of(pair.second, j + k * 8, x);
             }
         }
+
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
 #pragma unroll
         for (int k = 1; k < 16; ++k) {
@@ -486,41 +486,6 @@ __device__ __forceinline__ void transform_corners(float2* tile, int group) {
     }
 }
 
-// The third pass: rows, their second digit, times the filter's spectrum, and the same backward. From here on real and
-// imaginary parts are swapped, which makes a forward transform one backward.
-__device__ __forceinline__ void multiply_rows(float2* tile, const float2* __restrict__ spectrum, int group) {
-    const unsigned lane = threadIdx.x % 32;
-    const float2* const factors = spectrum + group * 768;
-#pragma unroll 1
-    for (unsigned i = lane; i < 32u; i += 32) {
-        const int y = group * kGroupRows + i % 8u, k = i / 8u;
-        float2* const element = tile + y * kRowPitch + k * kDigitPitch;
-        const float4* const mine = reinterpret_cast<const float4*>(factors) + (i - lane) * 12 + lane;
-        float4 factor[12];
-#pragma unroll
-        for (int j = 0; j < 12; ++j) {
-            factor[j] = __ldg(mine + j * 32);
-        }
-        float2 v[24];
-#pragma unroll
-        for (int j = 0; j < 24; ++j) {
-            v[j] = element[j];
-        }
-        dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
-#pragma unroll
-        for (int j = 0; j < 12; ++j) {
-            const float4 h = factor[j];
-            v[2 * j] = swapped(times(v[2 * j], h.x, h.y));
-            v[2 * j + 1] = swapped(times(v[2 * j + 1], h.z, h.w));
-        }
-        dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
-#pragma unroll
-        for (int j = 0; j < 24; ++j) {
-            element[j] = v[j];
-        }
-    }
-}
-
 // The second pass backward: what lies in columns that have results.
 __device__ __forceinline__ void restore_corners(float2* tile, int group) {
 #pragma unroll 1
@@ -574,14 +539,50 @@ __device__ __forceinline__ void restore_corners(float2* tile, int group) {
         dft8(v[3], v[7], v[11], v[15], v[19], v[23], v[27], v[31]);
 #pragma unroll
         for (int n = 0; n < 32; ++n) {
-            if (n % 4 * 24 + j < kValidColumns) {
+            if (n % 4 * 24 + j < 66) {
                 element[n / 4 * kRowPitch + n % 4 * kDigitPitch] = v[n];
             }
         }
     }
 }
 
-// The last pass, to the result: columns that have results, their first digit backward.
+// The third pass: rows, their second digit, times the filter's spectrum, and the same backward. From here on real and
+// imaginary parts are swapped, which makes a forward transform one backward.
+__device__ __forceinline__ void multiply_rows(float2* tile, const float2* __restrict__ spectrum, int group) {
+    const unsigned lane = threadIdx.x % 32;
+    const float2* const factors = spectrum + group * 768;
+#pragma unroll 1
+    for (unsigned i = lane; i < 32u; i += 32) {
+        const int y = group * kGroupRows + i % 8u, k = i / 8u;
+        float2* const element = tile + y * kRowPitch + k * kDigitPitch;
+
+        const float4* const mine = reinterpret_cast<const float4*>(factors) + (i - lane) * 12 + lane;
+        float4 factor[12];
+#pragma unroll
+        for (int j = 0; j < 12; ++j) {
+            factor[j] = __ldg(mine + j * 32);
+        }
+        float2 v[24];
+#pragma unroll
+        for (int j = 0; j < 24; ++j) {
+            v[j] = element[j];
+        }
+        dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
+#pragma unroll
+        for (int j = 0; j < 12; ++j) {
+            const float4 h = factor[j];
+            v[2 * j] = swapped(times(v[2 * j], h.x, h.y));
+            v[2 * j + 1] = swapped(times(v[2 * j + 1], h.z, h.w));
+        }
+        dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
+#pragma unroll
+        for (int j = 0; j < 24; ++j) {
+            element[j] = v[j];
+        }
+    }
+}
+
+// The last pass, to the result.
 __device__ __forceinline__ void write_columns(const Pair& pair, const float2* tile, float& check) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 528u; i += kThreads) {
@@ -604,6 +605,7 @@ __device__ __forceinline__ void write_columns(const Pair& pair, const float2* ti
             store(pair.first, j + k * 8, x, v[k].y, check);
             store(pair.second, j + k * 8, x, v[k].x, check);
         }
+
     }
 }
 
@@ -615,6 +617,8 @@ __device__ __forceinline__ void repair(const Tile& tile, const Weights& weights)
             tile.plane, weights, 0, tile.row + kBeforeRows + y, tile.column + kBeforeColumns + x));
     }
 }
+
+constexpr int kSpectrum = 12288;  // complex numbers of a filter's
 
 // Where multiply_rows reads frequency (y, x) of a filter's spectrum.
 __device__ __forceinline__ int spectrum_place(int y, int x) {

@@ -26,16 +26,15 @@ static_assert(kChannels == 1, "columns are elements");
 
 constexpr int kTileRows = 35;  // of pixels, and of frequencies
 constexpr int kTileColumns = 27;
+constexpr int kThreads = 96;
+constexpr int kGroupRows = 15;  // that a warp transforms at a time
+constexpr int kRowPitch = 27;  // complex numbers in shared memory from row to row
+constexpr int kDigitPitch = 9;  // and from one value of a row's first digit to the next
 constexpr int kValidRows = kTileRows - kFilterRows + 1;  // of results
 constexpr int kValidColumns = kTileColumns - kFilterColumns + 1;
 constexpr int kTilesAcross = 21;  // a plane
 constexpr int kTiles = 11 * kTilesAcross;  // of a plane
 constexpr int kPairs = 116;  // likewise
-constexpr int kThreads = 96;
-constexpr int kGroupRows = 15;  // that a warp transforms at a time
-constexpr int kRowPitch = 27;  // complex numbers in shared memory from row to row
-constexpr int kDigitPitch = 9;  // and from one value of a row's first digit to the next
-constexpr int kSpectrum = 1728;  // complex numbers of a filter's
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
@@ -215,6 +214,8 @@ __device__ const float2 kRoots27[27] = {
 { 0.766044443f, -0.64278761f }, { 0.89363264f, -0.44879918f }, { 0.973044871f, -0.230615871f },
 };
 
+__device__ __forceinline__ int place_of(int x) { return x; }
+
 // A tile of pixels, of which it may need fewer than it has, and of results. All are 0 where there is none.
 struct Tile {
     Plane plane;
@@ -256,9 +257,7 @@ __device__ __forceinline__ void store(const Tile& tile, int y, int x, float valu
     }
 }
 
-__device__ __forceinline__ int place_of(int x) { return x; }
-
-// The first pass, from the image: columns, their first digit.
+// The first pass, from the image.
 template <bool kInside>
 __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
 #pragma unroll 1
@@ -281,6 +280,7 @@ __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
                 v[k].y = pixel_of(pair.second, j + k * 5, x);
             }
         }
+
         dft7(v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
         const float2 w1 = kTwiddles7x5[j];
         const float2 w2 = kTwiddles7x5[5 + j];
@@ -345,38 +345,6 @@ __device__ __forceinline__ void transform_corners(float2* tile, int group) {
     }
 }
 
-// The third pass: rows, their second digit, times the filter's spectrum, and the same backward. From here on real and
-// imaginary parts are swapped, which makes a forward transform one backward.
-__device__ __forceinline__ void multiply_rows(float2* tile, const float2* __restrict__ spectrum, int group) {
-    const unsigned lane = threadIdx.x % 32;
-    const float2* const factors = spectrum + group * 576;
-#pragma unroll 1
-    for (unsigned i = lane; i < 45u; i += 32) {
-        const int y = group * kGroupRows + quotient<3>(i), k = modulo<3>(i);
-        if (y >= kTileRows) {
-            break;
-        }
-        float2* const element = tile + y * kRowPitch + k * kDigitPitch;
-        const float2* const mine = factors + (i - lane) * 9 + lane;
-        float2 v[9];
-#pragma unroll
-        for (int j = 0; j < 9; ++j) {
-            v[j] = element[j];
-        }
-        dft9(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
-#pragma unroll
-        for (int j = 0; j < 9; ++j) {
-            const float2 h = __ldg(mine + j * 32);
-            v[j] = swapped(times(v[j], h));
-        }
-        dft9(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
-#pragma unroll
-        for (int j = 0; j < 9; ++j) {
-            element[j] = v[j];
-        }
-    }
-}
-
 // The second pass backward: what lies in columns that have results.
 __device__ __forceinline__ void restore_corners(float2* tile, int group) {
 #pragma unroll 1
@@ -414,14 +382,47 @@ __device__ __forceinline__ void restore_corners(float2* tile, int group) {
         dft5(v[2], v[5], v[8], v[11], v[14]);
 #pragma unroll
         for (int n = 0; n < 15; ++n) {
-            if (n % 3 * 9 + j < kValidColumns) {
+            if (n % 3 * 9 + j < 20) {
                 element[n / 3 * kRowPitch + n % 3 * kDigitPitch] = v[n];
             }
         }
     }
 }
 
-// The last pass, to the result: columns that have results, their first digit backward.
+// The third pass: rows, their second digit, times the filter's spectrum, and the same backward. From here on real and
+// imaginary parts are swapped, which makes a forward transform one backward.
+__device__ __forceinline__ void multiply_rows(float2* tile, const float2* __restrict__ spectrum, int group) {
+    const unsigned lane = threadIdx.x % 32;
+    const float2* const factors = spectrum + group * 576;
+#pragma unroll 1
+    for (unsigned i = lane; i < 45u; i += 32) {
+        const int y = group * kGroupRows + quotient<3>(i), k = modulo<3>(i);
+        if (y >= kTileRows) {
+            break;
+        }
+        float2* const element = tile + y * kRowPitch + k * kDigitPitch;
+
+        const float2* const mine = factors + (i - lane) * 9 + lane;
+        float2 v[9];
+#pragma unroll
+        for (int j = 0; j < 9; ++j) {
+            v[j] = element[j];
+        }
+        dft9(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
+#pragma unroll
+        for (int j = 0; j < 9; ++j) {
+            const float2 h = __ldg(mine + j * 32);
+            v[j] = swapped(times(v[j], h));
+        }
+        dft9(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
+#pragma unroll
+        for (int j = 0; j < 9; ++j) {
+            element[j] = v[j];
+        }
+    }
+}
+
+// The last pass, to the result.
 __device__ __forceinline__ void write_columns(const Pair& pair, const float2* tile) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 100u; i += kThreads) {
@@ -452,8 +453,11 @@ __device__ __forceinline__ void write_columns(const Pair& pair, const float2* ti
             store(pair.first, j + k * 5, x, v[k].y);
             store(pair.second, j + k * 5, x, v[k].x);
         }
+
     }
 }
+
+constexpr int kSpectrum = 1728;  // complex numbers of a filter's
 
 // Where multiply_rows reads frequency (y, x) of a filter's spectrum.
 __device__ __forceinline__ int spectrum_place(int y, int x) {

@@ -14,10 +14,11 @@ from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
 from warpsmith.generator.filter2d.overlap.geometry import Geometry
-from warpsmith.generator.filter2d.overlap.model import clocks, idle, likely_axes, resident
-from warpsmith.generator.filter2d.overlap.tile import Axis, TileShape, fitted, turns
+from warpsmith.generator.filter2d.overlap.model import clocks, likely_axes
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.radices import idle, resident
+from warpsmith.generator.tiles.tile import Axis, TileShape, fitted, turns
 
 FAMILY = Filter2dOverlapSave()
 T4 = dataclasses.replace(
@@ -73,27 +74,26 @@ def test_tiles_are_paired_once(problem: Filter2d) -> None:
 @every_problem
 def test_no_two_elements_of_a_tile_share_a_place(problem: Filter2d) -> None:
     for config in sample(problem):
-        shape, layout = (geometry := Geometry.of(problem, config)).shape, geometry.layout
+        passes = Geometry.of(problem, config).passes
+        shape, layout = passes.shape, passes.layout
         places = {layout.place(shape, y, x) for y in range(shape.y.points) for x in range(shape.x.points)}
         assert len(places) == shape.points
         assert max(places) < layout.elements(shape) <= shape.room
-        assert geometry.shared_bytes <= H200.shared_per_block_bytes
+        assert passes.shared_bytes <= H200.shared_per_block_bytes
 
 
 @every_problem
 def test_every_frequency_of_the_filter_has_a_place_of_its_own(problem: Filter2d) -> None:
     """As the kernel's text computes it."""
     for config in sample(problem):
-        geometry = Geometry.of(problem, config)
+        passes = Geometry.of(problem, config).passes
         text = FAMILY.program(problem, config).source
         body = re.search(r"int spectrum_place\(int y, int x\) \{\n(.*?)\n\}", text, re.DOTALL)
         assert body is not None
         lines = (
-            re.sub(r"const int |;", "", body[1])
-            .replace("/", "//")
-            .replace("kGroupRows", str(geometry.shape.group_rows))
+            re.sub(r"const int |;", "", body[1]).replace("/", "//").replace("kGroupRows", str(passes.shape.group_rows))
         )
-        y, x = (axis.ravel() for axis in np.indices((geometry.y.points, geometry.x.points)))
+        y, x = (axis.ravel() for axis in np.indices((passes.y.points, passes.x.points)))
         known = {"y": y, "x": x}
         for line in lines.splitlines():
             name, _, value = line.strip().partition(" = ")
@@ -102,9 +102,9 @@ def test_every_frequency_of_the_filter_has_a_place_of_its_own(problem: Filter2d)
             for each in f"{name} = {value}".split(", ") if value else ():
                 target, _, of = each.partition(" = ")
                 known[target] = eval(of, {}, known)
-        assert len(np.unique(places)) == geometry.shape.points
+        assert len(np.unique(places)) == passes.shape.points
         assert places.min() >= 0
-        assert places.max() < geometry.spectrum_elements
+        assert places.max() < passes.spectrum_elements
 
 
 @every_problem
@@ -114,15 +114,15 @@ def test_the_default_is_legal_and_fits(problem: Filter2d, device: Device) -> Non
     space = FAMILY.space(problem, device)
     for config in (FAMILY.default(problem, device), *FAMILY.starts(problem, device)):
         assert space.why_not(config) is None
-        assert Geometry.of(problem, config).shared_bytes <= device.shared_per_block_bytes
+        assert Geometry.of(problem, config).passes.shared_bytes <= device.shared_per_block_bytes
 
 
 @pytest.mark.parametrize("taps", [13, 31, 65])
 def test_the_default_of_a_large_image_has_no_bank_conflicts_and_little_idleness(taps: int) -> None:
     problem = Filter2d((9216, 9216), (taps, taps), accuracy="imagewise")
-    geometry = Geometry.of(problem, FAMILY.default(problem, H200))
-    assert turns(geometry.shape, geometry.layout) <= 1.1
-    assert idle(geometry.shape, geometry.warps) <= 0.15
+    passes = Geometry.of(problem, FAMILY.default(problem, H200)).passes
+    assert turns(passes.shape, passes.layout) <= 1.1
+    assert idle(passes.shape, passes.warps) <= 0.15
 
 
 def test_gaps_take_conflicts_away() -> None:
@@ -173,5 +173,5 @@ def test_the_spectrum_is_made_at_each_call() -> None:
     assert workspace.lifetime is Lifetime.CALL
     assert workspace.nbytes == Geometry.of(problem, program.config).spectrum_bytes
     assert spectrum.arguments == (Pointer("spectra"), ByValue("weights"))
-    assert spectrum.grid[0] == problem.filters * Geometry.of(problem, program.config).x.points
+    assert spectrum.grid[0] == problem.filters * Geometry.of(problem, program.config).passes.x.points
     assert tiles.arguments[:3] == (Pointer("image"), Pointer("result"), Pointer("spectra"))

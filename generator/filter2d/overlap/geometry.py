@@ -6,11 +6,11 @@ import dataclasses
 import enum
 from math import ceil
 
-from warpsmith.generator.fft.words import Twiddles
-from warpsmith.generator.filter2d.overlap.tile import COMPLEX_BYTES, WARP, Axis, Layout, TileShape, fitted
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.passes import Passes
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
 
 
 class Partners(enum.StrEnum):
@@ -26,11 +26,7 @@ class Partners(enum.StrEnum):
 class Geometry:
     """Sizes in pixels, tiles and threads."""
 
-    shape: TileShape
-    layout: Layout
-    warps: int
-    min_blocks: int
-    twiddles: Twiddles
+    passes: Passes
     partners: Partners
     ahead: bool
     """Whether the filter's spectrum is read before the transform that it is multiplied with."""
@@ -46,20 +42,11 @@ class Geometry:
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
-        shape = TileShape(
-            y=Axis.of(config.text("y_radices")),
-            x=Axis.of(config.text("x_radices")),
-            group=config.integer("group"),
-            gaps=config.integer("gaps"),
-        )
         (r, s), (rows, columns) = problem.filter, problem.output_shape
-        valid_rows, valid_columns = shape.y.points - r + 1, shape.x.points - s + 1
+        y, x = Axis.of(config.text("y_radices")), Axis.of(config.text("x_radices"))
+        valid_rows, valid_columns = y.points - r + 1, x.points - s + 1
         return cls(
-            shape=shape,
-            layout=fitted(shape),
-            warps=config.integer("warps"),
-            min_blocks=config.integer("min_blocks"),
-            twiddles=Twiddles(config.text("twiddles")),
+            passes=Passes.of(config, valid_columns),
             partners=Partners(config.text("partners")),
             ahead=config.integer("ahead") == 1,
             streaming=config.text("store") == StoreHint.STREAMING,
@@ -72,21 +59,14 @@ class Geometry:
         )
 
     @property
-    def y(self) -> Axis:
-        return self.shape.y
-
-    @property
-    def x(self) -> Axis:
-        return self.shape.x
-
-    @property
-    def threads(self) -> int:
-        return WARP * self.warps
-
-    @property
-    def shared_bytes(self) -> int:
-        """Of a block."""
-        return COMPLEX_BYTES * self.layout.elements(self.shape)
+    def summary(self) -> tuple[str, ...]:
+        """What the kernel does, for its header."""
+        y, x = self.passes.y, self.passes.x
+        return (
+            f"Overlap-save: tiles of {y.points} x {x.points} pixels, {self.valid_rows} x {self.valid_columns} results.",
+            "A block has two as one complex tile in shared memory, whose transform it multiplies by the filter's:",
+            f"columns as {y.text}, rows as {x.text}, then backwards, in three passes each. All keeps its place.",
+        )
 
     @property
     def tiles(self) -> int:
@@ -104,28 +84,8 @@ class Geometry:
         return self.pairs * self.planes * self.filters
 
     @property
-    def spectrum_turns(self) -> int:
-        """Times that a warp goes through the third pass of a group."""
-        return ceil(self.shape.group_rows * self.x.first / WARP)
-
-    @property
-    def spectrum_vector(self) -> int:
-        """Complex numbers of the filter's spectrum that are loaded at once."""
-        return 2 if self.x.second % 2 == 0 else 1
-
-    @property
-    def spectrum_elements(self) -> int:
-        """Complex numbers of one filter's spectrum, with those of threads that have no work in the last turn."""
-        return self.shape.groups * self.spectrum_turns * WARP * self.x.second
-
-    @property
-    def spectrum_threads(self) -> int:
-        """Of a block that computes a column of a spectrum."""
-        return min(256, WARP * ceil(self.y.points / WARP))
-
-    @property
     def spectrum_bytes(self) -> int:
-        return COMPLEX_BYTES * self.filters * self.spectrum_elements
+        return COMPLEX_BYTES * self.filters * self.passes.spectrum_elements
 
     def partners_of(self, pair: int) -> tuple[int, int]:
         """The numbers of a plane's two tiles in a pair; the second one may be as many as there are, which is none."""

@@ -1,4 +1,4 @@
-"""A config of `filter2d_overlap_save` as text for CUDA: what its template is given as `g`."""
+"""A tile's passes as text for CUDA: what `shared/tile_passes.cu.jinja` is given as `g`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.factors import root
 from warpsmith.generator.fft.text import Power, powers_of
 from warpsmith.generator.fft.words import Table
-from warpsmith.generator.filter2d.overlap.geometry import Geometry
-from warpsmith.generator.filter2d.overlap.tile import Axis
-from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.literals import float_literal
-from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.passes import Passes
+from warpsmith.generator.tiles.tile import Axis
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,66 +29,54 @@ class StepText:
 
 
 @dataclasses.dataclass(frozen=True)
-class OverlapText:
+class TileText:
     """Sizes, tables and the transforms within a thread."""
 
-    geometry: Geometry
-
-    @classmethod
-    def of(cls, problem: Filter2d, config: Config) -> OverlapText:
-        return cls(Geometry.of(problem, config))
-
-    @property
-    def summary(self) -> tuple[str, ...]:
-        g = self.geometry
-        return (
-            f"Overlap-save: tiles of {g.y.points} x {g.x.points} pixels, {g.valid_rows} x {g.valid_columns} results.",
-            "A block has two as one complex tile in shared memory, whose transform it multiplies by the filter's:",
-            f"columns as {g.y.text}, rows as {g.x.text}, then backwards, in three passes each. All keeps its place.",
-        )
+    passes: Passes
 
     @cached_property
     def codelets(self) -> tuple[Codelet, ...]:
-        g = self.geometry
+        g = self.passes
         return codelets(frozenset((g.y.first, g.y.second, g.x.first, g.x.second)), inverse=False)
 
     @cached_property
     def y(self) -> StepText:
-        return self._step(self.geometry.y)
+        return self._step(self.passes.y)
 
     @cached_property
     def x(self) -> StepText:
-        return self._step(self.geometry.x)
+        return self._step(self.passes.x)
 
     def _step(self, axis: Axis) -> StepText:
-        powers = powers_of(axis.first, axis.points, self.geometry.twiddles, -2)
+        powers = powers_of(axis.first, axis.points, self.passes.twiddles, -2)
         return StepText(axis.first, axis.second, f"kTwiddles{axis.text}", f"kRoots{axis.points}", powers)
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """Twiddles and roots of each axis, or of both."""
+    def tables(self, roots: bool = True) -> tuple[Table, ...]:
+        """Twiddles, and roots where they are wanted, of each axis, or of both."""
         found: dict[str, Table] = {}
-        for axis, step in ((self.geometry.y, self.y), (self.geometry.x, self.x)):
+        for axis, step in ((self.passes.y, self.y), (self.passes.x, self.x)):
             exponents = [power.exponent for power in step.powers if power.row >= 0]
             values = [root(-exponent * j, axis.points) for exponent in exponents for j in range(axis.second)]
             told = ", ".join(map(str, exponents))
             meaning = f"exp(-2 pi i k j / {axis.points}) for k = {told}, j = 0 to {axis.second - 1}."
             found[step.table] = Table.of(step.table, values, meaning)
-            roots = [root(j, axis.points) for j in range(axis.points)]
+            if not roots:
+                continue
+            every = [root(j, axis.points) for j in range(axis.points)]
             told = f"exp(2 pi i j / {axis.points}) for j = 0 to {axis.points - 1}."
-            found[step.roots] = Table.of(step.roots, roots, told)
+            found[step.roots] = Table.of(step.roots, every, told)
         return tuple(found.values())
 
     @property
     def column_place(self) -> str:
         """Where column x lies in a row."""
-        x, digit = self.geometry.x, self.geometry.layout.digit
+        x, digit = self.passes.x, self.passes.layout.digit
         return "x" if digit == x.second else f"{quotient('x', x.second)} * {digit} + {modulo('x', x.second)}"
 
     @property
     def scale(self) -> str:
         """Of the spectrum: what both transforms multiply by, undone."""
-        return float_literal(1 / self.geometry.shape.points)
+        return float_literal(1 / self.passes.shape.points)
 
     @staticmethod
     def over(number: str, divisor: int) -> str:
