@@ -56,13 +56,18 @@ def dtype_of(value: object, name: str, among: tuple[DType, ...] = PIXELS) -> DTy
 
 
 class Accuracy(enum.StrEnum):
-    """What the error bound of a result is relative to."""
+    """What the error bound of a result is relative to; the strictest first."""
 
     ELEMENTWISE = "elementwise"
     """Each output's own sum of |weight| * |pixel|: an output is accurate whatever its neighbours are."""
     NORMWISE = "normwise"
-    """A norm of more than the output's own terms, which its problem names: admits algorithms that form sums and
-    differences of pixels, such as Winograd's and Fourier transforms."""
+    """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
+    pixels, such as Winograd's. Of a layer it is twice the root mean square of the whole result, or the output's own sum
+    where that is larger, and admits Fourier transforms."""
+    IMAGEWISE = "imagewise"
+    """The filter's largest gain, which is the largest magnitude of its Fourier transform, times the largest |pixel| of
+    the plane and of what lies outside it; or each output's own sum of |weight| * |pixel|, where that is larger. Admits
+    transforms too, whose errors spread over a whole tile."""
 
 
 class NonFinite(enum.StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.filter2d.matrix import Filter2dMatrix
+from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
@@ -12,4 +13,6 @@ from warpsmith.generator.operation import Operation
 _PLAIN = Filter2dPlain()
 """No prefetch, and no constraint on the problem."""
 
-FILTER2D = Operation(Filter2d, (Filter2dWindow(), Filter2dMatrix(), Filter2dWarpgroup(), _PLAIN), simplest=_PLAIN)
+FILTER2D = Operation(
+    Filter2d, (Filter2dWindow(), Filter2dMatrix(), Filter2dWarpgroup(), Filter2dOverlapSave(), _PLAIN), simplest=_PLAIN
+)

@@ -48,8 +48,8 @@ class Filter2d(Problem):
             the distance of the anchor from there.
         pitch: row pitch of the image in bytes; None where rows are contiguous. Planes follow each other without a gap.
         result_pitch: row pitch of the result in bytes.
-        accuracy: what the error bound is relative to. `normwise` is the sum of |weights| times the largest |pixel| of
-            the window, and admits algorithms that need fewer multiplications.
+        accuracy: what the error bound is relative to; `normwise` admits algorithms that need fewer multiplications,
+            `imagewise` Fourier transforms too.
         nonfinite: which outputs a NaN or an infinite pixel may reach; `any` saves matrix products the check
             of their sums.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import cache
 
 from warpsmith.generator.filter2d.problem import Filter2d
@@ -71,11 +72,13 @@ def _cross_approximation(index: int, taps: Matrix, accuracy: Accuracy) -> list[T
 
 def _is_small(matrix: list[list[float]], times: float, taps: Matrix, accuracy: Accuracy) -> bool:
     """Whether a matrix is at most so many times the taps: each of them where errors are small elementwise, since a
-    bright pixel may lie under any tap, however small; else in the sum of their magnitudes.
+    bright pixel may lie under any tap, however small; else in the sum of their magnitudes, or, where errors are small
+    against the filter's largest gain, in the root of the sum of their squares, which is its mean gain (Parseval).
     """
     pairs = [
         (abs(a), abs(b)) for row, tap_row in zip(matrix, taps, strict=True) for a, b in zip(row, tap_row, strict=True)
     ]
     if accuracy is Accuracy.ELEMENTWISE:
         return all(a <= times * b for a, b in pairs)
-    return sum(a for a, _ in pairs) <= times * sum(b for _, b in pairs)
+    norm = math.hypot(*(b for _, b in pairs)) if accuracy is Accuracy.IMAGEWISE else sum(b for _, b in pairs)
+    return sum(a for a, _ in pairs) <= times * norm

@@ -41,6 +41,18 @@ LARGER = (
     Filter2d(image=(768, 1030), filter=(15, 15), border=Border.MIRROR, accuracy="normwise"),
     Filter2d(image=(1000, 1003), filter=(5, 5), filters=6, dtype=DType.UINT8, result_dtype=DType.FLOAT32),
     Filter2d(image=(400, 512), filter=(31, 31), border=Border.WRAP, anchor=(0, 30)),
+    Filter2d(image=(1000, 1111), filter=(31, 31), accuracy="imagewise"),
+    Filter2d(image=(700, 901), filter=(65, 48), border=Border.MIRROR, dtype=DType.FLOAT16, accuracy="imagewise"),
+    Filter2d(
+        image=(300, 310),
+        filter=(13, 14),
+        border=Border.REFLECT,
+        planes=3,
+        filters=2,
+        convolve=True,
+        accuracy="imagewise",
+    ),
+    Filter2d(image=(500, 640), filter=(17, 17), border=Border.NEAREST, dtype=DType.UINT8, accuracy="imagewise"),
 )
 """What people filter: enough blocks to fill a GPU, vectors of every width, rows that are not aligned."""
 

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.ndimage
-from numpy.typing import NDArray
 
 import sanitized
+from filter2d_bench import Bench
 from together import AT_ONCE, can_be_together, together
-from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
@@ -30,7 +28,7 @@ from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
 from warpsmith.generator.filter2d.warpgroup.geometry import batches
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.filter2d.window.geometry import Method
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand
+from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
@@ -40,9 +38,6 @@ from warpsmith.plans.plan import Plan
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
 WARPGROUP = Filter2dWarpgroup()
-GUARD, FILL = 1 << 16, 0xFF
-"""Bytes round an array, and what they and the gaps between its rows hold: NaN, as a float of any size."""
-
 NARROW = Filter2d((13, 142), (4, 2), dtype="float16", nonfinite=NonFinite.ANY)
 every_family = pytest.mark.parametrize(
     "family", [each for each in FAMILIES if each.why_not(NARROW, DEVICE) is None], ids=lambda family: family.name
@@ -69,144 +64,21 @@ WIDE = tuple(dataclasses.replace(each, nonfinite=NonFinite.ANY) for each in _WID
 """As wide as a warpgroup, which computes 512 elements of a row."""
 
 
-class LaidOut:
-    """An operand in memory, as its strides say, between guards."""
-
-    def __init__(self, operand: Operand) -> None:
-        self._operand = operand
-        self._memory = np.full(operand.span_bytes + 3 * GUARD, FILL, np.uint8)
-        self._start = GUARD + -self._memory.ctypes.data % GUARD
-        self.address = self._memory.ctypes.data + self._start
-        self.elements = np.ndarray(operand.shape, operand.dtype.value, self._memory.data, self._start, operand.strides)
-
-    def is_intact(self) -> bool:
-        """Whether nothing but its elements was ever written to."""
-        rest, operand = self._memory.copy(), self._operand
-        shape, strides = (*operand.shape, operand.dtype.itemsize), (*operand.strides, 1)
-        np.ndarray(shape, np.uint8, rest.data, self._start, strides)[...] = FILL
-        return bool((rest == FILL).all())
+def check_all(bench: Bench, family: Family, problems: Iterable[Filter2d]) -> None:
+    """Each with one config; two programs at a time, of many kernels where they can be in one."""
+    cases = [(each, family.program(each, config_for(family, each, turn))) for turn, each in enumerate(problems)]
+    several = [case for case in cases if can_be_together(case[1])]
+    parts = [several[start : start + AT_ONCE] for start in range(0, len(several), AT_ONCE)]
+    parts += [[case] for case in cases if not can_be_together(case[1])]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda part: check_part(bench, part), parts))
 
 
-def drawn(problem: Filter2d) -> tuple[NDArray[np.generic], NDArray[np.float32]]:
-    """A random image and filters; sums reach beyond both ends of a uint8 where one is about."""
-    generator = np.random.default_rng(7)
-    image, weights, result = problem.operands
-    if DType.UINT8 in (image.dtype, result.dtype):
-        pixels = generator.integers(0, 256, image.shape).astype(image.dtype.value)
-    else:
-        pixels = generator.standard_normal(image.shape, np.float32).astype(image.dtype.value)
-    if problem.weights is not None:
-        return pixels, np.array(problem.weights, np.float32).reshape(weights.shape)
-    values = generator.standard_normal(weights.shape, np.float32) + np.float32(0.5)
-    return pixels, values * np.float32(2 * problem.filters / np.abs(values).sum())
-
-
-def by_scipy(
-    problem: Filter2d, image: NDArray[np.generic], weights: NDArray[np.float32], cval: float
-) -> NDArray[np.float64]:
-    """scipy.ndimage's answer in float64, for each plane, filter and channel by itself."""
-    (r, s), (rows, columns) = problem.filter, problem.output_shape
-    images = image.astype(np.float64).reshape(problem.planes, *problem.image, problem.channels)
-    filters = weights.astype(np.float64).reshape(problem.filters, r, s)
-    row, column = problem.anchor or (r // 2, s // 2)
-    function = scipy.ndimage.convolve if problem.convolve else scipy.ndimage.correlate
-    valid = problem.border is Border.VALID
-    mode = "constant" if valid else problem.border.value
-    # Where the window begins, left of the output pixel and above it, and so where the valid part does.
-    top, left = (r - 1 - r // 2, s - 1 - s // 2) if problem.convolve else (r // 2, s // 2)
-    inner = (slice(top, top + rows), slice(left, left + columns)) if valid else ()
-    result = np.empty((problem.planes, problem.filters, rows, columns, problem.channels))
-    for p, f, c in np.ndindex(problem.planes, problem.filters, problem.channels):
-        origin = (row - r // 2, column - s // 2)
-        full = function(images[p, ..., c], filters[f], mode=mode, cval=cval, origin=origin)
-        result[p, f, ..., c] = full[inner]
-    return result.reshape(problem.output.shape)
-
-
-def tolerance(problem: Filter2d, expected: NDArray[np.float64], terms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each element: 1e-6 of the sum of |terms|, and what rounding to the result's dtype adds."""
-    match problem.output.dtype:
-        case DType.FLOAT16:
-            return 1e-6 * terms + np.spacing(np.abs(expected).astype(np.float16)).astype(np.float64) / 2
-        case DType.UINT8:
-            return 1e-6 * terms + 0.5
-        case _:
-            return 1e-6 * terms
-
-
-@dataclasses.dataclass(frozen=True)
-class Bench:
-    """What compiles kernels, runs them and looks at what they computed."""
-
-    compiler: HostCompiler
-    runtime: HostRuntime
-
-    def filtered(
-        self,
-        problem: Filter2d,
-        program: Program,
-        image: NDArray[np.generic],
-        weights: NDArray[np.float32],
-    ) -> tuple[LaidOut, LaidOut]:
-        """The image and the result, after the program has run."""
-        with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
-            return self.run(module, problem, program, image, weights)
-
-    def run(
-        self,
-        module: Module,
-        problem: Filter2d,
-        program: Program,
-        image: NDArray[np.generic],
-        weights: NDArray[np.float32],
-    ) -> tuple[LaidOut, LaidOut]:
-        """The same of a program that is loaded."""
-        source, target = LaidOut(problem.operands[0]), LaidOut(problem.output)
-        source.elements[...] = image
-        scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
-        addresses = {"image": source.address, "result": target.address}
-        addresses |= {name: allocation.address for name, allocation in scratch.items()}
-        for launch in program.launches:
-            module.bind(launch, addresses, {"weights": weights.tobytes()})(None)
-        for allocation in scratch.values():
-            self.runtime.free(allocation)
-        return source, target
-
-    def check(self, problem: Filter2d, family: Family, config: Config) -> None:
-        program = family.program(problem, config)
-        with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
-            self.check_loaded(module, problem, program)
-
-    def check_loaded(self, module: Module, problem: Filter2d, program: Program) -> None:
-        image, weights = drawn(problem)
-        source, target = self.run(module, problem, program, image, weights)
-        expected = by_scipy(problem, image, weights, problem.cval)
-        if problem.output.dtype is DType.UINT8:
-            expected = expected.clip(0, 255)
-        terms = by_scipy(problem, np.abs(image), np.abs(weights), abs(problem.cval))
-        if problem.accuracy is Accuracy.NORMWISE:
-            terms[...] = np.abs(weights).sum() * max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
-        error = np.abs(target.elements.astype(np.float64) - expected)
-        told = f"{problem.key()} {program.family} {program.config}"
-        wrong = ~(error <= tolerance(problem, expected, terms))  # NaN is wrong too
-        assert not wrong.any(), f"{told}: {wrong.sum()} of {wrong.size} are off, by up to {error.max()}"
-        assert target.is_intact(), f"{told}: wrote between the rows of the result or beyond them"
-        assert source.is_intact(), f"{told}: wrote to the image"
-
-    def check_all(self, family: Family, problems: Iterable[Filter2d]) -> None:
-        """Each with one config; two programs at a time, of many kernels where they can be in one."""
-        cases = [(each, family.program(each, config_for(family, each, turn))) for turn, each in enumerate(problems)]
-        several = [case for case in cases if can_be_together(case[1])]
-        parts = [several[start : start + AT_ONCE] for start in range(0, len(several), AT_ONCE)]
-        parts += [[case] for case in cases if not can_be_together(case[1])]
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(self.check_part, parts))
-
-    def check_part(self, part: Sequence[tuple[Filter2d, Program]]) -> None:
-        whole, programs = together([each for _, each in part]) if len(part) > 1 else (part[0][1], (part[0][1],))
-        with contextlib.closing(self.runtime.load(self.compiler.compile(whole.compilation()))) as module:
-            for (problem, _), each in zip(part, programs, strict=True):
-                self.check_loaded(module, problem, each)
+def check_part(bench: Bench, part: Sequence[tuple[Filter2d, Program]]) -> None:
+    whole, programs = together([each for _, each in part]) if len(part) > 1 else (part[0][1], (part[0][1],))
+    with contextlib.closing(bench.runtime.load(bench.compiler.compile(whole.compilation()))) as module:
+        for (problem, _), each in zip(part, programs, strict=True):
+            bench.check_loaded(module, problem, each)
 
 
 @pytest.fixture
@@ -245,13 +117,13 @@ def test_is_what_scipy_computes(family: Family, border: Border, spread: tuple[Fi
     """Each two values of two factors meet, not all combinations: every case costs a compilation."""
     solved = [each for each in spread if each.border is border and family.why_not(each, DEVICE) is None]
     assert solved
-    bench.check_all(family, solved)
+    check_all(bench, family, solved)
 
 
 @pytest.mark.parametrize("border", Border)
 def test_products_of_warpgroups_are_what_scipy_computes(border: Border, bench: Bench) -> None:
     assert all(WARPGROUP.why_not(each, DEVICE) is None for each in WIDE)
-    bench.check_all(WARPGROUP, (each for each in WIDE if each.border is border))
+    check_all(bench, WARPGROUP, (each for each in WIDE if each.border is border))
 
 
 @pytest.mark.parametrize("ahead", [0, 1])

@@ -51,6 +51,7 @@ STRICT = [
     Filter2d((37, 200), (9, 9), border=Border.WRAP, planes=2),
     Filter2d((25, 131), (4, 6), border=Border.CONSTANT, cval=0.5),
     Filter2d((20, 150), (3, 7)),
+    Filter2d((60, 70), (9, 9), border=Border.REFLECT, accuracy="imagewise"),
 ]
 ANY = [
     Filter2d(WIDE, (7, 7), nonfinite="any"),

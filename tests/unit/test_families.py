@@ -55,6 +55,7 @@ PROBLEMS = [
     Filter2d(image=(40, 40), filter=(31, 31), border=Border.NEAREST, weights=weights(31 * 31)),
     Filter2d(image=(300, 514), filter=(7, 7), channels=2, dtype=DType.UINT8, pitch=1057),
     Filter2d(image=(60, 1101), filter=(4, 7), border=Border.REFLECT, convolve=True, result_dtype=DType.UINT8),
+    Filter2d(image=(150, 200), filter=(9, 9), border=Border.REFLECT, accuracy="imagewise"),
     Filter2d(image=(48, 530), filter=(3, 3), border=Border.WRAP, planes=2, weights=(1, 2, 1, 2, 4, 2, 1, 2, 1)),
 ]
 

@@ -35,6 +35,7 @@ def test_small_images_have_no_long_walks() -> None:
     [
         ({}, [Method.DIRECT]),
         ({"accuracy": "normwise"}, [Method.DIRECT, Method.WINOGRAD]),
+        ({"accuracy": "imagewise"}, [Method.DIRECT, Method.WINOGRAD]),
         ({"accuracy": "normwise", "channels": 3}, [Method.DIRECT]),
         ({"weights": [1.0] * 225}, [Method.DIRECT, Method.SEPARABLE]),
     ],

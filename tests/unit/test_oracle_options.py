@@ -71,6 +71,35 @@ def test_in_norm_the_scale_is_the_windows_largest_pixel(border: Border, image: t
     np.testing.assert_allclose(reference(problem, operands).scale, scale, rtol=1e-13)
 
 
+@pytest.mark.parametrize("border", [Border.VALID, Border.CONSTANT, Border.WRAP])
+def test_imagewise_the_scale_is_the_largest_gain_times_the_largest_pixel(border: Border) -> None:
+    """Of each plane and filter; where an output's own terms are more, it is those."""
+    problem = Filter2d((30, 40), (7, 6), border=border, cval=9.5, accuracy="imagewise", planes=2, filters=3)
+    operands = dict(random_operands(problem, 5))
+    operands["image"] = operands["image"] * np.array([1, 1e-3], np.float32).reshape(2, 1, 1)
+    elementwise = reference(dataclasses.replace(problem, accuracy="elementwise"), operands)
+    got = reference(problem, operands)
+    np.testing.assert_array_equal(got.expected, elementwise.expected)
+    for plane, of in zip(operands["image"], np.moveaxis(got.scale, 0, 0), strict=True):
+        largest = max(np.abs(plane).max(), 9.5 if border is Border.CONSTANT else 0)
+        for f, taps in enumerate(operands["weights"].astype(np.float64)):
+            gain = np.abs(np.fft.fft2(taps, (512, 512))).max()
+            np.testing.assert_allclose(of[f].min(), gain * largest, rtol=1e-2)
+    assert (got.scale >= elementwise.scale * (1 - 1e-12)).all()
+
+
+def test_no_wave_is_amplified_by_more_than_the_largest_gain() -> None:
+    weights = np.random.default_rng(1).standard_normal((5, 5)).astype(np.float32)
+    gains = np.abs(np.fft.fft2(weights, (256, 256)))
+    v, u = np.unravel_index(gains.argmax(), gains.shape)
+    wave = np.cos(2 * np.pi * np.add.outer(v * np.arange(256), u * np.arange(256)) / 256).astype(np.float32)
+    problem = Filter2d((256, 256), (5, 5), border="wrap", accuracy="imagewise")
+    of = reference(problem, {"image": wave, "weights": weights})
+    gain = gains.max()
+    assert 0.99 * gain < np.abs(of.expected).max() < 1.001 * gain
+    assert 0.99 * gain < of.scale.min() < 1.01 * gain
+
+
 class TestWindows:
     @pytest.mark.parametrize("convolve", [False, True])
     @pytest.mark.parametrize("border", SAME_SIZE)

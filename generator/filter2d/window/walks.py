@@ -73,7 +73,7 @@ def methods(problem: Filter2d) -> list[Method]:
     if separable_terms(problem):
         possible.append(Method.SEPARABLE)
     # Two taps a row or more are worth pairs; elements of one channel are no neighbours where there are several.
-    if problem.accuracy is Accuracy.NORMWISE and problem.channels == 1 and problem.filter[1] > 1:
+    if problem.accuracy is not Accuracy.ELEMENTWISE and problem.channels == 1 and problem.filter[1] > 1:
         possible.append(Method.WINOGRAD)
     return possible
 

@@ -22,6 +22,11 @@ from warpsmith.tuner.spaces.regions import plan_sweep
 from warpsmith.tuner.spaces.sweep import Point, Sweep, points, sweep
 from warpsmith.units import format_duration, format_share, format_time
 
+_ACCURATE = {
+    Accuracy.ELEMENTWISE: "",
+    Accuracy.NORMWISE: ", accurate in norm",
+    Accuracy.IMAGEWISE: ", accurate as an image",
+}
 HEADER = ("memory path", "outputs per thread", "time", "% of copy", "rows x columns", "config", "tried", "failed")
 
 
@@ -62,7 +67,7 @@ def workload(problem: Filter2d) -> str:
     counts = (("plane", problem.planes), ("channel", problem.channels))
     several = "".join(f" x {count} {name}s" for name, count in counts if count > 1)
     rows, columns = problem.image
-    accurate = ", accurate in norm" if problem.accuracy is Accuracy.NORMWISE else ""
+    accurate = _ACCURATE[problem.accuracy]
     nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
     return f"image {rows}x{columns}{several} {problem.dtype}, border {problem.border}{accurate}{nonfinite}"
 

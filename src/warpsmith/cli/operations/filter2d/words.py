@@ -69,7 +69,8 @@ AccuracyOption = Annotated[
     typer.Option(
         "--accuracy",
         help="What the error bound is relative to: the sum of an output's own absolute terms (elementwise), or the "
-        "largest pixel of its window (normwise), which admits faster algorithms.",
+        "largest pixel of its window (normwise), which admits faster algorithms, or the largest pixel of the image "
+        "times the filter's largest gain (imagewise), which admits Fourier transforms too.",
     ),
 ]
 NonFiniteOption = Annotated[

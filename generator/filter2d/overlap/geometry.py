@@ -1,0 +1,100 @@
+"""One config of `filter2d_overlap_save` on one problem: the tile, the grid, the blocks' work."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from math import ceil
+
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.passes import Passes
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
+
+
+class Partners(enum.StrEnum):
+    """Which two tiles are one complex tile."""
+
+    ADJACENT = "adjacent"
+    """Tiles of a plane that follow each other, mostly side by side."""
+    APART = "apart"
+    """One of the first half of a plane's tiles, and one of the second."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes in pixels, tiles and threads."""
+
+    passes: Passes
+    partners: Partners
+    ahead: bool
+    """Whether the filter's spectrum is read before the transform that it is multiplied with."""
+    streaming: bool
+    valid_rows: int
+    """Of a tile: rows of results that its pixels suffice for."""
+    valid_columns: int
+    tiles_down: int
+    """Of a plane."""
+    tiles_across: int
+    planes: int
+    filters: int
+
+    @classmethod
+    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+        (r, s), (rows, columns) = problem.filter, problem.output_shape
+        y, x = Axis.of(config.text("y_radices")), Axis.of(config.text("x_radices"))
+        valid_rows, valid_columns = y.points - r + 1, x.points - s + 1
+        return cls(
+            passes=Passes.of(config, valid_columns),
+            partners=Partners(config.text("partners")),
+            ahead=config.integer("ahead") == 1,
+            streaming=config.text("store") == StoreHint.STREAMING,
+            valid_rows=valid_rows,
+            valid_columns=valid_columns,
+            tiles_down=ceil(rows / valid_rows),
+            tiles_across=ceil(columns / valid_columns),
+            planes=problem.planes,
+            filters=problem.filters,
+        )
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """What the kernel does, for its header."""
+        y, x = self.passes.y, self.passes.x
+        return (
+            f"Overlap-save: tiles of {y.points} x {x.points} pixels, {self.valid_rows} x {self.valid_columns} results.",
+            "A block has two as one complex tile in shared memory, whose transform it multiplies by the filter's:",
+            f"columns as {y.text}, rows as {x.text}, then backwards, in three passes each. All keeps its place.",
+        )
+
+    @property
+    def tiles(self) -> int:
+        """Of a plane."""
+        return self.tiles_down * self.tiles_across
+
+    @property
+    def pairs(self) -> int:
+        """Of a plane: the errors of a tile are relative to its partner's pixels too, and so may not leave a plane."""
+        return ceil(self.tiles / 2)
+
+    @property
+    def blocks(self) -> int:
+        """A pair of tiles and a filter each."""
+        return self.pairs * self.planes * self.filters
+
+    @property
+    def spectrum_bytes(self) -> int:
+        return COMPLEX_BYTES * self.filters * self.passes.spectrum_elements
+
+    def partners_of(self, pair: int) -> tuple[int, int]:
+        """The numbers of a plane's two tiles in a pair; the second one may be as many as there are, which is none."""
+        return (pair, self.pairs + pair) if self.partners is Partners.APART else (2 * pair, 2 * pair + 1)
+
+    def results(self, tile: int) -> tuple[slice, slice]:
+        """Rows and columns of a plane's results that a tile has; those past the last one are none."""
+        row, column = divmod(tile, self.tiles_across)
+        return (
+            slice(row * self.valid_rows, (row + 1) * self.valid_rows),
+            slice(column * self.valid_columns, (column + 1) * self.valid_columns),
+        )

@@ -1,0 +1,105 @@
+"""Radices of a tile's axes, what they cost, and how many blocks and threads find work."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from math import ceil
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP, Axis, TileShape, fitted, turns
+
+LONG = (4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 25, 27, 28, 30, 32)
+"""Points of the first and the third pass."""
+SHORT = (2, 3, 4, 5, 6, 7, 8)
+"""Points of the second one, along each axis."""
+MOST_CORNERS = 32
+"""And together: a thread holds so many complex numbers."""
+INSTRUCTIONS = {
+    **{2: 4, 3: 12, 4: 16, 5: 36, 6: 40, 7: 66, 8: 52, 9: 92, 10: 108, 12: 112, 14: 184, 15: 200, 16: 154},
+    **{18: 236, 20: 272, 21: 330, 24: 298, 25: 424, 27: 390, 28: 448, 30: 516, 32: 410},
+}
+"""float32 instructions of a transform within a thread, as nvcc counts them for sm_90."""
+TWIDDLE = 4
+"""Of a complex product."""
+GROUPS = (1, 2, 3, 4, 5, 6, 7, 8)
+"""Values of the columns' first digit whose rows a warp transforms at a time."""
+GAPS = (0, 2, 6, 12)
+"""Percent of a tile that may be left out against bank conflicts."""
+_FEW_WARPS = (4, 5, 6, 7, 8)
+"""Of a block, for which the model finds out how many of their turns have no work at best."""
+RESERVED_BYTES = 1024
+"""Shared memory of a block that the system takes (CUDA programming guide, compute capability 8.0 and later)."""
+
+
+def resident(elements: int, device: Device) -> int:
+    """Blocks of so many complex numbers that share a multiprocessor; 0 where not even one fits."""
+    nbytes = COMPLEX_BYTES * elements
+    if nbytes > device.shared_per_block_bytes:
+        return 0
+    return max(1, device.shared_per_multiprocessor_bytes // (nbytes + RESERVED_BYTES))
+
+
+def instructions(y: Axis, x: Axis) -> float:
+    """float32 instructions for each point of a tile, forward."""
+    turned = sum(TWIDDLE * (axis.first - 1) / axis.first for axis in (y, x))
+    return turned + sum(INSTRUCTIONS[radix] / radix for radix in (y.first, y.second, x.first, x.second))
+
+
+@functools.cache
+def axes_of_columns(points: int) -> tuple[Axis, ...]:
+    """Ways to take a column of so many points apart: the first pass has the larger radix."""
+    return tuple(Axis(long, points // long) for long in LONG if points % long == 0 and points // long in SHORT)
+
+
+@functools.cache
+def axes_of_rows(points: int) -> tuple[Axis, ...]:
+    """Ways to take a row of so many points apart: the third pass has the larger radix."""
+    return tuple(Axis(axis.second, axis.first) for axis in axes_of_columns(points))
+
+
+def products(least: int) -> tuple[int, ...]:
+    """Points of an axis that two radices make, from `least` on, ascending."""
+    return tuple(sorted({a * b for a, b in itertools.product(LONG, SHORT) if a * b >= least}))
+
+
+@functools.cache
+def best_axes(rows: int, columns: int) -> tuple[Axis, Axis] | None:
+    """The radices of a tile that take the fewest instructions; None where no thread could hold a second pass."""
+    ways = itertools.product(axes_of_columns(rows), axes_of_rows(columns))
+    legal = [(y, x) for y, x in ways if y.second * x.first <= MOST_CORNERS]
+    return min(legal, key=lambda each: (instructions(*each), each[0].first, each[1].second), default=None)
+
+
+@functools.lru_cache(maxsize=4096)
+def busiest(y: Axis, x: Axis) -> tuple[TileShape, int]:
+    """The group and the number of warps, of a few, that leave threads the least without work."""
+    choices = itertools.product((TileShape(y, x, group, 0) for group in GROUPS if group <= y.first), _FEW_WARPS)
+    return min(choices, key=lambda each: idle(*each))
+
+
+@functools.lru_cache(maxsize=1024)
+def conflicts(y: Axis, x: Axis, device: Device) -> float:
+    """Turns of an access, with the gaps for which there is room without losing a block."""
+    shape, _ = busiest(y, x)
+    blocks = resident(shape.points, device)
+    choices = (dataclasses.replace(shape, gaps=gaps) for gaps in sorted(GAPS, reverse=True))
+    widest = next((each for each in choices if resident(each.room, device) == blocks), shape)
+    return turns(widest, fitted(widest))
+
+
+def idle(shape: TileShape, warps: int) -> float:
+    """The share of its turns in which a thread has no work, on average over the passes."""
+    groups = ceil(shape.groups / warps) * warps / (shape.y.first / shape.group)
+    taken = (
+        _taken(shape.y.second * shape.x.points, WARP * warps),
+        groups * _taken(shape.group * shape.x.second, WARP),
+        groups * _taken(shape.group_rows * shape.x.first, WARP),
+    )
+    return 1 - len(taken) / sum(taken)
+
+
+def _taken(items: int, threads: int) -> float:
+    """How many items' time some take, for each of them."""
+    return ceil(items / threads) * threads / items

@@ -1,0 +1,149 @@
+"""A tile in shared memory: its digits, how threads take their work, and the gaps that avoid bank conflicts.
+
+An axis has two radices. Its first step transforms the first digit of an index, which is the most significant one, and
+turns the result by twiddles; the second one transforms the other digit. Both are in place, so that place
+`second * i + j` holds frequency `i + first * j` in the end. The inverse takes the same steps backwards.
+
+Three passes do the four steps of both axes: the first step of the columns; the second one of the columns and the first
+one of the rows, which a thread has together; the second one of the rows. All but the first pass stay within few rows,
+which are a warp's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from math import ceil
+
+BANKS = 16
+"""Complex numbers, 8 bytes each, that shared memory delivers at once; half a warp asks for so many."""
+WARP = 32
+COMPLEX_BYTES = 8
+_MOST = 16
+"""Complex numbers left out in one place: as many shift the banks all the way round."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Axis:
+    """The radices of an axis, in the order of the forward transform."""
+
+    first: int
+    second: int
+
+    @classmethod
+    def of(cls, text: str) -> Axis:
+        """`16x8` as numbers."""
+        first, second = text.split("x")
+        return cls(int(first), int(second))
+
+    @property
+    def points(self) -> int:
+        return self.first * self.second
+
+    @property
+    def text(self) -> str:
+        return f"{self.first}x{self.second}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TileShape:
+    """What a tile holds, and how its rows are grouped."""
+
+    y: Axis
+    x: Axis
+    group: int
+    """Values of the columns' first digit whose rows a warp transforms at a time, `y.second` rows for each."""
+    gaps: int
+    """Percent of the tile that may be left out between its elements."""
+
+    @property
+    def points(self) -> int:
+        return self.y.points * self.x.points
+
+    @property
+    def group_rows(self) -> int:
+        return self.group * self.y.second
+
+    @property
+    def groups(self) -> int:
+        return ceil(self.y.first / self.group)
+
+    @property
+    def most_points(self) -> int:
+        """That a thread transforms at once."""
+        return max(self.y.first, self.y.second * self.x.first, self.x.second)
+
+    @property
+    def room(self) -> int:
+        """Complex numbers that the tile may take with its gaps."""
+        return self.points + self.points * self.gaps // 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """Where an element lies: `row * y + digit * i + j` for column `second * i + j`. In complex numbers."""
+
+    row: int
+    digit: int
+    rows_first: bool
+    """Whether neighbours of a warp have neighbouring rows in the third pass; else neighbouring digits of a row."""
+
+    def elements(self, shape: TileShape) -> int:
+        """That the tile takes, with its gaps."""
+        return self.row * shape.y.points
+
+    def place(self, shape: TileShape, y: int, x: int) -> int:
+        """Of row y and column x."""
+        return self.row * y + x // shape.x.second * self.digit + x % shape.x.second
+
+
+@functools.lru_cache(maxsize=4096)
+def fitted(shape: TileShape) -> Layout:
+    """The layout within the tile's room whose accesses take the fewest turns; of equal ones the smallest."""
+    second, points = shape.x.second, shape.y.points
+    layouts = sorted(
+        (digit * shape.x.first + beside, digit, rows_first)
+        for digit, beside, rows_first in itertools.product(range(second, second + _MOST), range(_MOST), (False, True))
+        if (digit * shape.x.first + beside) * points <= shape.room
+    )
+    best, fewest = Layout(*layouts[0]), math.inf
+    for each in layouts:
+        found = turns(shape, Layout(*each))
+        if found < fewest:
+            best, fewest = Layout(*each), found
+        if fewest == 1:
+            break
+    return best
+
+
+def turns(shape: TileShape, layout: Layout) -> float:
+    """Turns that an access of half a warp takes on average; 1 where banks never conflict."""
+    halves = list(_accesses(shape, layout))
+    banks = ([place % BANKS for place in set(half)] for half in halves)
+    return sum(max(map(each.count, each)) for each in banks) / len(halves)
+
+
+def _accesses(shape: TileShape, layout: Layout) -> Iterator[list[int]]:
+    """For each pass, and each half of its first two warps, the place of each thread's first element. What lies between
+    a thread's elements is alike for all threads. Every pass reads and writes the whole tile, forward and backward.
+    """
+    y, x = shape.y, shape.x
+    threads = range(2 * WARP)
+    passes = (
+        [(each // x.points, each % x.points) for each in threads],
+        [(each // x.second % y.first * y.second, each % x.second) for each in threads],
+        [_third(shape, each, rows_first=layout.rows_first) for each in threads],
+    )
+    for step in passes:
+        for start in range(0, len(step), BANKS):
+            yield [layout.place(shape, *at) for at in step[start : start + BANKS]]
+
+
+def _third(shape: TileShape, item: int, *, rows_first: bool) -> tuple[int, int]:
+    """Row and column of an item's first element in the third pass."""
+    rows, digits = shape.group_rows, shape.x.first
+    row, digit = (item % rows, item // rows % digits) if rows_first else (item // digits % rows, item % digits)
+    return row, digit * shape.x.second

@@ -1,0 +1,157 @@
+"""What runs image filters on the host: operands in guarded memory, SciPy's answer in float64, and what may differ."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import numpy as np
+import scipy.ndimage
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import Module
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import Accuracy, DType, Operand
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
+
+GUARD, FILL = 1 << 16, 0xFF
+"""Bytes round an array, and what they and the gaps between its rows hold: NaN, as a float of any size."""
+
+
+class LaidOut:
+    """An operand in memory, as its strides say, between guards."""
+
+    def __init__(self, operand: Operand) -> None:
+        self._operand = operand
+        self._memory = np.full(operand.span_bytes + 3 * GUARD, FILL, np.uint8)
+        self._start = GUARD + -self._memory.ctypes.data % GUARD
+        self.address = self._memory.ctypes.data + self._start
+        self.elements = np.ndarray(operand.shape, operand.dtype.value, self._memory.data, self._start, operand.strides)
+
+    def is_intact(self) -> bool:
+        """Whether nothing but its elements was ever written to."""
+        rest, operand = self._memory.copy(), self._operand
+        shape, strides = (*operand.shape, operand.dtype.itemsize), (*operand.strides, 1)
+        np.ndarray(shape, np.uint8, rest.data, self._start, strides)[...] = FILL
+        return bool((rest == FILL).all())
+
+
+def drawn(problem: Filter2d) -> tuple[NDArray[np.generic], NDArray[np.float32]]:
+    """A random image and filters; sums reach beyond both ends of a uint8 where one is about."""
+    generator = np.random.default_rng(7)
+    image, weights, result = problem.operands
+    if DType.UINT8 in (image.dtype, result.dtype):
+        pixels = generator.integers(0, 256, image.shape).astype(image.dtype.value)
+    else:
+        pixels = generator.standard_normal(image.shape, np.float32).astype(image.dtype.value)
+    if problem.weights is not None:
+        return pixels, np.array(problem.weights, np.float32).reshape(weights.shape)
+    values = generator.standard_normal(weights.shape, np.float32) + np.float32(0.5)
+    return pixels, values * np.float32(2 * problem.filters / np.abs(values).sum())
+
+
+def by_scipy(
+    problem: Filter2d, image: NDArray[np.generic], weights: NDArray[np.float32], cval: float
+) -> NDArray[np.float64]:
+    """scipy.ndimage's answer in float64, for each plane, filter and channel by itself."""
+    (r, s), (rows, columns) = problem.filter, problem.output_shape
+    images = image.astype(np.float64).reshape(problem.planes, *problem.image, problem.channels)
+    filters = weights.astype(np.float64).reshape(problem.filters, r, s)
+    row, column = problem.anchor or (r // 2, s // 2)
+    function = scipy.ndimage.convolve if problem.convolve else scipy.ndimage.correlate
+    valid = problem.border is Border.VALID
+    mode = "constant" if valid else problem.border.value
+    # Where the window begins, left of the output pixel and above it, and so where the valid part does.
+    top, left = (r - 1 - r // 2, s - 1 - s // 2) if problem.convolve else (r // 2, s // 2)
+    inner = (slice(top, top + rows), slice(left, left + columns)) if valid else ()
+    result = np.empty((problem.planes, problem.filters, rows, columns, problem.channels))
+    for p, f, c in np.ndindex(problem.planes, problem.filters, problem.channels):
+        origin = (row - r // 2, column - s // 2)
+        full = function(images[p, ..., c], filters[f], mode=mode, cval=cval, origin=origin)
+        result[p, f, ..., c] = full[inner]
+    return result.reshape(problem.output.shape)
+
+
+def gains(problem: Filter2d, weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Each filter's largest gain, in the shape of the result but for the planes' own: on 256 x 256 frequencies."""
+    filters = weights.astype(np.float64).reshape(problem.filters, *problem.filter)
+    largest = np.abs(np.fft.fft2(filters, (256, 256))).max(axis=(1, 2))
+    return largest.reshape((-1, 1, 1, *[1] * (problem.channels > 1))) if problem.filters > 1 else largest
+
+
+def tolerance(problem: Filter2d, expected: NDArray[np.float64], terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each element: 1e-6 of the sum of |terms|, and what rounding to the result's dtype adds."""
+    match problem.output.dtype:
+        case DType.FLOAT16:
+            return 1e-6 * terms + np.spacing(np.abs(expected).astype(np.float16)).astype(np.float64) / 2
+        case DType.UINT8:
+            return 1e-6 * terms + 0.5
+        case _:
+            return 1e-6 * terms
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """What compiles kernels, runs them and looks at what they computed."""
+
+    compiler: HostCompiler
+    runtime: HostRuntime
+
+    def filtered(
+        self,
+        problem: Filter2d,
+        program: Program,
+        image: NDArray[np.generic],
+        weights: NDArray[np.float32],
+    ) -> tuple[LaidOut, LaidOut]:
+        """The image and the result, after the program has run."""
+        with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
+            return self.run(module, problem, program, image, weights)
+
+    def run(
+        self,
+        module: Module,
+        problem: Filter2d,
+        program: Program,
+        image: NDArray[np.generic],
+        weights: NDArray[np.float32],
+    ) -> tuple[LaidOut, LaidOut]:
+        """The same of a program that is loaded."""
+        source, target = LaidOut(problem.operands[0]), LaidOut(problem.output)
+        source.elements[...] = image
+        scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
+        addresses = {"image": source.address, "result": target.address}
+        addresses |= {name: allocation.address for name, allocation in scratch.items()}
+        for launch in program.launches:
+            module.bind(launch, addresses, {"weights": weights.tobytes()})(None)
+        for allocation in scratch.values():
+            self.runtime.free(allocation)
+        return source, target
+
+    def check(self, problem: Filter2d, family: Family, config: Config) -> None:
+        program = family.program(problem, config)
+        with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
+            self.check_loaded(module, problem, program)
+
+    def check_loaded(self, module: Module, problem: Filter2d, program: Program) -> None:
+        image, weights = drawn(problem)
+        source, target = self.run(module, problem, program, image, weights)
+        expected = by_scipy(problem, image, weights, problem.cval)
+        if problem.output.dtype is DType.UINT8:
+            expected = expected.clip(0, 255)
+        terms = by_scipy(problem, np.abs(image), np.abs(weights), abs(problem.cval))
+        if problem.accuracy is Accuracy.NORMWISE:
+            terms[...] = np.abs(weights).sum() * max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
+        if problem.accuracy is Accuracy.IMAGEWISE:
+            largest = max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
+            terms = np.maximum(terms, gains(problem, weights) * largest)
+        error = np.abs(target.elements.astype(np.float64) - expected)
+        told = f"{problem.key()} {program.family} {program.config}"
+        wrong = ~(error <= tolerance(problem, expected, terms))  # NaN is wrong too
+        assert not wrong.any(), f"{told}: {wrong.sum()} of {wrong.size} are off, by up to {error.max()}"
+        assert target.is_intact(), f"{told}: wrote between the rows of the result or beyond them"
+        assert source.is_intact(), f"{told}: wrote to the image"
