@@ -54,8 +54,7 @@ class Conv2dText:
         (above, _), (left, _) = problem.padding
         checks_rows, checks_columns = (_reaches_outside(problem, axis) for axis in (0, 1))
         return cls(
-            # No text depends on these two, and a time holds under any of them.
-            key=dataclasses.replace(problem, accuracy=Accuracy.NORMWISE, workspace=USUAL_WORKSPACE).key(),
+            key=text_key(problem),
             pass_=problem.pass_,
             parameters=_parameters(problem),
             source=SOURCE.get(problem.pass_, "x"),
@@ -81,6 +80,11 @@ class Conv2dText:
             bias=problem.bias,
             relu=problem.relu,
         )
+
+
+def text_key(problem: Conv2d) -> str:
+    """The key that texts begin with. None depends on accuracy or workspace, and a time holds under any of them."""
+    return dataclasses.replace(problem, accuracy=Accuracy.NORMWISE, workspace=USUAL_WORKSPACE).key()
 
 
 def _reaches_outside(problem: Conv2d, axis: int) -> bool:

@@ -17,6 +17,7 @@ from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.direct import Conv2dDirect
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -43,6 +44,12 @@ LAYERS: dict[str, dict[str, Any]] = {
     "odd": {"input": (5, 13, 29, 31), "weight": (17, 13, 4, 5), "stride": (2, 3), "padding": ((2, 1), (0, 3))},
 }
 every_layer = pytest.mark.parametrize("name", LAYERS)
+FOURIER: tuple[dict[str, Any], ...] = (
+    {"input": (16, 24, 30, 33), "weight": (20, 24, 5, 7), "padding": ((2, 1), (3, 3))},
+    {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3), "workspace": 1 << 20},
+    {"input": (6, 3, 100, 118), "weight": (10, 3, 11, 11)},
+)
+"""Layers that are solved in the frequency domain too, one of them in parts of its batch."""
 
 
 def some_configs(family: Family, problem: Conv2d, device: Device, count: int) -> list[Config]:
@@ -65,6 +72,25 @@ def test_every_stride_padding_dilation_and_number_of_groups(pass_: Pass, check_c
 @every_layer
 def test_random_configs_of_every_family(name: str, pass_: Pass, check_configs: CheckConfigs) -> None:
     check_configs([layer(pass_, 3, **LAYERS[name])], some(10))
+
+
+@every_pass
+def test_layers_in_the_frequency_domain(pass_: Pass, check_configs: CheckConfigs) -> None:
+    check_configs([Conv2d(**fields, pass_=pass_) for fields in FOURIER], some(4))
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_layers_in_the_frequency_domain_under_compute_sanitizer(
+    check_under_sanitizer: Callable[..., None], tool: str
+) -> None:
+    device, family = cuda_device(0), Conv2dFft()
+    problems = [Conv2d((4, 5, 9, 12), (6, 5, 3, 5), padding=((1, 0), (2, 2)), pass_=pass_) for pass_ in Pass]  # type: ignore[arg-type]
+    cases = [
+        (problem, family.program(problem, config))
+        for problem in problems
+        for config in some_configs(family, problem, device, 2)
+    ]
+    check_under_sanitizer(tool, device, cases)
 
 
 @every_pass

@@ -18,7 +18,7 @@ from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.text import require_conv2d
+from warpsmith.generator.conv2d.text import require_conv2d, text_key
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.cufft import MOST_TRANSFORMS
@@ -189,7 +189,7 @@ class _Steps:
 
     def _copy(self, units: list[Unit], steps: list[Step], name: str, transform: Fft, memory: tuple[str, str]) -> None:
         copy = PlaneCopy(
-            self.layer.key(),
+            text_key(self.layer),
             "conv2d_cufft_pad" if not transform.inverse else "conv2d_cufft_clip",
             transform,
             self.config.integer("threads"),
@@ -203,7 +203,7 @@ class _Steps:
         self, units: list[Unit], steps: list[Step], name: str, sizes: tuple[int, int], memory: tuple[str, str]
     ) -> None:
         transposition = Transposition(
-            self.layer.key(), "conv2d_cufft_transpose", *sizes, self.config.integer("transposers")
+            text_key(self.layer), "conv2d_cufft_transpose", *sizes, self.config.integer("transposers")
         )
         units.append(Unit(name, render("conv2d/transpose.cu.jinja", g=transposition, config=self.config.key())))
         grid = (prod(transposition.blocks), 1, 1)
