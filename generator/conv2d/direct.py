@@ -15,12 +15,14 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
 from warpsmith.generator.conv2d.weight_geometry import WeightGeometry, weight_default, weight_space
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.work import multiply_adds
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.work import Work
 
 MAX_TAPS = 128
 """Taps of a filter's row, which are written out at the least."""
@@ -59,6 +61,9 @@ class Conv2dDirect(Family):
         if conv2d.pass_ is Pass.WGRAD:
             return WeightGeometry.of(conv2d, config).written
         return ImageGeometry.of(conv2d, config).written.multiply_adds
+
+    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
+        return Work(multiply_adds(require_conv2d(problem)), 0)
 
     def program(self, problem: Problem, config: Config) -> Program:
         conv2d = require_conv2d(problem)

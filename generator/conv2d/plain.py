@@ -12,12 +12,14 @@ import dataclasses
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.work import multiply_adds
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.work import Work
 
 MAX_TAPS_WRITTEN = 256
 """Taps that are written out, each with its checks: so many take nvcc 2 s."""
@@ -85,6 +87,11 @@ class Conv2dPlain(Family):
             return geometry.unroll
         taps = rows * columns if geometry.unroll_rows else columns if geometry.unroll_columns else 1
         return taps * geometry.unroll
+
+    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
+        """A pixel is loaded for each product; the weight beside it may be that of all lanes of a warp."""
+        products = multiply_adds(require_conv2d(problem))
+        return Work(products, 4 * products)
 
     def program(self, problem: Problem, config: Config) -> Program:
         conv2d = require_conv2d(problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import random
 import re
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conv2d_layers import small
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.direct import MAX_PHASES, MAX_TAPS, Conv2dDirect
 from warpsmith.generator.conv2d.image_geometry import ImageGeometry, Spacing
@@ -255,3 +257,26 @@ class TestPlain:
             (launch,) = program.launches
             results = launch.grid[0] * (1 if problem.pass_ is Pass.WGRAD else launch.block[0])
             assert results - launch.block[0] < problem.output.size <= results
+
+
+class TestWork:
+    @pytest.mark.parametrize("pass_", Pass)
+    def test_counts_the_products_of_pixels_that_are_there(self, pass_: Pass) -> None:
+        for problem in small(pass_):
+            ones = np.ones(problem.input[2:], int)
+            padded = np.pad(ones, problem.padding)
+            met = 0
+            for r, s in itertools.product(*map(range, problem.weight[2:])):
+                rows, columns = (
+                    tap * dilation + stride * np.arange(size)
+                    for tap, dilation, stride, size in zip(
+                        (r, s), problem.dilation, problem.stride, problem.output_size, strict=True
+                    )
+                )
+                met += int(padded[np.ix_(rows, columns)].sum())
+            expected = met * problem.input[0] * problem.weight[0] * problem.weight[1]
+            for family in FAMILIES:
+                work = family.work(problem, family.default(problem, H200))
+                assert work is not None
+                assert work.multiply_adds == expected
+                assert work.multiply_adds <= problem.flops // 2

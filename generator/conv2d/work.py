@@ -1,0 +1,23 @@
+"""What sums over taps have to do at the least."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.problem import Conv2d
+
+
+def multiply_adds(problem: Conv2d) -> int:
+    """Products of a pixel and a weight, without those in the padding; as many for each pass."""
+    rows, columns = (_meetings(problem, axis) for axis in (0, 1))
+    return problem.input[0] * problem.weight[0] * problem.group_channels * rows * columns
+
+
+def _meetings(problem: Conv2d, axis: int) -> int:
+    """Of an output and a tap, along an axis, at a pixel that the image has."""
+    size, taps = problem.input[2 + axis], problem.weight[2 + axis]
+    stride, dilation, before = problem.stride[axis], problem.dilation[axis], problem.padding[axis][0]
+    found = 0
+    for tap in range(taps):
+        first = before - tap * dilation  # from which place on, in steps of the stride
+        least, past = max(0, -(-first // stride)), (first + size - 1) // stride + 1
+        found += max(0, min(past, problem.output_size[axis]) - least)
+    return found
