@@ -160,6 +160,18 @@ class Geometry:
         return self.a.tile + self.b.tile
 
     @property
+    def multiply_adds(self) -> int:
+        """Of all threads, in real numbers; those beyond a result or a sum too."""
+        tiles = self.a.tiles * self.b.tiles * self.batch
+        return self.multiplies * tiles * self.a.block * self.b.block * self.steps * self.terms
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Of all blocks."""
+        tiles = self.a.tiles * self.b.tiles * self.batch
+        return COMPLEX_BYTES * tiles * (self.a.block + self.b.block) * self.a.sum_length
+
+    @property
     def thread_copies(self) -> int:
         """Of a thread, for a tile of both operands."""
         return sum(-(-side.copies // self.threads) for side in (self.a, self.b))
