@@ -80,8 +80,17 @@ class Side:
 
     @property
     def in_pairs(self) -> bool:
-        """Whether a thread's results lie in pairs: where results lie side by side, so that one read brings two."""
-        return not self.terms_inner and self.own % PAIR == 0
+        """Whether a thread's results lie in pairs: where results lie side by side, so that one read brings two; and of
+        columns always, so that one store takes two.
+        """
+        return self.own % PAIR == 0 and (self.name == "b" or not self.terms_inner)
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether rows of the tile in shared memory are not in the order of the results: those of a pair are as far
+        apart as there are threads, since threads that are served at once must read rows that follow each other.
+        """
+        return self.in_pairs and self.terms_inner
 
     @property
     def copies(self) -> int:

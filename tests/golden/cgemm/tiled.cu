@@ -88,7 +88,10 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
 #pragma unroll
     for (int first = 0; first < kCopies; first += kThreads) {
         const int down = (first + thread) / kAcross, across = (first + thread) % kAcross * kVector;
-        const int source_column = column + down;
+        // A thread's two columns lie kBlockColumns rows apart: rows that follow each other are of threads that do.
+        const int inside = down % (2 * kBlockColumns);
+        const int own = down - inside + 2 * (inside % kBlockColumns) + inside / kBlockColumns;
+        const int source_column = column + own;
         const int source_term = term + across;
         const float2* source = b + source_column * kK + source_term;
         const bool wanted = true;
@@ -121,10 +124,12 @@ __device__ __forceinline__ void store(const Sum (&sums)[kThreadRows][kThreadColu
     for (int i = 0; i < kThreadRows; ++i) {
         const int r = row + thread_row + i * kBlockRows;
 #pragma unroll
-        for (int j = 0; j < kThreadColumns; j += 1) {
-            const int s = column + thread_column + j * kBlockColumns;
-            float2* target = c + r * kN + s;
-            *target = finished(sums[i][j]);
+        for (int j = 0; j < kThreadColumns; j += 2) {
+            const int s = column + 2 * thread_column + j / 2 * (2 * kBlockColumns) + j % 2;
+            float4* target = reinterpret_cast<float4*>(c + r * kN + s);
+            const float2 sum = finished(sums[i][j]), next = finished(sums[i][j + 1]);
+            float4 both = make_float4(sum.x, sum.y, next.x, next.y);
+            *target = both;
         }
     }
 }

@@ -91,7 +91,10 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
 #pragma unroll
     for (int first = 0; first < kCopies; first += kThreads) {
         const int down = (first + thread) / kAcross, across = (first + thread) % kAcross * kVector;
-        const int source_column = min(column + down, kN - 1);
+        // A thread's two columns lie kBlockColumns rows apart: rows that follow each other are of threads that do.
+        const int inside = down % (2 * kBlockColumns);
+        const int own = down - inside + 2 * (inside % kBlockColumns) + inside / kBlockColumns;
+        const int source_column = min(column + own, kN - 1);
         const int source_term = term + across;
         const float2* source = b + source_column * kK + source_term;
         const bool wanted = true;
@@ -128,7 +131,7 @@ __device__ __forceinline__ void store(const Sum (&sums)[kThreadRows][kThreadColu
         }
 #pragma unroll
         for (int j = 0; j < kThreadColumns; j += 1) {
-            const int s = column + thread_column + j * kBlockColumns;
+            const int s = column + 2 * thread_column + j / 2 * (2 * kBlockColumns) + j % 2;
             if (s >= kN) {
                 continue;
             }

@@ -102,9 +102,10 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
 __device__ __forceinline__ void read_a(const float2* tile, int term, int thread, Number (&values)[2][kThreadRows]) {
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
+        const float2* own = tile + (term + t) * kAPitch + 2 * thread;
 #pragma unroll
         for (int i = 0; i < kThreadRows; i += 2) {
-            const float4 both = *reinterpret_cast<const float4*>(tile + (term + t) * kAPitch + 2 * thread + i * kBlockRows);
+            const float4 both = *reinterpret_cast<const float4*>(own + i * kBlockRows);
             values[t][i] = number_a(both.x, both.y);
             values[t][i + 1] = number_a(both.z, both.w);
         }
@@ -114,9 +115,10 @@ __device__ __forceinline__ void read_a(const float2* tile, int term, int thread,
 __device__ __forceinline__ void read_b(const float2* tile, int term, int thread, Number (&values)[2][kThreadColumns]) {
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
+        const float2* own = tile + (term + t) * kBPitch + 2 * thread;
 #pragma unroll
         for (int i = 0; i < kThreadColumns; i += 2) {
-            const float4 both = *reinterpret_cast<const float4*>(tile + (term + t) * kBPitch + 2 * thread + i * kBlockColumns);
+            const float4 both = *reinterpret_cast<const float4*>(own + i * kBlockColumns);
             values[t][i] = number_b(both.x, both.y);
             values[t][i + 1] = number_b(both.z, both.w);
         }
