@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.cgemm.tiled_choice import tiled_default, tiled_starts
 from warpsmith.generator.cgemm.tiled_geometry import Geometry, parts_bytes
-from warpsmith.generator.cgemm.tiled_space import tiled_default, tiled_space
+from warpsmith.generator.cgemm.tiled_space import tiled_space
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.work import Work
 
 PARTS = "parts"
 """The workspace for the parts of split sums."""
@@ -40,6 +42,13 @@ class CgemmTiled(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:
         return tiled_default(require_cgemm(problem), device)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return tiled_starts(require_cgemm(problem), device)
+
+    def work(self, problem: Problem, config: Config) -> Work:
+        geometry = Geometry.of(require_cgemm(problem), config)
+        return Work(geometry.multiply_adds, geometry.loaded_bytes)
 
     def unrolled(self, problem: Problem, config: Config) -> int:
         return Geometry.of(require_cgemm(problem), config).written

@@ -80,8 +80,17 @@ class Side:
 
     @property
     def in_pairs(self) -> bool:
-        """Whether a thread's results lie in pairs: where results lie side by side, so that one read brings two."""
-        return not self.terms_inner and self.own % PAIR == 0
+        """Whether a thread's results lie in pairs: where results lie side by side, so that one read brings two; and of
+        columns always, so that one store takes two.
+        """
+        return self.own % PAIR == 0 and (self.name == "b" or not self.terms_inner)
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether rows of the tile in shared memory are not in the order of the results: those of a pair are as far
+        apart as there are threads, since threads that are served at once must read rows that follow each other.
+        """
+        return self.in_pairs and self.terms_inner
 
     @property
     def copies(self) -> int:
@@ -158,6 +167,18 @@ class Geometry:
     def stage(self) -> int:
         """Complex numbers of the tiles of one product and one stage."""
         return self.a.tile + self.b.tile
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of all threads, in real numbers; those beyond a result or a sum too."""
+        tiles = self.a.tiles * self.b.tiles * self.batch
+        return self.multiplies * tiles * self.a.block * self.b.block * self.steps * self.terms
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Of all blocks."""
+        tiles = self.a.tiles * self.b.tiles * self.batch
+        return COMPLEX_BYTES * tiles * (self.a.block + self.b.block) * self.a.sum_length
 
     @property
     def thread_copies(self) -> int:

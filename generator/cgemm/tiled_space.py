@@ -1,4 +1,4 @@
-"""What may be chosen of `cgemm_tiled`, and what is good without any search."""
+"""What may be chosen of `cgemm_tiled`."""
 
 from __future__ import annotations
 
@@ -225,32 +225,3 @@ def _registers(rows: int, columns: int, multiplies: int) -> int:
     """Of a thread at the least: what sums are made of is there for one term at a time."""
     each = 2 if multiplies == 4 else 3
     return each * (rows * columns + rows + columns) + OTHER_REGISTERS
-
-
-def tiled_default(problem: Cgemm, device: Device) -> Config:
-    """Four by eight results a thread where there are so many; the larger side of a result has the longer one."""
-    rows, block_rows = _shape(problem.m, 8 if problem.m > problem.n else 4)
-    columns, block_columns = _shape(problem.n, 4 if problem.m > problem.n else 8)
-    threads = block_rows * block_columns
-    terms = next((each for each in TERMS[::-1] if each <= 8 and each < 2 * problem.k), TERMS[0])
-    wanted = {
-        "rows": rows,
-        "columns": columns,
-        "block_rows": block_rows,
-        "block_columns": block_columns,
-        "terms": terms,
-        "stages": min(-(-problem.k // terms), 3),
-        "lanes": min(block_columns, 8),
-        "products": max(min(128 // threads, PRODUCTS[-1]), 1),
-        "splits": 1,
-        "multiplies": 4,
-        "min_blocks": 0,
-    }
-    return tiled_space(problem, device).like(wanted) or Config.of(wanted)
-
-
-def _shape(size: int, most: int) -> tuple[int, int]:
-    """Results of a thread along one side, and threads."""
-    own = next(each for each in (most, most // 2, 2, 1) if each * 8 <= size or each == 1)
-    threads = next((each for each in THREADS[:-1] if own * each >= size), THREADS[-2])
-    return own, threads

@@ -156,6 +156,7 @@ class TestText:
             assert second == f"// problem: {problem.key()}"
             assert third == f"// config:  {program.config.key()}"
             assert not [line for line in rest if line != line.rstrip()]
+            assert max(map(len, rest)) <= 120
             assert "\n\n\n" not in program.source
 
     @whatever_is_solved

@@ -1,6 +1,6 @@
 // warpsmith cgemm_tiled
 // problem: cgemm batch=2112 m=128 n=64 k=64 b=c
-// config:  block_columns=16 block_rows=16 columns=4 lanes=8 min_blocks=0 multiplies=4 products=1 rows=8 splits=1 stages=3 terms=8
+// config:  block_columns=16 block_rows=8 columns=4 lanes=8 min_blocks=0 multiplies=4 products=1 rows=8 splits=1 stages=3 terms=8
 //
 // kThreadRows x kThreadColumns sums a thread, in registers. Tiles of a and b lie in shared memory as they lie in global
 // memory, so that asynchronous copies bring them; they are read by 16 bytes: two terms of one row, or two rows.
@@ -10,18 +10,18 @@ constexpr int kN = 64;  // and columns
 constexpr int kK = 64;  // terms of a sum
 constexpr int kThreadRows = 8;
 constexpr int kThreadColumns = 4;
-constexpr int kBlockRows = 16;  // threads down a tile
+constexpr int kBlockRows = 8;  // threads down a tile
 constexpr int kBlockColumns = 16;  // and across
 constexpr int kThreads = kBlockRows * kBlockColumns;
 constexpr int kLanes = 8;  // threads of a warp side by side
 constexpr int kTileRows = kBlockRows * kThreadRows;
 constexpr int kTileColumns = kBlockColumns * kThreadColumns;
 constexpr int kTileTerms = 8;
-constexpr int kTilesDown = 1;  // a result
+constexpr int kTilesDown = 2;  // a result
 constexpr int kTilesAcross = 1;
 constexpr int kAPitch = 10;  // complex numbers from row to row of a tile of a in shared memory
 constexpr int kBPitch = 10;
-constexpr int kATile = 1280;  // complex numbers
+constexpr int kATile = 640;  // complex numbers
 constexpr int kStage = kATile + 640;
 constexpr int kStages = 3;  // tiles in shared memory at once, of each operand
 constexpr int kSteps = 8;  // tiles that a sum goes through
@@ -68,7 +68,7 @@ __device__ __forceinline__ void copy_async_wait() {
 __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread, float2* tile) {
     constexpr int kVector = 2;  // complex numbers at once
     constexpr int kAcross = kTileTerms / kVector;
-    constexpr int kCopies = 512;
+    constexpr int kCopies = 256;
 #pragma unroll
     for (int first = 0; first < kCopies; first += kThreads) {
         const int down = (first + thread) / kAcross, across = (first + thread) % kAcross * kVector;
@@ -88,7 +88,10 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
 #pragma unroll
     for (int first = 0; first < kCopies; first += kThreads) {
         const int down = (first + thread) / kAcross, across = (first + thread) % kAcross * kVector;
-        const int source_column = column + down;
+        // A thread's two columns lie kBlockColumns rows apart: rows that follow each other are of threads that do.
+        const int inside = down % (2 * kBlockColumns);
+        const int own = down - inside + 2 * (inside % kBlockColumns) + inside / kBlockColumns;
+        const int source_column = column + own;
         const int source_term = term + across;
         const float2* source = b + source_column * kK + source_term;
         const bool wanted = true;
@@ -121,10 +124,12 @@ __device__ __forceinline__ void store(const Sum (&sums)[kThreadRows][kThreadColu
     for (int i = 0; i < kThreadRows; ++i) {
         const int r = row + thread_row + i * kBlockRows;
 #pragma unroll
-        for (int j = 0; j < kThreadColumns; j += 1) {
-            const int s = column + thread_column + j * kBlockColumns;
-            float2* target = c + r * kN + s;
-            *target = finished(sums[i][j]);
+        for (int j = 0; j < kThreadColumns; j += 2) {
+            const int s = column + 2 * thread_column + j / 2 * (2 * kBlockColumns) + j % 2;
+            float4* target = reinterpret_cast<float4*>(c + r * kN + s);
+            const float2 sum = finished(sums[i][j]), next = finished(sums[i][j + 1]);
+            float4 both = make_float4(sum.x, sum.y, next.x, next.y);
+            *target = both;
         }
     }
 }

@@ -1,6 +1,6 @@
 // warpsmith cgemm_tiled
 // problem: cgemm batch=2047 m=16 n=16 k=16
-// config:  block_columns=8 block_rows=8 columns=2 lanes=8 min_blocks=0 multiplies=4 products=2 rows=2 splits=1 stages=2 terms=8
+// config:  block_columns=8 block_rows=4 columns=2 lanes=8 min_blocks=0 multiplies=4 products=4 rows=4 splits=1 stages=2 terms=8
 //
 // kThreadRows x kThreadColumns sums a thread, in registers. Tiles of a and b lie in shared memory as they lie in global
 // memory, so that asynchronous copies bring them; they are read by 16 bytes: two terms of one row, or two rows.
@@ -9,9 +9,9 @@ constexpr int kBatch = 2047;
 constexpr int kM = 16;  // rows of a result
 constexpr int kN = 16;  // and columns
 constexpr int kK = 16;  // terms of a sum
-constexpr int kThreadRows = 2;
+constexpr int kThreadRows = 4;
 constexpr int kThreadColumns = 2;
-constexpr int kBlockRows = 8;  // threads down a tile
+constexpr int kBlockRows = 4;  // threads down a tile
 constexpr int kBlockColumns = 8;  // and across
 constexpr int kThreads = kBlockRows * kBlockColumns;
 constexpr int kLanes = 8;  // threads of a warp side by side
@@ -26,7 +26,7 @@ constexpr int kATile = 160;  // complex numbers
 constexpr int kStage = kATile + 128;
 constexpr int kStages = 2;  // tiles in shared memory at once, of each operand
 constexpr int kSteps = 2;  // tiles that a sum goes through
-constexpr int kProducts = 2;  // of a block
+constexpr int kProducts = 4;  // of a block
 
 using Number = float2;
 using Sum = float2;
@@ -110,9 +110,10 @@ __device__ __forceinline__ void read_a(const float2* tile, int term, int thread,
 __device__ __forceinline__ void read_b(const float2* tile, int term, int thread, Number (&values)[2][kThreadColumns]) {
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
+        const float2* own = tile + (term + t) * kBPitch + 2 * thread;
 #pragma unroll
         for (int i = 0; i < kThreadColumns; i += 2) {
-            const float4 both = *reinterpret_cast<const float4*>(tile + (term + t) * kBPitch + 2 * thread + i * kBlockColumns);
+            const float4 both = *reinterpret_cast<const float4*>(own + i * kBlockColumns);
             values[t][i] = number_b(both.x, both.y);
             values[t][i + 1] = number_b(both.z, both.w);
         }

@@ -1,6 +1,6 @@
 // warpsmith cgemm_tiled
 // problem: cgemm batch=544 m=128 n=128 k=128
-// config:  block_columns=16 block_rows=16 columns=8 lanes=8 min_blocks=0 multiplies=3 products=1 rows=4 splits=1 stages=3 terms=8
+// config:  block_columns=16 block_rows=8 columns=4 lanes=8 min_blocks=0 multiplies=3 products=1 rows=8 splits=1 stages=3 terms=8
 //
 // kThreadRows x kThreadColumns sums a thread, in registers. Tiles of a and b lie in shared memory as they lie in global
 // memory, so that asynchronous copies bring them; they are read by 16 bytes: two terms of one row, or two rows.
@@ -8,9 +8,9 @@
 constexpr int kM = 128;  // rows of a result
 constexpr int kN = 128;  // and columns
 constexpr int kK = 128;  // terms of a sum
-constexpr int kThreadRows = 4;
-constexpr int kThreadColumns = 8;
-constexpr int kBlockRows = 16;  // threads down a tile
+constexpr int kThreadRows = 8;
+constexpr int kThreadColumns = 4;
+constexpr int kBlockRows = 8;  // threads down a tile
 constexpr int kBlockColumns = 16;  // and across
 constexpr int kThreads = kBlockRows * kBlockColumns;
 constexpr int kLanes = 8;  // threads of a warp side by side
@@ -18,11 +18,11 @@ constexpr int kTileRows = kBlockRows * kThreadRows;
 constexpr int kTileColumns = kBlockColumns * kThreadColumns;
 constexpr int kTileTerms = 8;
 constexpr int kTilesDown = 2;  // a result
-constexpr int kTilesAcross = 1;
+constexpr int kTilesAcross = 2;
 constexpr int kAPitch = 10;  // complex numbers from row to row of a tile of a in shared memory
-constexpr int kBPitch = 128;
+constexpr int kBPitch = 64;
 constexpr int kATile = 640;  // complex numbers
-constexpr int kStage = kATile + 1024;
+constexpr int kStage = kATile + 512;
 constexpr int kStages = 3;  // tiles in shared memory at once, of each operand
 constexpr int kSteps = 16;  // tiles that a sum goes through
 
@@ -85,7 +85,7 @@ __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int t
 __device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread, float2* tile) {
     constexpr int kVector = 2;  // complex numbers at once
     constexpr int kAcross = kTileColumns / kVector;
-    constexpr int kCopies = 512;
+    constexpr int kCopies = 256;
 #pragma unroll
     for (int first = 0; first < kCopies; first += kThreads) {
         const int down = (first + thread) / kAcross, across = (first + thread) % kAcross * kVector;
@@ -109,9 +109,10 @@ __device__ __forceinline__ void read_a(const float2* tile, int term, int thread,
 __device__ __forceinline__ void read_b(const float2* tile, int term, int thread, Number (&values)[2][kThreadColumns]) {
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
+        const float2* own = tile + (term + t) * kBPitch + 2 * thread;
 #pragma unroll
         for (int i = 0; i < kThreadColumns; i += 2) {
-            const float4 both = *reinterpret_cast<const float4*>(tile + (term + t) * kBPitch + 2 * thread + i * kBlockColumns);
+            const float4 both = *reinterpret_cast<const float4*>(own + i * kBlockColumns);
             values[t][i] = number_b(both.x, both.y);
             values[t][i + 1] = number_b(both.z, both.w);
         }

@@ -1,6 +1,6 @@
 // warpsmith cgemm_tiled
 // problem: cgemm batch=2112 m=64 n=64 k=128 a=c
-// config:  block_columns=8 block_rows=16 columns=8 lanes=8 min_blocks=0 multiplies=4 products=1 rows=4 splits=1 stages=3 terms=8
+// config:  block_columns=16 block_rows=8 columns=4 lanes=8 min_blocks=0 multiplies=4 products=1 rows=8 splits=1 stages=3 terms=8
 //
 // kThreadRows x kThreadColumns sums a thread, in registers. Tiles of a and b lie in shared memory as they lie in global
 // memory, so that asynchronous copies bring them; they are read by 16 bytes: two terms of one row, or two rows.
@@ -8,10 +8,10 @@
 constexpr int kM = 64;  // rows of a result
 constexpr int kN = 64;  // and columns
 constexpr int kK = 128;  // terms of a sum
-constexpr int kThreadRows = 4;
-constexpr int kThreadColumns = 8;
-constexpr int kBlockRows = 16;  // threads down a tile
-constexpr int kBlockColumns = 8;  // and across
+constexpr int kThreadRows = 8;
+constexpr int kThreadColumns = 4;
+constexpr int kBlockRows = 8;  // threads down a tile
+constexpr int kBlockColumns = 16;  // and across
 constexpr int kThreads = kBlockRows * kBlockColumns;
 constexpr int kLanes = 8;  // threads of a warp side by side
 constexpr int kTileRows = kBlockRows * kThreadRows;
@@ -99,9 +99,10 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
 __device__ __forceinline__ void read_a(const float2* tile, int term, int thread, Number (&values)[2][kThreadRows]) {
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
+        const float2* own = tile + (term + t) * kAPitch + 2 * thread;
 #pragma unroll
         for (int i = 0; i < kThreadRows; i += 2) {
-            const float4 both = *reinterpret_cast<const float4*>(tile + (term + t) * kAPitch + 2 * thread + i * kBlockRows);
+            const float4 both = *reinterpret_cast<const float4*>(own + i * kBlockRows);
             values[t][i] = number_a(both.x, both.y);
             values[t][i + 1] = number_a(both.z, both.w);
         }
@@ -111,9 +112,10 @@ __device__ __forceinline__ void read_a(const float2* tile, int term, int thread,
 __device__ __forceinline__ void read_b(const float2* tile, int term, int thread, Number (&values)[2][kThreadColumns]) {
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
+        const float2* own = tile + (term + t) * kBPitch + 2 * thread;
 #pragma unroll
         for (int i = 0; i < kThreadColumns; i += 2) {
-            const float4 both = *reinterpret_cast<const float4*>(tile + (term + t) * kBPitch + 2 * thread + i * kBlockColumns);
+            const float4 both = *reinterpret_cast<const float4*>(own + i * kBlockColumns);
             values[t][i] = number_b(both.x, both.y);
             values[t][i + 1] = number_b(both.z, both.w);
         }

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 MISSING = "cuBLAS is missing: pip install nvidia-cublas, or install the CUDA 13 toolkit"
 WORKSPACE_BYTES = 32 << 20
 """What cuBLAS takes itself on compute capability 9.0, where nobody gives it any (cublasSetWorkspace)."""
-PEDANTIC = 2
-"""CUBLAS_PEDANTIC_MATH: float32 as it is written, whatever NVIDIA_TF32_OVERRIDE says."""
 _COMPLEX_BYTES = 8
 
 
@@ -59,7 +57,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cublasGetProperty": (_int, ctypes.POINTER(_int)),
     "cublasCreate_v2": (ctypes.POINTER(_pointer),),
     "cublasDestroy_v2": (_pointer,),
-    "cublasSetMathMode": (_pointer, _int),
     "cublasSetStream_v2": (_pointer, _pointer),
     "cublasSetWorkspace_v2": (_pointer, _pointer, ctypes.c_size_t),
     "cublasCgemmStridedBatched": _strided,
@@ -118,6 +115,9 @@ class _LoadedProduct(LoadedCall):
     Its workspace is the caller's for each call, as cuFFT's work area is: one of the handle's own would be shared by
     calls that overlap on two streams, or in a graph. Stream and workspace are the handle's state, so that one thread at
     a time sets them and queues the products; setting a stream takes the workspace away, and comes first.
+
+    A handle's math mode is CUBLAS_DEFAULT_MATH, in which float32 keeps all of its bits; pedantic mode, which fixes the
+    order of operations too, rules out kernels that are right as well.
     """
 
     def __init__(self, context: PrimaryContext, call: LibraryCall) -> None:
@@ -129,11 +129,6 @@ class _LoadedProduct(LoadedCall):
             _call("cublasCreate_v2", self.doing, ctypes.byref(handle))
             self._handle = handle.value or 0
             self._destroy = weakref.finalize(self, _destroy, context, self._handle)
-            try:
-                _call("cublasSetMathMode", self.doing, self._handle, PEDANTIC)
-            except DeviceError:
-                self._destroy()
-                raise
 
     @property
     def workspace_bytes(self) -> int:

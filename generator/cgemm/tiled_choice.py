@@ -1,0 +1,71 @@
+"""Configs of `cgemm_tiled` that are good without any search, and where a search begins."""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.tiled_space import LEAST_PART, PRODUCTS, SPLITS, TERMS, tiled_space
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config, Value
+
+DEFAULT_THREADS = 128
+"""Three blocks of so many, with 32 sums a thread, share a multiprocessor: one copies or stores, the others multiply."""
+DEFAULT_TERMS, DEFAULT_STAGES = 8, 3
+FILLING = 2
+"""Blocks for each multiprocessor, below which a sum is split."""
+STARTS: tuple[dict[str, Value], ...] = (
+    {"multiplies": 3},
+    {"rows": 8, "columns": 4, "block_rows": 16, "block_columns": 16},
+    {"rows": 4, "columns": 8, "block_rows": 16, "block_columns": 8},
+    {"rows": 8, "columns": 8, "block_rows": 16, "block_columns": 16},
+    {"rows": 8, "columns": 6, "block_rows": 8, "block_columns": 16, "multiplies": 3},
+    {"terms": 16, "stages": 2},
+)
+"""What differs from the default: fewer products, the larger tiles that read less, and longer ones that wait less."""
+
+
+def tiled_default(problem: Cgemm, device: Device) -> Config:
+    """Eight by four results a thread and 64 by 64 a block, or what fits."""
+    rows, block_rows = _shape(problem.m, 8, 8)
+    columns, block_columns = _shape(problem.n, 4, 16)
+    threads = block_rows * block_columns
+    terms = next((each for each in TERMS[::-1] if each <= DEFAULT_TERMS and each < 2 * problem.k), TERMS[0])
+    products = max(min(DEFAULT_THREADS // threads, PRODUCTS[-1]), 1)
+    tiles = -(-problem.m // (rows * block_rows)) * -(-problem.n // (columns * block_columns))
+    splits = _splits(problem, tiles * -(-problem.batch // products), device) if products == 1 else 1
+    wanted: dict[str, Value] = {
+        "rows": rows,
+        "columns": columns,
+        "block_rows": block_rows,
+        "block_columns": block_columns,
+        "terms": terms,
+        "stages": min(-(-problem.k // terms), DEFAULT_STAGES),
+        "lanes": min(block_columns, 8),
+        "products": products,
+        "splits": splits,
+        "multiplies": 4,
+        "min_blocks": 0,
+    }
+    return tiled_space(problem, device).like(wanted) or Config.of(wanted)
+
+
+def tiled_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
+    """The configs that are most like STARTS, each once."""
+    space, default = tiled_space(problem, device), tiled_default(problem, device)
+    found = (space.like({**default.values(), **changes}) for changes in STARTS)
+    return tuple(dict.fromkeys(config for config in found if config not in (None, default) and config is not None))
+
+
+def _shape(size: int, most: int, most_threads: int) -> tuple[int, int]:
+    """Results of a thread along one side, and threads."""
+    own = next(each for each in (most, most // 2, 2, 1) if each * most_threads // 2 <= size or each == 1)
+    threads = 1
+    while threads < most_threads and own * threads < size:
+        threads *= 2
+    return own, threads
+
+
+def _splits(problem: Cgemm, blocks: int, device: Device) -> int:
+    """Parts of a sum, so many that there are enough blocks."""
+    enough = FILLING * device.multiprocessors
+    able = [each for each in SPLITS if each == 1 or each * LEAST_PART <= problem.k]
+    return next((each for each in able if blocks * each >= enough), able[-1])
