@@ -82,6 +82,7 @@ NOTHING = {
     "winners_kept": 0,
     "runs_added": 0,
     "poisoned_added": 0,
+    "runners_up_added": 0,
 }
 """What merging tells where it changes nothing."""
 
