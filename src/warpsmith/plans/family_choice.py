@@ -11,8 +11,9 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import families_for
-from warpsmith.plans.family_model import CrossCheck, Measured, cross_check, left_out, predicted, words_of
+from warpsmith.plans.family_model import CrossCheck, Measured, cross_check, goes_with, left_out, predicted, words_of
 from warpsmith.plans.guesses import Guess, best_guess
+from warpsmith.plans.match import MatchKind
 from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Record
@@ -27,6 +28,10 @@ class Evidence:
     device: Device
     measured: tuple[Measured, ...]
     """On that device, of problems whose features have the same words."""
+    sizes: bool
+    """Whether the question has no other size among the records, so that a check must leave other sizes out too: with
+    one at hand the nearest winner is nearly always of the right family.
+    """
     records: tuple[Record, ...] = dataclasses.field(compare=False)
     """The winners of the operation on all devices, which answer without a model."""
 
@@ -49,7 +54,8 @@ def better_guess(
     beaten = stores.family_times(problem.operation)
     if not beaten:
         return None
-    evidence = Evidence(device, _alike(problem, measured_on(device, records, beaten)), records)
+    sizes = ordinary.kind is MatchKind.DEFAULT
+    evidence = Evidence(device, _alike(problem, measured_on(device, records, beaten)), sizes, records)
     able = {family.name: family for family in families_for(problem, device)}
     likely = predicted(problem, evidence.measured, able)
     if ordinary.family.name not in likely or len(likely) < 2:
@@ -91,12 +97,14 @@ def checked(evidence: Evidence) -> CrossCheck:
     chosen = left_out(evidence.measured)
     ordinary = {}
     for each in chosen:
-        others = tuple(record for record in evidence.records if record.problem != each.problem)
+        others = tuple(
+            record for record in evidence.records if not goes_with(each.problem, record.problem, sizes=evidence.sizes)
+        )
         try:
             ordinary[each.problem] = best_guess(each.problem, evidence.device, others).family.name
         except BadArgument:  # only a search may choose a family for it
             continue
-    return cross_check(evidence.measured, ordinary)
+    return cross_check(evidence.measured, ordinary, sizes=evidence.sizes)
 
 
 def _of_family(

@@ -143,15 +143,26 @@ MOST_CHECKED = 16
 """Problems that are left out at most, spread over all."""
 
 
-def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str]) -> CrossCheck:
-    """Leaves out the problems of `without`, which has the family that a look-up chooses where each is unknown.
+def goes_with(problem: Problem, other: Problem, *, sizes: bool) -> bool:
+    """Whether `other` is unknown too where `problem` is left out: itself, and with `sizes` its other sizes."""
+    return other == problem or (sizes and problem.is_resized(other))
+
+
+def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str], *, sizes: bool = False) -> CrossCheck:
+    """Leaves out the problems of `without`, one at a time.
 
     Problems of which less than two families have a time, or the family chosen has none, say nothing.
+
+    Args:
+        measured: all.
+        without: the family that a look-up chooses where each is left out.
+        sizes: whether its other sizes are left out with each, as where the question has none.
     """
     outcomes = []
     for each in measured:
         times, ordinary = dict(each.times), without.get(each.problem)
-        likely = predicted(each.problem, (other for other in measured if other is not each), times)
+        others = (other for other in measured if not goes_with(each.problem, other.problem, sizes=sizes))
+        likely = predicted(each.problem, others, times)
         if ordinary not in likely or len(likely) < 2:
             continue
         chosen = min(likely, key=likely.__getitem__)
