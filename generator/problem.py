@@ -180,8 +180,10 @@ class Problem(abc.ABC):
         # What is kept beside the fields stays here: hashes of text differ from process to process.
         return {name: getattr(self, name) for name in self._field_names()}
 
-    def _field_names(self) -> tuple[str, ...]:
-        return tuple(field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
+    @classmethod
+    @functools.cache
+    def _field_names(cls) -> tuple[str, ...]:
+        return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
     @abc.abstractmethod
     def spec(self) -> dict[str, Any]:

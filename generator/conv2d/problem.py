@@ -185,7 +185,7 @@ class Conv2d(Problem):
         """In N, C, H, W and K."""
         if not isinstance(other, Conv2d):
             return False
-        names = [field.name for field in dataclasses.fields(self) if field.name not in ("input", "weight")]
+        names = [name for name in self._field_names() if name not in ("input", "weight")]
         return self.weight[2:] == other.weight[2:] and all(
             getattr(self, name) == getattr(other, name) for name in names
         )

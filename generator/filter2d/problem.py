@@ -230,7 +230,7 @@ class Filter2d(Problem):
         is legal.
         """
         sizes = {"image", "planes", "pitch", "result_pitch", "nonfinite"}
-        names = [field.name for field in dataclasses.fields(self) if field.name not in sizes]
+        names = [name for name in self._field_names() if name not in sizes]
         return isinstance(other, Filter2d) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     def spec(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import heapq
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 
 from warpsmith.generator.problem import Problem
@@ -21,8 +22,8 @@ from warpsmith.generator.problem import Problem
 LEAST_ROWS = 8
 """Times of a family, of as many problems, from which on it has a model: two for each number of a fit with three
 features."""
-MOST_ROWS = 64
-"""Of a family, the nearest ones: a fit takes 0.5 ms."""
+MOST_NEAR = 64
+"""Problems that a prediction is made from, the nearest ones: a fit of one family takes 0.4 ms."""
 LIKENESS = 1.0
 """Distance at which a row counts e times less: a factor of e in one feature."""
 RIDGE = 0.1
@@ -73,30 +74,41 @@ def predicted(problem: Problem, measured: Iterable[Measured], families: Iterable
             nothing.
         families: by name.
     """
-    alike = [each for each in measured if words_of(each.problem) == words_of(problem)]
-    here = numbers_of(problem)
-    offsets = [tuple(there - own for there, own in zip(numbers_of(each.problem), here, strict=True)) for each in alike]
+    near = nearest(problem, measured)
     found = {}
     for family in families:
-        logs = [each.log_ns(family) for each in alike]
-        rows = [(offset, log) for offset, log in zip(offsets, logs, strict=True) if log is not None]
+        rows = [(far, offset, log) for far, offset, each in near if (log := each.log_ns(family)) is not None]
         if len(rows) >= LEAST_ROWS:
             found[family] = math.exp(_intercept(rows))
     return found
 
 
-Row = tuple[tuple[float, ...], float]
-"""How far a problem's features are from the question's, and the logarithm of its time."""
+Offset = tuple[float, ...]
+"""From one problem to another, in the logarithms of their features."""
 
 
-def _intercept(rows: Sequence[Row]) -> float:
-    """The value at offset 0 of a weighted linear fit with a ridge."""
-    near = heapq.nsmallest(MOST_ROWS, ((math.hypot(*offset), offset, log) for offset, log in rows))
-    nearest = near[0][0]
-    size = 1 + len(near[0][1])
+def nearest(problem: Problem, measured: Iterable[Measured]) -> list[tuple[float, Offset, Measured]]:
+    """MOST_NEAR of the problems with equal words, nearest first: how far each is, in which direction, and itself."""
+    words, here = words_of(problem), numbers_of(problem)
+    found = []
+    for number, each in enumerate(measured):
+        if words_of(each.problem) == words:
+            offset = tuple(map(operator.sub, numbers_of(each.problem), here))
+            found.append((math.hypot(*offset), offset, number, each))
+    return [(far, offset, each) for far, offset, _, each in heapq.nsmallest(MOST_NEAR, found)]
+
+
+def _intercept(rows: Sequence[tuple[float, Offset, float]]) -> float:
+    """The value at offset 0 of a weighted linear fit with a ridge.
+
+    Args:
+        rows: how far a problem is, in which direction, and the logarithm of its time; the nearest first.
+    """
+    least = rows[0][0]
+    size = 1 + len(rows[0][1])
     normal = [[0.0] * (size + 1) for _ in range(size)]
-    for distance, offset, log in near:
-        weight = math.exp((nearest - distance) / LIKENESS)  # of a far question the nearest still count fully
+    for distance, offset, log in rows:
+        weight = math.exp((least - distance) / LIKENESS)  # of a far question the nearest still count fully
         row = (1.0, *offset, log)
         for line, factor in enumerate(row[:-1]):
             share = weight * factor
@@ -139,8 +151,8 @@ class CrossCheck:
 
 LEAST_CHECKED = 8
 """Problems left out, from which on a cross-check decides."""
-MOST_CHECKED = 16
-"""Problems that are left out at most, spread over all."""
+MOST_CHECKED = 12
+"""Problems that are left out at most, spread over all: 3 ms each where 50 are stored, and 8 where there are 300."""
 
 
 def goes_with(problem: Problem, other: Problem, *, sizes: bool) -> bool:
@@ -159,8 +171,8 @@ def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str], *,
         sizes: whether its other sizes are left out with each, as where the question has none.
     """
     outcomes = []
-    for each in measured:
-        times, ordinary = dict(each.times), without.get(each.problem)
+    for each in (each for each in measured if each.problem in without):
+        times, ordinary = dict(each.times), without[each.problem]
         others = (other for other in measured if not goes_with(each.problem, other.problem, sizes=sizes))
         likely = predicted(each.problem, others, times)
         if ordinary not in likely or len(likely) < 2:
