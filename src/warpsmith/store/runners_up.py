@@ -62,4 +62,4 @@ def compete(connection: Connection, row: Row) -> bool:
 
 def _is_of_the_winners_family(connection: Connection, row: Row) -> bool:
     won_by = select(winners.c.family).where(matches(winners, row, WINNER_IDENTITY))
-    return connection.scalar(won_by) == row["family"]
+    return bool(connection.scalar(won_by) == row["family"])
