@@ -1,4 +1,5 @@
-"""Puts the winners of a store, and the fastest of the families that they beat, into the cache.db that ships with the package; trials stay behind.
+"""Puts the winners of a store, and the fastest of the families that they beat, into the cache.db that ships with the
+package; trials stay behind.
 
 python benchmarks/ship_winners.py RESULTS/store.db
 """

@@ -20,6 +20,7 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.record import Failure, FailureKind, Record
 from warpsmith.store.store import Store
+from warpsmith.tuner.finals.choose import KEPT, tied
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.report import TuneReport
@@ -41,6 +42,12 @@ def stored(store: Path) -> dict[str, Record]:
     with Store.open(str(store), write=False) as opened:
         subject = PROBLEM.key(), HOST.device().key()
         return {each.trial.family: each for each in (*opened.winners(*subject), *opened.runners_up(*subject))}
+
+
+def may_stay(winner: Record, other: Record) -> bool:
+    """Whether `other`, timed in the same turns, is not faster by KEPT and by what their spreads leave unknown."""
+    slower = dataclasses.replace(other.timing, median_ns=other.timing.median_ns * (1 + KEPT))
+    return 0 in tied((winner.timing, slower))
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +157,7 @@ class TestOneMethod:
         else:
             assert winner == report.overall
             assert (winner.trial.family, winner.trial.config) == (before.trial.family, before.trial.config)
-            # Nothing takes the winner's place that is not 0.5% faster.
-            assert winner.timing.median_ns <= report.record.timing.median_ns * 1.005
+            assert may_stay(winner, report.record)
 
     def test_a_faster_winner_of_another_family_stays(self, tmp_path: Path) -> None:
         """Whichever that is: the stored winner's config is one that is fast here."""
@@ -163,9 +169,9 @@ class TestOneMethod:
         report = tuned(path, trials=1, method=slow)
         kept = stored(path)
         assert kept[slow] == report.record
-        fastest = min(kept.values(), key=lambda each: each.timing.median_ns)
         winner = next(iter(kept.values()))
-        assert winner.timing.median_ns <= fastest.timing.median_ns * 1.005
+        assert all(may_stay(winner, each) for each in kept.values())
+        assert (report.overall or report.record) == winner
 
     def test_only_its_trials_count(self, tmp_path: Path) -> None:
         path = tmp_path / "store.db"

@@ -28,7 +28,7 @@ from warpsmith.tuner.finals.choose import (
     fastest_first,
     tied,
 )
-from warpsmith.tuner.finals.finalists import BESIDE, FINALISTS, MOST_FINALISTS, NEAR
+from warpsmith.tuner.finals.finalists import BESIDE, FINALISTS, MOST_FINALISTS, NEAR, SHORT_NS
 from warpsmith.tuner.workers.compile_job import Compiled
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
@@ -390,12 +390,23 @@ class TestFamilies:
         assert beside(choice) == {"plainb": 100.0}
         assert [name_of(each) for each in setting.kept] == ["plaina"]
 
-    @pytest.mark.parametrize("slow_ns", [BESIDE * 100.001, 5000.0])
-    def test_one_that_is_far_slower_keeps_the_time_of_the_search(self, slow_ns: float) -> None:
+    @pytest.mark.parametrize(
+        ("fast_ns", "slow_ns", "is_timed"),
+        [
+            (100.0, SHORT_NS, True),
+            (100.0, SHORT_NS + 1, False),
+            (SHORT_NS, BESIDE * SHORT_NS, True),
+            (SHORT_NS, BESIDE * SHORT_NS + 10, False),
+        ],
+    )
+    def test_one_that_is_far_slower_keeps_the_time_of_the_search(
+        self, fast_ns: float, slow_ns: float, is_timed: bool
+    ) -> None:
         setting = Setting()
-        choice = setting.choice(*letters(3), tried("plaina", slow_ns))
-        assert "plaina" not in setting.evaluated
-        assert [each.trial for each in choice.runners_up] == [tried("plaina", slow_ns)]
+        choice = setting.choice(*letters(3, ns=fast_ns), tried("plaina", slow_ns))
+        assert ("plaina" in setting.contenders) == is_timed
+        (beaten,) = choice.runners_up
+        assert (beaten.trial == tried("plaina", slow_ns)) == (not is_timed)
 
     def test_without_time_all_do_but_the_finalists(self) -> None:
         setting = Setting()

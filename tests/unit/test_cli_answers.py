@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import SMALL, timing, winner
+from builders import SMALL, timing, trial, winner
 from warpsmith import api
 from warpsmith.cli.app import run
+from warpsmith.cli.tune import _overall
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import H200
@@ -217,6 +218,11 @@ class TestQuery:
         shown = capsys.readouterr()
         assert shown.err == "warpsmith: error: interrupted\n"
         assert json.loads(shown.out) == {"error": "interrupted", "exit_code": 1}
+
+
+def test_tune_tells_which_winner_a_search_of_one_family_did_not_beat() -> None:
+    best, overall = trial(1, 3000.0, family="plain"), trial(2, 2000.0, family="window")
+    assert _overall(best, overall) == "window n=2 stays the winner: 2.00 us, 1.50x faster"
 
 
 class TestExplain:

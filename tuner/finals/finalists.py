@@ -20,6 +20,8 @@ MOST_FINALISTS = 8
 BESIDE = 10.0
 """Times of the fastest up to which the best of another family is timed beside it: 120 samples in turns of one that
 takes 30 ms last 4 s, and to know its time better would change nothing."""
+SHORT_NS = 5e6
+"""What takes no longer is timed beside it whatever the fastest takes: the samples last 0.6 s."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def finalists(
     each_family: bool,
 ) -> Iterator[Finalist]:
     """Those that may win and the answers that were tried, where they are right on fresh data; of several with the same
-    time of one run, the first. With `each_family` the fastest of every family too, up to BESIDE.
+    time of one run, the first. With `each_family` the fastest of every family too, up to BESIDE or SHORT_NS.
 
     What fails there is taken out of `ranked`.
     """
@@ -63,7 +65,8 @@ def finalists(
     for trial in tuple(ranked):
         time_ns, fastest_ns = trial.median_ns or 0.0, (passed[0] if passed else trial).median_ns or 0.0
         is_answer = (trial.family, trial.config) in answers
-        is_familys = each_family and time_ns <= BESIDE * fastest_ns and all(trial.family != it.family for it in passed)
+        is_slow = time_ns > max(BESIDE * fastest_ns, SHORT_NS)
+        is_familys = each_family and not is_slow and all(trial.family != other.family for other in passed)
         if not (is_finalist(len(passed), time_ns, fastest_ns) or is_answer or is_familys):
             continue
         # The same outcome is that of the same machine code, which was not run again; an answer goes by its own name.
