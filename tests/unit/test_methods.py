@@ -189,6 +189,13 @@ class TestModel:
         assert match.kind is MatchKind.DEFAULT
         assert match.program.config == WINDOW.default(self.ASKED, GPU)
 
+    def test_a_device_is_the_same_by_its_key(self) -> None:
+        """Its clock, say, may be told otherwise by another driver."""
+        family_choice.checked.cache_clear()
+        asked_on = dataclasses.replace(GPU, clock_mhz=GPU.clock_mhz + 1)
+        assert asked_on.key() == GPU.key()
+        assert find(self.ASKED, asked_on, made_up(swapped=True)).program.family == WINDOW.name
+
     def test_it_is_silent_where_it_agrees(self) -> None:
         match = find(self.ASKED, GPU, made_up(swapped=False))
         assert match.program.family == PLAIN.name

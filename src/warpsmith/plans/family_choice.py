@@ -113,7 +113,8 @@ def checked(evidence: Evidence) -> CrossCheck:
 
     That is found among the nearest of the evidence alone: to look at all winners takes 10 ms for each.
     """
-    by_problem = {record.problem: record for record in evidence.records if record.device == evidence.device}
+    here = evidence.device.key()
+    by_problem = {record.problem: record for record in evidence.records if record.device.key() == here}
     ordinary = {}
     for each in left_out(evidence.measured):
         others = tuple(
