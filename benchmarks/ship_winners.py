@@ -1,4 +1,5 @@
-"""Puts the winners of a store into the cache.db that ships with the package; trials stay behind.
+"""Puts the winners of a store, and the fastest of the families that they beat, into the cache.db that ships with the
+package; trials stay behind.
 
 python benchmarks/ship_winners.py RESULTS/store.db
 """
@@ -18,6 +19,8 @@ def main(source: str) -> None:
             # A host's times hold for one machine alone.
             if record.device.kind is DeviceKind.CUDA:
                 shipped.put_winner(record)
+                beside = measured.runners_up(record.problem.key(), record.device.key())
+                shipped.put_runners_up(each for each in beside if each.conditions == record.conditions)
                 print(f"{record.problem.key()} on {record.device.name}")
 
 

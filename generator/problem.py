@@ -14,6 +14,9 @@ from warpsmith.errors import BadArgument
 
 Word = TypeVar("Word", bound=enum.StrEnum)
 
+AUTO = "auto"
+"""What stands in the place of a kernel family's name, as a method, where the fastest of all is wanted."""
+
 
 def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ...] | None = None) -> Word:
     """The member of `kind`, or of some of it, that `value` spells. Raises BadArgument with the choices."""
@@ -182,8 +185,10 @@ class Problem(abc.ABC):
         # What is kept beside the fields stays here: hashes of text differ from process to process.
         return {name: getattr(self, name) for name in self._field_names()}
 
-    def _field_names(self) -> tuple[str, ...]:
-        return tuple(field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
+    @classmethod
+    @functools.cache
+    def _field_names(cls) -> tuple[str, ...]:
+        return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
     @abc.abstractmethod
     def spec(self) -> dict[str, Any]:
@@ -218,6 +223,15 @@ class Problem(abc.ABC):
     def is_resized(self, other: Problem) -> bool:
         """Whether `other` differs in size at the most, so that its winner answers for this problem."""
         return self == other
+
+    def features(self) -> Mapping[str, float | str]:
+        """What the time of a kernel for this problem is likely to follow: numbers above 0, in whose powers it is
+        thought of, and words, which must be equal where the time of one problem is to say something of another.
+
+        Every problem of an operation has the same names.
+        """
+        results = self.output.size
+        return {"results": results, "work": self.flops / results, "bytes": self.bytes / results}
 
     @property
     def bytes(self) -> int:

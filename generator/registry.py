@@ -12,7 +12,7 @@ from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.operation import Operation
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.space import Config
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D, CGEMM)}
@@ -35,6 +35,20 @@ def families_for(problem: Problem, device: Device, families: tuple[Family, ...] 
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise BadArgument(f"no kernel family solves {problem.key()}: {told}")
     return able
+
+
+def named_family(problem: Problem, device: Device, name: str) -> Family:
+    """The family of that name, where it solves `problem` on `device`.
+
+    Raises BadArgument, in one line, for another name, with those that do, or for one that does not, with its reason.
+    """
+    family = family_named(name)
+    if family is None:
+        able = ", ".join([AUTO, *(each.name for each in families_for(problem, device))])
+        raise BadArgument(f"unknown method {name!r}; {problem.key()} is solved by {able}")
+    if (why_not := family.why_not(problem, device)) is not None:
+        raise BadArgument(f"{name} does not solve {problem.key()}: {why_not}")
+    return family
 
 
 def answering(problem: Problem, device: Device) -> tuple[Family, Config]:

@@ -8,6 +8,7 @@ import enum
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import AUTO
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
 from warpsmith.tuner.workers.deadlines import Deadlines
@@ -49,6 +50,8 @@ class TuneOptions:
     """See `TimingPolicy.for_kind`."""
     launching: Launching = Launching.EAGER
     sampler: SamplerChoice = SamplerChoice.ADDITIVE
+    method: str = AUTO
+    """The family that alone is searched, by its name; AUTO for all that solve the problem."""
     deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ class TuneReport:
     """The result of a tuning run."""
 
     record: Record | None
-    """The winner as stored; None for a run under sanitizers."""
+    """The winner as stored, or of a search by `method` the best of that family; None for a run under sanitizers."""
     finalists: tuple[Trial, ...]
     """The finalists with the times that they took in turns, the winner first."""
     before: Trial | None
@@ -38,6 +38,10 @@ class TuneReport:
     """Whether Ctrl-C ended the search."""
     costs: Costs
     """Time by stage."""
+    overall: Record | None
+    """Of a search by `method`, the winner of another family, which is as fast or faster; None where `record` won."""
+    runners_up: tuple[Record, ...]
+    """The fastest of each family but that of the overall winner, by the families' names."""
     standings: tuple[Standing, ...]
     """The kernel families that competed: first those that stayed to the end, then the others, with when and why they
     were given up."""
@@ -46,6 +50,7 @@ class TuneReport:
         """The report as JSON values, without the winner and the finalists."""
         return {
             "before": None if self.before is None else trial_spec(self.before),
+            "overall": None if self.overall is None else trial_spec(self.overall.trial),
             "trials": self.tried,
             "others": self.others,
             "reused": self.reused,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
@@ -178,6 +180,22 @@ class Conv2d(Problem):
         filters, channels, filter_rows, filter_columns = self.weight
         return 2 * self.input[0] * filters * rows * columns * channels * filter_rows * filter_columns
 
+    def features(self) -> Mapping[str, float | str]:
+        """Outputs of y in all, and those of one plane, the depth of a sum and its taps; by pass, precision and layout,
+        by whether all channels are one group, some or each alone, and by whether the filter moves in single steps.
+        """
+        plane, taps = math.prod(self.output_size), math.prod(self.weight[2:])
+        groups = "one" if self.groups == 1 else "each" if self.group_channels == 1 else "some"
+        return {
+            "results": self.input[0] * self.weight[0] * plane,
+            "plane": plane,
+            "depth": self.group_channels,
+            "taps": taps,
+            "kind": f"{self.pass_} {self.precision} {self.layout}",
+            "groups": groups,
+            "steps": "single" if self.stride == self.dilation == (1, 1) else "wide",
+        }
+
     def distance(self, other: Problem) -> float | None:
         """In octaves of N, C, H, W and K; other differences count as so many, up to a limit."""
         return between_convolutions(self, other) if isinstance(other, Conv2d) else None
@@ -186,7 +204,7 @@ class Conv2d(Problem):
         """In N, C, H, W and K. A winner under another accuracy is right wherever its family solves the problem."""
         if not isinstance(other, Conv2d):
             return False
-        names = [field.name for field in dataclasses.fields(self) if field.name not in _SIZES]
+        names = [name for name in self._field_names() if name not in _SIZES]
         return self.weight[2:] == other.weight[2:] and all(
             getattr(self, name) == getattr(other, name) for name in names
         )

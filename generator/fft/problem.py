@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
@@ -238,6 +238,11 @@ class Fft(Problem):
     def flops(self) -> int:
         """The field's convention: 5 N log2 N a transform, half as many for a real one."""
         return round((2.5 if self.is_real else 5) * self.batch * self.points * math.log2(self.points))
+
+    def features(self) -> Mapping[str, float | str]:
+        """The batch and the points of a transform; by dimensions, kind, direction, layout and order."""
+        kind = f"{len(self.size)}d {self.kind} {'inverse' if self.inverse else 'forward'}"
+        return {"batch": self.batch, "points": self.points, "kind": kind, "place": f"{self.layout} {self.order}"}
 
     def distance(self, other: Problem) -> float | None:
         """In octaves of the batch; other differences count as so many, up to a limit."""

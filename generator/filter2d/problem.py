@@ -211,6 +211,17 @@ class Filter2d(Problem):
         r, s = self.filter
         return 2 * r * s * self.operands[-1].size
 
+    def features(self) -> Mapping[str, float | str]:
+        """The outputs and the taps of each; by types, and by whether the weights are known."""
+        kinds = f"{self.dtype} to {self.output_dtype}"
+        weights = "given" if self.weights is None else "known"
+        return {
+            "results": self.output.size,
+            "taps": self.filter[0] * self.filter[1],
+            "types": kinds,
+            "weights": weights,
+        }
+
     def distance(self, other: Problem) -> float | None:
         """In octaves of image size, planes and gaps between rows; other differences count as so many, up to a limit."""
         return between_filters(self, other) if isinstance(other, Filter2d) else None
@@ -220,7 +231,7 @@ class Filter2d(Problem):
         is legal.
         """
         sizes = {"image", "planes", "pitch", "result_pitch", "nonfinite"}
-        names = [field.name for field in dataclasses.fields(self) if field.name not in sizes]
+        names = [name for name in self._field_names() if name not in sizes]
         return isinstance(other, Filter2d) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     def spec(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpsmith.errors import NothingStored
-from warpsmith.generator.problem import Problem, member
+from warpsmith.generator.problem import AUTO, Problem, member
 
 if TYPE_CHECKING:
     from warpsmith.plans.bundle import Bundle
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from warpsmith.plans.plan import Plan
     from warpsmith.store.record import Record
     from warpsmith.tuner.export import ExportReport
+    from warpsmith.tuner.options import TuneOptions
     from warpsmith.tuner.report import TuneReport
 
 
@@ -27,13 +28,15 @@ def tune(
     time_limit: float | None = None,
     seed: int = 0,
     sampler: str = "additive",
+    method: str = AUTO,
     store: str | None = None,
 ) -> TuneReport:
     """Searches for the fastest correct kernel for `problem`, and stores the winner and every trial.
 
     Each candidate is compiled, verified element by element against float64, and timed. The winner is verified again on
     fresh data and timed in turns with the other finalists, with what `plan` answered before, than which it is never
-    slower, with a plain copy and with the other libraries that are installed.
+    slower, with a plain copy and with the other libraries that are installed. The store keeps the fastest of each
+    family beside it, timed in the same turns unless a time limit or Ctrl-C ended the search.
 
     Args:
         problem: what is to be computed.
@@ -43,13 +46,15 @@ def tune(
             limit, the best two of what is known are timed first; verifying and timing the finalists comes after it.
         seed: seed of the search and of the test data.
         sampler: `additive`, or one of Optuna's: `tpe`, `gp`, `cmaes`, `random`.
+        method: `auto` for all families, or the name of the only one that is searched. Its best then becomes the winner
+            only where it is faster than what `plan` answered before, which is timed in the same turns.
         store: file or database URL to write to; None for WARPSMITH_STORE, or the user's own file.
 
     Returns:
-        The stored winner, the number of trials and failures, and the time that each stage took.
+        The stored winner, or with `method` that family's best; trials, failures, and the time of each stage.
 
     Raises:
-        BadArgument: an unknown device or sampler, a problem that no kernel family can solve, or an option out of range.
+        BadArgument: an unknown device, sampler or method, a problem that it cannot solve, or an option out of range.
         CompileError: the compiler is missing.
         DeviceError: the device is not available, or failed.
         MissingExtra: warpsmith was installed without its extra `tune`.
@@ -59,31 +64,39 @@ def tune(
     from warpsmith.extras import Extra, require
 
     require(Extra.TUNE, "tuning")
-    from warpsmith.devices.select import DeviceRef
-    from warpsmith.store.location import write_location
     from warpsmith.tuner.options import TuneOptions
-    from warpsmith.tuner.progress import SilentProgress
-    from warpsmith.tuner.run.session import tune_into
     from warpsmith.tuner.search.sampler_choice import SamplerChoice
 
     chosen = member(SamplerChoice, sampler, "sampler")
-    options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed, sampler=chosen)
+    options = TuneOptions(trials=trials, time_limit_s=time_limit, seed=seed, sampler=chosen, method=method)
+    return _tuned(problem, device, options, store)
+
+
+def _tuned(problem: Problem, device: str, options: TuneOptions, store: str | None) -> TuneReport:
+    from warpsmith.devices.select import DeviceRef
+    from warpsmith.store.location import write_location
+    from warpsmith.tuner.progress import SilentProgress
+    from warpsmith.tuner.run.session import tune_into
+
     return tune_into(write_location(store), problem, DeviceRef.parse_all(device), options, SilentProgress())
 
 
-def plan(problem: Problem, device: str = "auto", *, store: str | None = None) -> Plan:
+def plan(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Plan:
     """Looks up the best stored kernel for `problem`, compiles and loads it. Never searches.
 
-    Where nothing fits in the store, the plan runs the default configuration of the first kernel family that can solve
-    the problem; `plan.match.kind` says how the answer was found.
+    Where nothing fits in the store, the plan runs the default configuration of a kernel family that can solve the
+    problem; `plan.match.kind` says how the answer was found. Where this problem was not tuned, but others with several
+    families were, their times choose the family, if that has proved better for those problems; `plan.match.reasons`
+    says so.
 
-    A second call for an equal problem, device and store gives the same plan, in 2 us, until a store's file changes:
-    what this process writes is seen at once, what another one writes within 5 ms. Of a store on a server nothing is
-    remembered.
+    A second call for an equal problem, device, method and store gives the same plan, in 2 us, until a store's file
+    changes: what this process writes is seen at once, what another one writes within 5 ms. Of a store on a server
+    nothing is remembered.
 
     Args:
         problem: what is to be computed.
         device: `auto` (the first GPU, or the host where there is none), `cuda:I` or `host`.
+        method: `auto`, or the name of a kernel family: the best that is known of it, else its default.
         store: file or database URL to search first; then the user's own file and the shipped store are searched. None
             for WARPSMITH_STORE.
 
@@ -91,7 +104,8 @@ def plan(problem: Problem, device: str = "auto", *, store: str | None = None) ->
         A callable: `y = plan(x, w)`.
 
     Raises:
-        BadArgument: an unknown device, or a problem that no kernel family can solve.
+        BadArgument: an unknown device or method, or a problem that no kernel family can solve, or not the one that
+            `method` names.
         CompileError: the compiler is missing, or refused the kernel.
         DeviceError: the device is not available, or failed.
         StoreError: a store cannot be read.
@@ -99,37 +113,38 @@ def plan(problem: Problem, device: str = "auto", *, store: str | None = None) ->
     Warns:
         StaleTiming: the stored time was taken with another driver, toolkit or library; the result is not affected.
     """
-    return _planner()(problem, device, store)
+    return _planner()(problem, device, store, method)
 
 
 @cache
-def _planner() -> Callable[[Problem, str, str | None], Plan]:
+def _planner() -> Callable[[Problem, str, str | None, str], Plan]:
     """What makes plans, imported once: Python takes 0.6 us to find that an import is done already."""
     from warpsmith.plans.make import plan as make
 
     return make
 
 
-def query(problem: Problem, device: str = "auto", *, store: str | None = None) -> Match:
+def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Match:
     """Finds the answer that `plan` would run, without compiling it.
 
     Args:
         problem: what is to be computed.
         device: as for `plan`.
+        method: as for `plan`.
         store: as for `plan`.
 
     Returns:
         The kind of match, the program with its CUDA text, and the stored record with its times, where there is one.
 
     Raises:
-        BadArgument: an unknown device, or a problem that no kernel family can solve.
+        BadArgument: as for `plan`.
         DeviceError: the device is not available.
         StoreError: a store cannot be read.
     """
     from warpsmith.devices.select import DeviceRef
     from warpsmith.plans.lookup import look_up
 
-    return look_up(problem, DeviceRef.parse(device).device(), store)
+    return look_up(problem, DeviceRef.parse(device).device(), store, method)
 
 
 def export(

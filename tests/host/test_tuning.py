@@ -237,7 +237,7 @@ def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
     monkeypatch.setattr(evaluator, "shared_device", lambda _: contextlib.nullcontext(lock_file))
     seen: list[Bench] = []
     choose = session.choose
-    monkeypatch.setattr(session, "choose", lambda *given: seen.append(given[1]) or choose(*given))
+    monkeypatch.setattr(session, "choose", lambda *given, **options: seen.append(given[1]) or choose(*given, **options))
     report, trials = run(store, TuneOptions(trials=2, seed=5), (planted("none", "wrong"),))
     assert len(trials) == 2
     assert report.record is not None

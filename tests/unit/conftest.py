@@ -60,6 +60,20 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line of a command that is refused."""
+
+    def call(code: int, *arguments: str) -> str:
+        assert run(list(arguments)) == code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        (line,) = shown.err.splitlines()
+        return line.removeprefix("warpsmith: error: ")
+
+    return call
+
+
+@pytest.fixture
 def fake_pycuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The PyCUDA of `tests/fakes`, for this process and those that it starts; the folder that it lies in."""
     fakes = Path(__file__).parents[1] / "fakes"

@@ -98,6 +98,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch, Path], Circumstances]] = {
     "problem": lambda *_: circumstances(EXACT),
     "device": lambda *_: circumstances(device=dataclasses.replace(H200, multiprocessors=114)),
     "store": lambda *_: circumstances(store="a.db"),
+    "method": lambda *_: circumstances(method="filter2d_plain"),
     "state": lambda *_: circumstances(state=(("store.db", (1, 2)),)),
 }
 

@@ -18,10 +18,7 @@ from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Reco
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.finals.choose import (
-    FINALISTS,
     KEPT,
-    MOST_FINALISTS,
-    NEAR,
     SPILLED,
     TIE,
     Choice,
@@ -31,6 +28,7 @@ from warpsmith.tuner.finals.choose import (
     fastest_first,
     tied,
 )
+from warpsmith.tuner.finals.finalists import BESIDE, FINALISTS, MOST_FINALISTS, NEAR, SHORT_NS
 from warpsmith.tuner.workers.compile_job import Compiled
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
@@ -72,6 +70,8 @@ class Setting:
         self.spilling: set[str] = set()
         self.compiler_identity = "nvrtc"
         self.answers: tuple[Program, ...] = ()
+        self.rivals: tuple[Program, ...] = ()
+        self.each_family = True
 
     verified = Evaluator.verified  # over what is below
     identity_of = Evaluator.identity_of
@@ -108,7 +108,15 @@ class Setting:
         return self.choice(*trials).record
 
     def choice(self, *trials: Trial) -> Choice:
-        return choose(self, self, list(trials), self.kept.append, self.answers)  # type: ignore[arg-type]
+        return choose(
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            list(trials),
+            self.kept.append,
+            self.answers,
+            self.rivals,
+            each_family=self.each_family,
+        )
 
 
 def letters(count: int, *, ns: float = 100.0, step: float = 0.0) -> list[Trial]:
@@ -347,6 +355,105 @@ class TestAnswers:
         first = letters(1)[0]
         choice = self.setting("windowz").choice(first, tried("windowz", 1, outcome=first.outcome))
         assert name_of(choice.record.trial) == "windowz"
+
+
+def beside(choice: Choice) -> dict[str, float | None]:
+    """The runners-up and their times."""
+    return {name_of(each.trial): each.trial.median_ns for each in choice.runners_up}
+
+
+class TestFamilies:
+    def test_the_fastest_of_each_is_timed_in_the_same_turns(self) -> None:
+        setting = Setting(windowa=90.0, plaina=410.0)
+        choice = setting.choice(*letters(4, step=1), tried("plaina", 400), tried("plainb", 500))
+        assert setting.contenders == ["windowa", "windowb", "windowc", "plaina"]
+        assert beside(choice) == {"plaina": 410.0}
+        (plain,) = choice.runners_up
+        assert plain.provenance == choice.record.provenance
+        assert (plain.baselines, plain.left_out) == ((), ())
+        assert choice.overall is None
+
+    def test_the_winners_family_is_not_beside_it(self) -> None:
+        choice = Setting(windowa=90.0, plaina=80.0).choice(*letters(3, step=1), tried("plaina", 400))
+        assert name_of(choice.record.trial) == "plaina"
+        assert beside(choice) == {"windowa": 90.0}
+
+    def test_of_several_finalists_of_a_family_the_fastest_in_turns_is_beside_it(self) -> None:
+        setting = Setting(windowa=90.0, plaina=110.0, plainb=101.0, plainc=100.0)
+        setting.spilling = {"plainc"}  # counts as SPILLED times slower
+        choice = setting.choice(*letters(1), tried("plaina", 101), tried("plainb", 102), tried("plainc", 103))
+        assert beside(choice) == {"plainb": 101.0}
+
+    def test_one_that_is_wrong_on_fresh_data_leaves_it_to_the_next(self) -> None:
+        setting = Setting(plaina=WRONG)
+        choice = setting.choice(*letters(3), tried("plaina", 400), tried("plainb", 500))
+        assert beside(choice) == {"plainb": 100.0}
+        assert [name_of(each) for each in setting.kept] == ["plaina"]
+
+    @pytest.mark.parametrize(
+        ("fast_ns", "slow_ns", "is_timed"),
+        [
+            (100.0, SHORT_NS, True),
+            (100.0, SHORT_NS + 1, False),
+            (SHORT_NS, BESIDE * SHORT_NS, True),
+            (SHORT_NS, BESIDE * SHORT_NS + 10, False),
+        ],
+    )
+    def test_one_that_is_far_slower_keeps_the_time_of_the_search(
+        self, fast_ns: float, slow_ns: float, is_timed: bool
+    ) -> None:
+        setting = Setting()
+        choice = setting.choice(*letters(3, ns=fast_ns), tried("plaina", slow_ns))
+        assert ("plaina" in setting.contenders) == is_timed
+        (beaten,) = choice.runners_up
+        assert (beaten.trial == tried("plaina", slow_ns)) == (not is_timed)
+
+    def test_without_time_all_do_but_the_finalists(self) -> None:
+        setting = Setting()
+        setting.each_family = False
+        choice = setting.choice(*letters(3), tried("plaina", 400), tried("plainb", 399))
+        assert setting.contenders == ["windowa", "windowb", "windowc"]
+        assert [each.trial for each in choice.runners_up] == [tried("plainb", 399)]
+
+    def test_one_that_only_failed_is_nowhere(self) -> None:
+        assert Setting().choice(*letters(3), tried("plaina", None)).runners_up == ()
+
+
+class TestRivals:
+    """Of a family that takes no part in the search: the place is its own until something is KEPT faster."""
+
+    def choice(self, windowa_ns: float, **side: float | Failure) -> tuple[Setting, Choice]:
+        setting = Setting(windowa=windowa_ns, **side)  # type: ignore[arg-type]
+        setting.rivals = (program_of("fft", Config.of({"c": "z"})),)
+        return setting, setting.choice(*letters(1), tried("plaina", 300))
+
+    def test_stays_where_nothing_is_clearly_faster(self) -> None:
+        _, choice = self.choice(100.0, fftz=100.0 * (1 + KEPT) - 0.01, plaina=200.0)
+        assert name_of(choice.record.trial) == "windowa"
+        assert choice.overall is not None
+        assert name_of(choice.overall.trial) == "fftz"
+        assert choice.overall.baselines == choice.record.baselines == (COPY,)
+        assert choice.runners_up[-1] == choice.record
+        assert beside(choice) == {"plaina": 200.0, "windowa": 100.0}
+
+    def test_is_beside_what_beats_it(self) -> None:
+        setting, choice = self.choice(100.0, fftz=150.0, plaina=200.0)
+        assert choice.overall is None
+        assert beside(choice) == {"fftz": 150.0, "plaina": 200.0}
+        assert [name_of(each) for each in setting.kept] == ["fftz"]
+        assert choice.before is None  # it is no answer of the families that were searched
+
+    def test_that_is_wrong_has_no_place(self) -> None:
+        setting, choice = self.choice(100.0, fftz=WRONG)
+        assert choice.overall is None
+        assert beside(choice) == {"plaina": 100.0}
+        assert [name_of(each) for each in setting.kept] == ["fftz"]
+
+    def test_is_no_winner_where_the_search_found_nothing(self) -> None:
+        setting = Setting()
+        setting.rivals = (program_of("fft", Config.of({"c": "z"})),)
+        with pytest.raises(TuningFailed):
+            setting.choice(tried("windowa", None))
 
 
 class TestFreshData:

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import SMALL, timing, winner
+from builders import SMALL, timing, trial, winner
 from warpsmith import api
 from warpsmith.cli.app import run
+from warpsmith.cli.tune import _overall
 from warpsmith.devices import library_versions
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border
+from warpsmith.generator.registry import FAMILIES
 from warpsmith.store import location
 from warpsmith.store.record import (
     COPY,
@@ -35,6 +37,7 @@ from warpsmith.tuner.evaluate.outcomes import Evaluated
 
 without_gpu = pytest.mark.skipif(cuda_device_count() > 0, reason="a GPU is here")
 ON_HOST = ("--image", "64x64", "--filter", "3x3", "--device", "host")
+FAMILY = {family.name: family for family in FAMILIES}
 HOST = DeviceRef.parse("host").device()
 TIMED = timing(2000.0, 1900.0, 2500.0, samples=30, policy="median, 1 runs a sample, eager, warm caches")
 WON = winner(
@@ -84,6 +87,18 @@ class TestQuery:
             "left_out": [{"name": "another", "reason": "it is not installed"}],
             "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in WON.baselines},
             "record": WON.spec(),
+            "families": [
+                {
+                    "family": WON.trial.family,
+                    "time_ns": WON.trial.median_ns,
+                    "ratio": 1.0,
+                    "config": WON.trial.config.values(),
+                    "fingerprint": WON.trial.fingerprint,
+                    "max_error": 0.0,
+                    "conditions": "eager, warm caches",
+                    "timed": "the winner",
+                }
+            ],
         }
         text = printed("query", "filter2d", *ON_HOST, "--store", "one.db")
         assert text.startswith(f"match     exact\nproblem   {SMALL.key()}\n")
@@ -93,6 +108,44 @@ class TestQuery:
         assert "scipy ndimage.correlate: 4.00 us (1.90 us to 2.50 us, n=30); ours is 2.00x faster\n" in text
         assert "left out  another: it is not installed\n" in text
         assert "verdict   2.00x faster than scipy ndimage.correlate, the fastest library beside it\n" in text
+
+    def test_families_side_by_side(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
+        """The winner first; the others by their times, each with how it was timed."""
+        window, plain = FAMILY["filter2d_window"], WON.trial.family
+        policy = "median, 1 runs a sample, eager, in turns, warm caches"
+        won = winner(SMALL, dataclasses.replace(TIMED, policy=policy, median_ns=1000.0), HOST, family=window)
+        beaten = winner(SMALL, dataclasses.replace(TIMED, policy=policy), HOST)
+        earlier = dataclasses.replace(WON.provenance, created="2025-01-01T00:00:00+00:00")
+        with Store.open("one.db", write=True) as store:
+            store.put_winner(won)
+            asked = ("query", "filter2d", *ON_HOST, "--store", "one.db")
+            first, second = document(*asked)["families"]
+            assert (first["family"], first["ratio"], first["timed"]) == ("filter2d_window", 1.0, "the winner")
+            assert (second["family"], second["ratio"], second["timed"]) == (plain, 2.0, "alone, in a search")
+            assert second["config"] == WON.trial.config.values()
+            store.put_runners_up((beaten,))
+            assert document(*asked)["families"][1]["timed"] == "in turns with the winner"
+            store.put_runners_up((dataclasses.replace(beaten, provenance=earlier),))
+            assert document(*asked)["families"][1]["timed"] == "in turns, in another run"
+            stale = dataclasses.replace(beaten.trial, fingerprint="older")
+            store.put_runners_up((dataclasses.replace(beaten, trial=stale),))
+            assert document(*asked)["families"][1]["timed"] == "in turns with the winner; of an earlier kernel text"
+        lines = printed(*asked).splitlines()
+        assert lines[-4] == "| family | time | of the winner's | config | timed |"
+        assert lines[-2].startswith("| filter2d_window | 1.00 us | 1.00 | ")
+        assert lines[-1].startswith(f"| {plain} | 2.00 us | 2.00 | ")
+
+    def test_by_method(self, document: Callable[..., Any], refusal: Callable[..., str]) -> None:
+        window = FAMILY["filter2d_window"]
+        with Store.open("one.db", write=True) as store:
+            store.put_winner(winner(SMALL, dataclasses.replace(TIMED, median_ns=1000.0), HOST, family=window))
+        asked = ("query", "filter2d", *ON_HOST, "--store", "one.db", "--method")
+        of_auto, of_plain = (document(*asked, method) for method in ("auto", WON.trial.family))
+        assert (of_auto["family"], of_plain["family"]) == ("filter2d_window", WON.trial.family)
+        assert (of_plain["match"], of_plain["time_ns"]) == ("exact", WON.trial.median_ns)
+        assert of_auto["families"] == of_plain["families"]
+        assert refusal(2, *asked, "fast").startswith("unknown method 'fast'; filter2d image=64x64 filter=3x3")
+        assert refusal(2, *asked, "filter2d_matrix").endswith("float32 pixels do not fit a half")
 
     def test_near(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
         asked = ("query", "filter2d", "--image", "80x64", "--filter", "3x3", "--device", "host", "--store", "one.db")
@@ -166,6 +219,11 @@ class TestQuery:
         shown = capsys.readouterr()
         assert shown.err == "warpsmith: error: interrupted\n"
         assert json.loads(shown.out) == {"error": "interrupted", "exit_code": 1}
+
+
+def test_tune_tells_which_winner_a_search_of_one_family_did_not_beat() -> None:
+    best, overall = trial(1, 3000.0, family="plain"), trial(2, 2000.0, family="window")
+    assert _overall(best, overall) == "window n=2 stays the winner: 2.00 us, 1.50x faster"
 
 
 class TestExplain:

@@ -51,20 +51,6 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     return call
 
 
-@pytest.fixture
-def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """The one line of a command that is refused."""
-
-    def call(code: int, *arguments: str) -> str:
-        assert run(list(arguments)) == code
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        (line,) = shown.err.splitlines()
-        return line.removeprefix("warpsmith: error: ")
-
-    return call
-
-
 def test_store_of_the_environment_is_asked(document: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "a.db")
     assert len(document("db", "ls")["winners"]) == 2
@@ -82,6 +68,7 @@ NOTHING = {
     "winners_kept": 0,
     "runs_added": 0,
     "poisoned_added": 0,
+    "runners_up_added": 0,
 }
 """What merging tells where it changes nothing."""
 

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "generator": {"errors", "templates"},
     "store": {"errors", "extras", "generator"},
     "devices": {"errors", "extras", "files", "generator"},
-    "plans": {"errors", "generator", "store", "devices"},
+    "plans": {"errors", "units", "generator", "store", "devices"},
     # plans, for the format of a bundle, which its writer and its reader share
     "tuner": {"errors", "files", "units", "generator", "store", "devices", "plans"},
     "api": {"errors", "extras", "generator", "store", "devices", "plans", "tuner"},

@@ -8,16 +8,16 @@ import datetime
 import importlib.metadata
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
-from warpsmith.generator.space import Config
 from warpsmith.store.record import (
     Baseline,
     Failure,
     FailureKind,
+    LeftOut,
     Measurement,
     Provenance,
     Record,
@@ -26,15 +26,11 @@ from warpsmith.store.record import (
 )
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.evaluate.outcomes import Contender, InTurns
+from warpsmith.tuner.evaluate.outcomes import InTurns
+from warpsmith.tuner.finals.finalists import Finalist, finalists, untried_finalists
 
 SIMPLEST_KERNEL = "simplest kernel"
 """How the baseline is labelled that is the default config of `registry.SIMPLEST`."""
-FINALISTS = 3
-"""Candidates that are verified and timed again, on fresh data and longer, before one of them is stored."""
-NEAR = 1.03
-"""Slower than the fastest by so much, a candidate is a finalist still: search times of one kernel differ by 2%."""
-MOST_FINALISTS = 8
 KEPT = 0.005
 """By how much of its time a candidate must be faster than what a look-up answers already, to take its place: 5x5 on
 9216x9216 bytes was 0.4% faster in the finals of its search and 0.6% slower in the next process (H200)."""
@@ -55,11 +51,17 @@ class Choice:
     """What came of the finals."""
 
     record: Record
+    """The winner of the families that were searched."""
     finalists: tuple[Trial, ...]
     """With the times that they had in turns with each other, the winner first, then the fastest first."""
     before: Trial | None = None
     """The fastest of the answers that a look-up gave before, with its time in those turns; None where none is right.
     The winner is never slower than it."""
+    overall: Record | None = None
+    """The rival of another family that the winner did not beat; None where it won."""
+    runners_up: tuple[Record, ...] = ()
+    """The fastest of each family but that of the overall winner: with its time in those turns where it was among the
+    finalists, else with that of the search."""
 
 
 class TuningFailed(WarpsmithError):
@@ -84,6 +86,9 @@ def choose(
     trials: list[Trial],
     keep: Callable[[Trial], None],
     answers: Sequence[Program] = (),
+    rivals: Sequence[Program] = (),
+    *,
+    each_family: bool = True,
 ) -> Choice:
     """The winner of `trials`, with what was measured beside it.
 
@@ -96,33 +101,68 @@ def choose(
         evaluator: compiles the finalists.
         finals: evaluates them, on data that the search has not seen.
         trials: what the search tried.
-        keep: told of every finalist that fails there, and of every answer that was not tried, so that it is stored.
+        keep: told of every finalist that fails there, and of what was not tried before, so that it is stored.
         answers: what a look-up gave before the search, and what it gives by now, where other tuners found more.
+        rivals: of other families, what holds the place that the winner wants; they keep it as answers do.
+        each_family: whether the fastest of every family is timed in the same turns.
 
     Raises TuningFailed where no trial is right, or none stays right on fresh data.
     """
     ranked, tried = fastest_first(trials), {(trial.family, trial.config) for trial in trials}
     untried = [each for each in dict.fromkeys(answers) if (each.family, each.config) not in tried]
-    if not ranked and not untried:
-        raise TuningFailed(_why_none(evaluator, trials))
-    finalists = [
-        *_finalists(evaluator, finals, ranked, keep, {(each.family, each.config) for each in answers}),
-        *_untried_finalists(evaluator, finals, untried, keep),
+    known = {(each.family, each.config) for each in answers}
+    own = [
+        *finalists(evaluator, finals, ranked, keep, known, each_family=each_family),
+        *untried_finalists(evaluator, finals, untried, keep),
     ]
-    if not finalists:
-        raise TuningFailed(f"no candidate of {evaluator.problem.key()} passed the second verification, on fresh data")
-    beside = _in_turns(finals, finalists)
-    order = [(list(evaluator.families).index(each.trial.family), each.trial.config.key()) for each in finalists]
-    answered = [place for place, each in enumerate(finalists) if each.is_answer]
-    spilling = [place for place, each in enumerate(finalists) if each.contender.measurement.spill_bytes]
-    winner = _winner(beside.ours, spilling, answered, order)
-    ours = [_timed(each, timing) for each, timing in zip(finalists, beside.ours, strict=True)]
-    trial = ours[winner]
-    baselines = (*beside.baselines, *_simplest(evaluator, ranked, trial))
-    record = Record(evaluator.problem, evaluator.device, trial, baselines, _provenance(finals), beside.left_out)
-    others = [each for each in fastest_first(ours) if each is not trial]
-    before = fastest_first(ours[place] for place in answered)
-    return Choice(record, (trial, *others), before[0] if before else None)
+    if not own:
+        raise TuningFailed(_why_none(evaluator, trials, untried))
+    met = [*own, *untried_finalists(evaluator, finals, dict.fromkeys(rivals), keep, are_rivals=True)]
+    beside = _in_turns(finals, met)
+    ours = [each.timed(timing) for each, timing in zip(met, beside.ours, strict=True)]
+    winner, overall = (_winner(evaluator, [*zip(those, ours, strict=False)]) for those in (own, met))
+    result = _Result(evaluator, _provenance(finals), beside, ranked)
+    answered = fastest_first(trial for each, trial in zip(met, ours, strict=True) if each.is_answer)
+    return Choice(
+        record=result.record(winner),
+        finalists=(winner, *(each for each in fastest_first(ours) if each is not winner)),
+        before=answered[0] if answered else None,
+        overall=None if overall is winner else result.record(overall),
+        runners_up=result.runners_up(winner, overall, ours),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Result:
+    """What was measured, as records of one run."""
+
+    evaluator: Evaluator
+    provenance: Provenance
+    beside: InTurns
+    ranked: list[Trial]
+    """What the search tried and found right, fastest first."""
+
+    def record(self, trial: Trial) -> Record:
+        """A winner with everything that was measured beside it."""
+        baselines = (*self.beside.baselines, *_simplest(self.evaluator, self.ranked, trial))
+        return self._record(trial, baselines, self.beside.left_out)
+
+    def runners_up(self, winner: Trial, overall: Trial, in_turns: list[Trial]) -> tuple[Record, ...]:
+        """The fastest of each family but that of `overall`, in the order of the families' names; `winner`, where it is
+        not that, with what was measured beside it.
+        """
+        found: dict[str, Trial] = {overall.family: overall, winner.family: winner}
+        for trial in (*sorted(in_turns, key=_counted_ns), *self.ranked):
+            found.setdefault(trial.family, trial)
+        return tuple(
+            self.record(trial) if trial is winner else self._record(trial, (), ())
+            for family, trial in sorted(found.items())
+            if family != overall.family
+        )
+
+    def _record(self, trial: Trial, baselines: tuple[Baseline, ...], left_out: tuple[LeftOut, ...]) -> Record:
+        evaluator = self.evaluator
+        return Record(evaluator.problem, evaluator.device, trial, baselines, self.provenance, left_out)
 
 
 def _provenance(finals: Bench) -> Provenance:
@@ -130,43 +170,51 @@ def _provenance(finals: Bench) -> Provenance:
     return Provenance(created, importlib.metadata.version("warpsmith"), finals.opened.environment)
 
 
-def _in_turns(finals: Bench, finalists: Sequence[_Finalist]) -> InTurns:
+def _in_turns(finals: Bench, met: Sequence[Finalist]) -> InTurns:
     """Their times and those of the other libraries, in turns; where that fails, their own ones, and it is said."""
-    beside = finals.side_by_side(tuple(finalist.contender for finalist in finalists))
+    beside = finals.side_by_side(tuple(finalist.contender for finalist in met))
     if not isinstance(beside, Failure):
         return beside
     warnings.warn(f"the other libraries could not be timed: {beside.message}", stacklevel=3)
-    return InTurns(tuple(finalist.contender.measurement.timing for finalist in finalists), ())
+    return InTurns(tuple(finalist.contender.measurement.timing for finalist in met), ())
 
 
-def _winner(
-    timings: Sequence[Timing], spilling: Collection[int], answered: Sequence[int], order: Sequence[tuple[int, str]]
-) -> int:
-    """The place of the winner: of those that tie with the fastest, an answer, else the first in `order`.
+def _winner(evaluator: Evaluator, met: Sequence[tuple[Finalist, Trial]]) -> Trial:
+    """Of those that tie with the fastest, an answer or a rival, else the first in the order of families and configs.
 
-    Of answers only the fastest may win, of others those that are KEPT faster. Those `spilling` registers count as
-    slower than they are.
+    Of answers and rivals only the fastest may win, of others those that are KEPT faster.
     """
-    known_ns = min((timings[place].median_ns for place in answered), default=math.inf)
+    families = list(evaluator.families)
+    is_known = [finalist.is_answer or finalist.is_rival for finalist, _ in met]
+    known_ns = min(
+        (trial.median_ns or 0.0 for (_, trial), its in zip(met, is_known, strict=True) if its), default=math.inf
+    )
     able = [
-        place
-        for place, timing in enumerate(timings)
-        if timing.median_ns * (1 if place in answered else 1 + KEPT) <= known_ns
+        (trial, its)
+        for (_, trial), its in zip(met, is_known, strict=True)
+        if (trial.median_ns or 0.0) * (1 if its else 1 + KEPT) <= known_ns
     ]
-    counted = [_times(timings[place], SPILLED) if place in spilling else timings[place] for place in able]
-    equal = [able[place] for place in tied(counted, CLOSE, 1.0)]
-    return min(equal, key=lambda place: (place not in answered, order[place]))
+    equal = [able[place] for place in tied([_counted(trial) for trial, _ in able], CLOSE, 1.0)]
+
+    def order(each: tuple[Trial, bool]) -> tuple[bool, int, str]:
+        trial, its = each
+        place = families.index(trial.family) if trial.family in families else len(families)
+        return not its, place, trial.config.key()
+
+    return min(equal, key=order)[0]
 
 
-def _times(timing: Timing, factor: float) -> Timing:
+def _counted(trial: Trial) -> Timing:
+    """A time as it counts: of a kernel that spills registers, SPILLED times as long as it is."""
+    assert isinstance(trial.outcome, Measurement)
+    timing, factor = trial.outcome.timing, SPILLED if trial.outcome.spill_bytes else 1.0
     return dataclasses.replace(
         timing, median_ns=timing.median_ns * factor, p20_ns=timing.p20_ns * factor, p80_ns=timing.p80_ns * factor
     )
 
 
-def _timed(finalist: _Finalist, timing: Timing) -> Trial:
-    measurement = dataclasses.replace(finalist.contender.measurement, timing=timing)
-    return dataclasses.replace(finalist.trial, outcome=measurement)
+def _counted_ns(trial: Trial) -> float:
+    return _counted(trial).median_ns
 
 
 def tied(timings: Sequence[Timing], band: float = TIE, errors: float = 2.0) -> list[int]:
@@ -188,68 +236,6 @@ def _standard_error_ns(timing: Timing) -> float:
     return 1.253 * sigma_ns / math.sqrt(timing.samples)
 
 
-def is_finalist(place: int, time_ns: float, fastest_ns: float) -> bool:
-    """Whether a candidate with `place` faster ones before it is timed again; its time and the fastest one's in ns."""
-    return place < MOST_FINALISTS and (place < FINALISTS or time_ns <= NEAR * fastest_ns)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Finalist:
-    trial: Trial
-    contender: Contender
-    """On fresh data."""
-    is_answer: bool
-    """Whether a look-up gives it without this search."""
-
-
-def _finalists(
-    evaluator: Evaluator,
-    finals: Bench,
-    ranked: list[Trial],
-    keep: Callable[[Trial], None],
-    answers: Collection[tuple[str, Config]],
-) -> Iterator[_Finalist]:
-    """Those that may win and the answers that were tried, where they are right on fresh data; of several with the same
-    time of one run, the first.
-
-    What fails there is taken out of `ranked`.
-    """
-    passed: list[Trial] = []
-    for trial in tuple(ranked):
-        fastest = passed[0] if passed else trial
-        is_answer = (trial.family, trial.config) in answers
-        may_win = is_finalist(len(passed), trial.median_ns or 0.0, fastest.median_ns or 0.0)
-        if not (may_win or is_answer):
-            continue
-        # The same outcome is that of the same machine code, which was not run again; an answer goes by its own name.
-        if any(trial.outcome == other.outcome for other in passed) and not is_answer:
-            continue
-        program = evaluator.program(trial.family, trial.config)
-        if program.fingerprint != trial.fingerprint:
-            ranked.remove(trial)  # another version of this package tried something else by this name
-            continue
-        contender = evaluator.verified(program, finals)
-        if isinstance(contender, Failure):
-            ranked.remove(trial)  # it is no baseline either
-            keep(dataclasses.replace(trial, outcome=contender))
-            continue
-        passed.append(trial)
-        yield _Finalist(trial, contender, is_answer)
-
-
-def _untried_finalists(
-    evaluator: Evaluator, finals: Bench, answers: Iterable[Program], keep: Callable[[Trial], None]
-) -> Iterator[_Finalist]:
-    """Answers that the search did not come to, where they are right; each is a trial from here on."""
-    for program in answers:
-        contender = evaluator.verified(program, finals)
-        outcome = contender if isinstance(contender, Failure) else contender.measurement
-        trial = Trial(program.family, program.config, program.fingerprint, outcome, evaluator.identity_of(program))
-        keep(trial)
-        if not isinstance(contender, Failure):
-            yield _Finalist(trial, contender, is_answer=True)
-
-
 def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:
     """The trial of the operation's simplest kernel, where it is right and another one won."""
     family = simplest_family(evaluator.problem.operation)
@@ -263,7 +249,9 @@ def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple
     return ()
 
 
-def _why_none(evaluator: Evaluator, trials: list[Trial]) -> str:
+def _why_none(evaluator: Evaluator, trials: list[Trial], untried: list[Program]) -> str:
+    if untried or any(isinstance(trial.outcome, Measurement) for trial in trials):
+        return f"no candidate of {evaluator.problem.key()} passed the second verification, on fresh data"
     failures = [trial.outcome for trial in trials if isinstance(trial.outcome, Failure)]
     if not failures:
         return f"no candidate of {evaluator.problem.key()} was tried; give it more trials or time"

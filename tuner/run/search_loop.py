@@ -85,11 +85,12 @@ class SearchLoop:
     def _new_search(self) -> Competition:
         problem, device = self._evaluator.problem, self._evaluator.device
         seed = self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
-        earlier = self._store.winner(problem.key(), device.key())
+        subject = problem.key(), device.key()
+        earlier = (*self._store.winners(*subject)[:1], *self._store.runners_up(*subject))
         searches = {}
         for name, family in self._evaluator.families.items():
-            # Measured under another compiler or other conditions, a winner is no trial of today, but worth being one.
-            won = [earlier.trial.config] if earlier is not None and earlier.trial.family == name else []
+            # Measured under another compiler or other conditions, it is no trial of today, but worth being one.
+            won = [each.trial.config for each in earlier if each.trial.family == name]
             stages = known_stages(family, problem, device, self._store)
             searches[name] = FamilySearch(
                 study_prefix(problem.key(), device.key()) + name,
@@ -102,6 +103,16 @@ class SearchLoop:
             )
         budget = self._options.trials - self.reused
         return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known)
+
+    @property
+    def method(self) -> str:
+        """The family that alone is searched, or AUTO."""
+        return self._options.method
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether a time limit has passed."""
+        return self._limit.ends is not None and time.monotonic() >= self._limit.ends
 
     def run(self) -> bool:
         """Searches until it is done; False where Ctrl-C ended it. Whatever happens, what was tried is stored."""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+from collections.abc import Iterable, Iterator
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import families_for
-from warpsmith.plans.lookup import program_of
+from warpsmith.generator.registry import families_for, named_family
+from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
-from warpsmith.store.location import open_beside
+from warpsmith.store.location import StoreChain, open_beside
+from warpsmith.store.record import Record
 from warpsmith.store.store import Store
+from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
 from warpsmith.tuner.finals.choose import Choice, choose
@@ -36,7 +41,7 @@ def tune_into(
     location: str, problem: Problem, devices: tuple[DeviceRef, ...], options: TuneOptions, progress: Progress
 ) -> TuneReport:
     """`tune` with the store at `location`, which is made only once nothing stands in the way of the search."""
-    families_for(problem, common_device(devices))
+    _able(problem, common_device(devices), options, None)
     _ = devices[0].compiler(options.compiler, options.sanitize).identity
     with Store.open(location, write=True) as store:
         return tune(problem, devices, store, options, progress)
@@ -70,11 +75,20 @@ def tune(
         TuningFailed: no candidate was right.
     """
     device = common_device(devices)
-    able = families_for(problem, device, families)
+    able = _able(problem, device, options, families)
     parts, left = budget_of_parts(problem, device, able, store, options)
     for part, share in parts:
         tune(part, devices, store, share, progress)
     return _search(problem, devices, store, left, progress, able)
+
+
+def _able(
+    problem: Problem, device: Device, options: TuneOptions, families: tuple[Family, ...] | None
+) -> tuple[Family, ...]:
+    """The families that are searched. Raises BadArgument where none solves the problem, or not the named one."""
+    if options.method != AUTO:
+        return (named_family(problem, device, options.method),)
+    return families_for(problem, device, families)
 
 
 def _search(
@@ -95,7 +109,7 @@ def _search(
         FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines) as finals,
     ):
         evaluator.bench.open_ahead()
-        before, known = _known(evaluator, store)
+        before, known = _known(evaluator, store, options.method)
         seen, stored = store.trials_since(problem, device, 0)
         is_shared = bool(others) or store.server_url is not None
         joining = Sharing(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
@@ -104,7 +118,8 @@ def _search(
             loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known)
             interrupted = not loop.run()
         with loop.ledger.during(Stage.CHOOSE):
-            choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before)
+            is_cut_short = interrupted or loop.is_out_of_time
+            choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before, not is_cut_short)
         publish(loop, store)
         report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
         store.add_run(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
@@ -146,23 +161,38 @@ def _evaluator(
     )
 
 
-def _known(evaluator: Evaluator, store: Store) -> tuple[Program, tuple[Key, ...]]:
+def _known(evaluator: Evaluator, store: Store, method: str) -> tuple[Program, tuple[Key, ...]]:
     """What a look-up answers now, and what is to be tried first."""
     problem, device, families = evaluator.problem, evaluator.device, evaluator.families
     with open_beside(store) as stores:
         read = stores.read(problem.operation)
-    answer = present_answer(problem, device, read, families)
+    answer = present_answer(problem, device, read, families, method)
     samples = samples_of(store, read, problem.operation)
-    return answer, known_first(answer, problem, device, read, families, samples)
+    return answer, known_first(answer, problem, device, read, families, samples, method)
 
 
-def _choose(evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program) -> Choice:
+def _choose(
+    evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program, each_family: bool
+) -> Choice:
+    """The finals, whose result is stored: the winner of all, and the fastest of the other families."""
+    problem, device, families, method = evaluator.problem, evaluator.device, evaluator.families, loop.method
     with open_beside(store) as stores:  # by now others that share the store may have found more
-        now = present_answer(evaluator.problem, evaluator.device, stores, evaluator.families)
-    answers = (before, now, *_replaced(evaluator, store))
-    choice = choose(evaluator, finals.bench(), list(loop.trials.values()), loop.replace, answers)
-    store.put_winner(choice.record)
+        now = present_answer(problem, device, stores, families, method)
+        holders = [] if method == AUTO else [*_answer_of_all(problem, device, stores)]
+    replaced = _replaced(evaluator, store)
+    answers = (before, now, *(each for each in replaced if each.family in families))
+    rivals = [each for each in (*holders, *replaced) if each.family not in families] if method != AUTO else []
+    trials = list(loop.trials.values())
+    choice = choose(evaluator, finals.bench(), trials, loop.replace, answers, rivals, each_family=each_family)
+    store.put_winner(choice.overall or choice.record)
+    store.put_runners_up(_that_replace(choice.runners_up, loop, store))
     return choice
+
+
+def _answer_of_all(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Iterator[Program]:
+    """What a look-up answers, whatever the method of the search."""
+    with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
+        yield find(problem, device, stores).program
 
 
 def _replaced(evaluator: Evaluator, store: Store) -> tuple[Program, ...]:
@@ -171,10 +201,26 @@ def _replaced(evaluator: Evaluator, store: Store) -> tuple[Program, ...]:
     """
     conditions = conditions_key(evaluator.bench.opened.conditions)
     record = store.winner(evaluator.problem.key(), evaluator.device.key(), conditions)
-    if record is None or record.trial.family not in evaluator.families:
-        return ()
-    program = program_of(record, evaluator.problem, evaluator.device)
+    program = None if record is None else program_of(record, evaluator.problem, evaluator.device)
     return () if program is None else (program,)
+
+
+def _that_replace(found: Iterable[Record], loop: SearchLoop, store: Store) -> Iterator[Record]:
+    """Those that take their families' places: not where a stored one was not tried now, still holds and is faster."""
+    for record in found:
+        kept = store.runners_up(record.problem.key(), record.device.key())
+        alike = (
+            each for each in kept if (each.trial.family, each.conditions) == (record.trial.family, record.conditions)
+        )
+        old = next(alike, None)
+        stays = (
+            old is not None
+            and (old.trial.family, old.trial.config) not in loop.trials
+            and old.timing.median_ns < record.timing.median_ns
+            and regenerate(old) is not None
+        )
+        if not stays:
+            yield record
 
 
 def _report(
@@ -185,6 +231,8 @@ def _report(
         record=None if choice is None else choice.record,
         finalists=() if choice is None else choice.finalists,
         before=None if choice is None else choice.before,
+        overall=None if choice is None else choice.overall,
+        runners_up=() if choice is None else choice.runners_up,
         tried=len(loop.trials) - loop.reused,
         others=loop.others,
         reused=loop.reused,

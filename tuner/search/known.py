@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
@@ -32,13 +32,17 @@ Key = tuple[str, Config]
 
 
 def present_answer(
-    problem: Problem, device: Device, stores: StoreChain[Winners], families: Mapping[str, Family]
+    problem: Problem,
+    device: Device,
+    stores: StoreChain[Winners],
+    families: Mapping[str, Family],
+    method: str = AUTO,
 ) -> Program:
-    """What `warpsmith.plan` answers now, or the default of the first of `families` where that is of another family, or
-    nothing.
+    """What `warpsmith.plan` answers now by `method`, or the default of the first of `families` where that is of another
+    family, or nothing.
     """
     with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
-        program = find(problem, device, stores).program
+        program = find(problem, device, stores, method).program
         if program.family in families:
             return program
     first = next(iter(families.values()))
@@ -52,6 +56,7 @@ def known_first(
     stores: StoreChain[Winners],
     families: Mapping[str, Family],
     samples: Iterable[Sample],
+    method: str = AUTO,
 ) -> tuple[Key, ...]:
     """What a search tries before anything else, the likeliest first, each of them once.
 
@@ -59,7 +64,7 @@ def known_first(
     problems propose, the default of every family, and the winners of the next nearest problems, each carried over to
     this problem. A default that the compiler would take seconds for is left to the search.
     """
-    stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED) if key[0] in families]
+    stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED, method) if key[0] in families]
     carried = [key for key in stored if key != (answer.family, answer.config)]
     defaults = [(name, family.default(problem, device)) for name, family in families.items()]
     quick = [key for key in defaults if families[key[0]].unrolled(problem, key[1]) <= MAX_UNROLLED]

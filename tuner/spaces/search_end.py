@@ -8,7 +8,8 @@ import math
 import random
 
 from warpsmith.generator.space import Config
-from warpsmith.tuner.finals.choose import TIE, is_finalist
+from warpsmith.tuner.finals.choose import TIE
+from warpsmith.tuner.finals.finalists import is_finalist
 from warpsmith.tuner.search.competition import Competition
 from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.spaces.recording import Recording

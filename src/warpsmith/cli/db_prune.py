@@ -116,6 +116,7 @@ def _tell(pruned: Pruned, before: Counts, location: str, *, removed: bool, json:
         return
     told = (
         f"{trials} of {before.trials} trials, {len(pruned.winners)} of {before.winners} winners, "
+        f"{pruned.runners_up} runners-up, "
         f"{pruned.runs} of {before.runs} runs, {pruned.poisoned} of {before.poisoned} poisoned programs"
     )
     print_facts([("removed" if removed else "to remove", told), ("from", location)])
@@ -138,4 +139,5 @@ def _document(pruned: Pruned) -> dict[str, Any]:
         "runs": pruned.runs,
         "poisoned": pruned.poisoned,
         "study_trials": pruned.study_trials,
+        "runners_up": pruned.runners_up,
     }

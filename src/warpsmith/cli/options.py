@@ -33,6 +33,10 @@ StoreOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output.", rich_help_panel="Run")
 ]
+MethodOption = Annotated[
+    str,
+    typer.Option("--method", help="auto, or the name of the only kernel family that is asked.", rich_help_panel="Run"),
+]
 TrialsOption = Annotated[
     int | None,
     typer.Option(

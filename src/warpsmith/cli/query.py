@@ -5,11 +5,13 @@ from __future__ import annotations
 import typer
 
 from warpsmith import api
+from warpsmith.cli.families import standings, standings_table
 from warpsmith.cli.operations.registry import add_commands
-from warpsmith.cli.options import DeviceOption, JsonOption, StoreOption
+from warpsmith.cli.options import DeviceOption, JsonOption, MethodOption, StoreOption
 from warpsmith.cli.output import match_document, print_facts, print_json, record_facts
 from warpsmith.errors import NothingStored
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.store.location import open_for_look_up
 
 
 def register(app: typer.Typer) -> None:
@@ -18,13 +20,25 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="query")
 
 
-def _query(problem: Problem, device: DeviceOption = "auto", store: StoreOption = None, json: JsonOption = False) -> int:
-    match = api.query(problem, device, store=store)
+def _query(
+    problem: Problem,
+    device: DeviceOption = "auto",
+    store: StoreOption = None,
+    method: MethodOption = AUTO,
+    json: JsonOption = False,
+) -> int:
+    match = api.query(problem, device, method=method, store=store)
     if match.record is None:
-        raise NothingStored(f"nothing is stored for {problem.key()}; run `warpsmith tune {problem.operation}` first")
+        of = problem.key() if method == AUTO else f"{method} of {problem.key()}"
+        raise NothingStored(f"nothing is stored for {of}; run `warpsmith tune {problem.operation}` first")
+    with open_for_look_up(store) as stores:
+        families = standings(match.record, stores)
     if json:
-        print_json({"problem": problem.spec(), "problem_key": problem.key(), **match_document(match)})
+        document = {"problem": problem.spec(), "problem_key": problem.key(), **match_document(match)}
+        print_json({**document, "families": [each.spec() for each in families]})
         return 0
     print_facts([("match", str(match.kind)), *(("", reason) for reason in match.reasons)])
     print_facts(record_facts(match.record))
+    if len(families) > 1:
+        print(f"\n{standings_table(families)}")
     return 0

@@ -12,6 +12,7 @@ from warpsmith.cli.options import (
     CompilerOption,
     DevicesOption,
     JsonOption,
+    MethodOption,
     SamplerOption,
     SeedOption,
     StoreOption,
@@ -22,7 +23,7 @@ from warpsmith.cli.options import (
 from warpsmith.cli.output import print_facts, print_json, record_facts, winner_document
 from warpsmith.cli.tune_without_shape import tune_without_shape
 from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.generator.problem import Problem, member
+from warpsmith.generator.problem import AUTO, Problem, member
 from warpsmith.store.location import write_location
 from warpsmith.store.record import Trial
 from warpsmith.store.shown import shown
@@ -88,6 +89,7 @@ def _tune(
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
     sampler: SamplerOption = SamplerChoice.ADDITIVE.value,
+    method: MethodOption = AUTO,
     compiler: CompilerOption = CompilerChoice.AUTO.value,
     l2: L2Option = None,
     launch: LaunchOption = Launching.EAGER.value,
@@ -106,6 +108,7 @@ def _tune(
         cold=None if l2 is None else member(CacheState, l2, "L2 state") is CacheState.COLD,
         launching=member(Launching, launch, "way to launch"),
         sampler=member(SamplerChoice, sampler, "sampler"),
+        method=method,
     )
     devices, location = DeviceRef.parse_all(device), write_location(store)
     report = tune_into(location, problem, devices, options, progress_for(sys.stderr, quiet=False))
@@ -120,6 +123,8 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     facts = record_facts(report.record) if report.record is not None else []
     if report.record is not None and report.before is not None:
         facts.append(("before", _before(report.record.trial, report.before)))
+    if report.record is not None and report.overall is not None:
+        facts.append(("overall", _overall(report.record.trial, report.overall.trial)))
     others = f" ({report.others} by others)" if report.others else ""
     trials = (
         f"{report.tried} now{others}, {report.reused} of earlier runs, of {report.space_size or 'very many'} configs"
@@ -140,6 +145,13 @@ def _before(winner: Trial, before: Trial) -> str:
     if (winner.family, winner.config) == (before.family, before.config):
         return "the same kernel: the search found nothing faster"
     return f"{format_time(then_ns)} by {before.family}: now {then_ns / now_ns:.2f}x faster"
+
+
+def _overall(best: Trial, winner: Trial) -> str:
+    """How the best of the family that alone was searched compares with the winner of another one."""
+    ratio = (best.median_ns or 0.0) / (winner.median_ns or 1.0)
+    took = f"{format_time(winner.median_ns or 0.0)}, {ratio:.2f}x faster"
+    return f"{winner.family} {winner.config} stays the winner: {took}"
 
 
 def _standing(standing: Standing) -> str:

@@ -24,7 +24,7 @@ from warpsmith.devices.cuda.nvrtc_file import file_state, loaded_nvrtc
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import Device
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
 from warpsmith.plans.code_state import code_state
 from warpsmith.plans.match import Match, MatchKind
@@ -46,18 +46,20 @@ class Circumstances:
         device: on which.
         store: as the user named it.
         state: what the stores' files are like.
+        method: the family that was asked for, or AUTO.
     """
 
     problem: Problem
     device: Device
     store: str | None
     state: State
+    method: str = AUTO
 
     @property
     def name(self) -> str:
         """The answer's file: one for each question, whatever changes."""
         question = [_FORMAT, self.problem.operation, self.problem.spec(), dataclasses.asdict(self.device), self.store]
-        return f"{_digest([*question, sys.prefix])}.json"
+        return f"{_digest([*question, self.method, sys.prefix])}.json"
 
     def digest(self) -> str | None:
         """What must be as it was; None where that cannot be told."""

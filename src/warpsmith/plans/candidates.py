@@ -52,6 +52,12 @@ class Ranked:
         return self._order < other._order
 
     @property
+    def may_say_more_than_default(self) -> bool:
+        """Whether `Candidate.is_likelier_than_default` may hold of it: to carry a config over takes milliseconds."""
+        family = family_named(self.record.trial.family)
+        return family is not None and self.octaves <= family.default_reach
+
+    @property
     def _order(self) -> tuple[float, str, str]:
         return self.octaves, self.record.problem.key(), self.record.device.key()
 

@@ -27,9 +27,9 @@ class StaleTiming(UserWarning):
     """The stored time was taken with another driver, toolkit or library than the installed one; results stay right."""
 
 
-def plan(problem: Problem, device: str, store: str | None) -> Plan:
+def plan(problem: Problem, device: str, store: str | None, method: str) -> Plan:
     """What `warpsmith.plan` does, which has its arguments and errors."""
-    key = problem, device, named_location(store)
+    key = problem, device, named_location(store), method
     return _PLANS.get(key) or _made(key)
 
 
@@ -39,10 +39,10 @@ def forget_plans() -> None:
 
 
 def _made(key: Key) -> Plan:
-    problem, device, store = key
+    problem, device, store, method = key
     ref = DeviceRef.parse(device)
     before = Before.of(store)
-    match, binaries = _answer(problem, ref, store, before)
+    match, binaries = _answer(problem, ref, store, method, before)
     made = _PLANS.earlier(key, ref)
     if made is None or made.match != match:
         runtime = open_runtime(ref)
@@ -52,18 +52,18 @@ def _made(key: Key) -> Plan:
     return made
 
 
-def _answer(problem: Problem, ref: DeviceRef, store: str | None, before: Before) -> tuple[Match, Binaries]:
+def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, before: Before) -> tuple[Match, Binaries]:
     """The best answer, compiled: that of an earlier process where it still holds."""
     target = ref.device()
     circumstances = None
     if ref.kind is DeviceKind.CUDA and before.state is not None:
-        circumstances = Circumstances(problem, target, store, before.state)
+        circumstances = Circumstances(problem, target, store, before.state, method)
         if (earlier := recalled(circumstances)) is not None:
             return earlier
     # All families, and Jinja2 with its templates.
     from warpsmith.plans.lookup import look_up_wholly
 
-    match, is_whole = look_up_wholly(problem, target, store)
+    match, is_whole = look_up_wholly(problem, target, store, method)
     compiler = ref.compiler(CompilerChoice.AUTO)
     binaries = compiler.compile_program(match.program)
     if circumstances is not None and is_whole and isinstance(compiler, CachedCompiler):

@@ -36,4 +36,5 @@ class Match:
     record: Record | None
     """The stored winner that the answer comes from; None for a default."""
     reasons: tuple[str, ...]
-    """Why each better kind of match was not available, best kind first."""
+    """Why each better kind of match was not available, best kind first; then, where stored times of several families
+    chose this one instead of the one that would have answered, `family: ` with what both are expected to take."""

@@ -1,4 +1,4 @@
-"""Plans that were made before, by problem, device and store, for as long as the stores are as they were."""
+"""Plans that were made before, by problem, device, store and method, for as long as the stores are as they were."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ LOOK_EVERY_S = 0.005
 is seen at once."""
 
 
-Key = tuple[Problem, str, str | None]
-"""The problem; the device and the store as the user named them, the latter by the argument or the environment."""
+Key = tuple[Problem, str, str | None, str]
+"""The problem; the device and the store as the user named them, the latter by the argument or the environment; the
+method."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class PlanMemo:
         return len(self._kept)
 
     def get(self, key: Key) -> Plan | None:
-        """The plan for a problem, a device and a store as they were named; None where it has to be made anew.
+        """The plan for a problem, a device, a store and a method as they were named; None where it has to be made anew.
 
         Raises DeviceError as `DeviceRef.parse` does.
         """
@@ -82,7 +83,7 @@ class PlanMemo:
 
     def _is_good(self, key: Key, kept: _Kept, now: float) -> bool:
         """Whether what the plan was made from is as it was."""
-        _, device, store = key
+        _, device, store, _ = key
         writes = OWN_WRITES.count  # before the look: what is written meanwhile is seen at the next one
         if DeviceRef.parse(device) != kept.ref or state_of(store) != kept.state:
             return False

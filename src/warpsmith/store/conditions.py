@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import itertools
 from typing import Self
 
@@ -71,6 +72,7 @@ USUAL_FIRST: tuple[str, ...] = (
 """All conditions as text, in the order in which a look-up asks for them: those of a plain `tune` come first."""
 
 
+@functools.lru_cache(maxsize=256)
 def conditions_key(policy: str) -> str:
     """The conditions of `Timing.policy` as winners are filed under them: one of USUAL_FIRST."""
     return str(Conditions.of(policy) or UNKNOWN)

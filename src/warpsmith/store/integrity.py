@@ -7,20 +7,32 @@ from collections.abc import Callable, Iterator
 from sqlalchemy import Connection
 
 from warpsmith.store import rows
+from warpsmith.store.merging import contents_of
 from warpsmith.store.rows import Contents, Row, Unreadable
+from warpsmith.store.runs import every as every_run
 from warpsmith.store.runs import run_of
+from warpsmith.store.statements import found
 
 
 def database_problems(connection: Connection) -> list[str]:
     """What SQLite itself finds wrong with a file; nothing for other databases, which look after themselves."""
     if connection.dialect.name != "sqlite":
         return []
-    found = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+    told = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
     return [
-        *(f"SQLite's integrity check says: {line}" for line in found if line != "ok"),
+        *(f"SQLite's integrity check says: {line}" for line in told if line != "ok"),
         *(f"row {row} of {table} belongs to nothing in {parent}" for table, row, parent, _ in orphans),
     ]
+
+
+def store_problems(connection: Connection, schema: int) -> list[str]:
+    """What is wrong with a store of that schema, a line each."""
+    # The rows of a broken file may be unreadable even to SQLite.
+    if broken := database_problems(connection):
+        return broken
+    kept_runs = found(connection, every_run()) if schema >= 2 else ()
+    return row_problems(contents_of(connection, schema)) + run_problems(kept_runs)
 
 
 def row_problems(contents: Contents) -> list[str]:
@@ -30,6 +42,7 @@ def row_problems(contents: Contents) -> list[str]:
         *_unreadable(contents.devices, rows.device_of, lambda row: f"device {row['key']!r}"),
         *_unreadable(contents.trials, rows.trial_of, lambda row: f"trial {row['config']} of {_subject(row)}"),
         *_unreadable(contents.winners, rows.record_of, lambda row: f"winner of {_subject(row)}"),
+        *_unreadable(contents.runners_up, rows.record_of, lambda row: f"fastest {row['family']} of {_subject(row)}"),
     ]
 
 
@@ -42,8 +55,8 @@ def _subject(row: Row) -> str:
     return f"{row['problem_key']!r} on {row['device_key']!r}"
 
 
-def _unreadable(found: tuple[Row, ...], parse: Callable[[Row], object], name: Callable[[Row], str]) -> Iterator[str]:
-    for row in found:
+def _unreadable(listed: tuple[Row, ...], parse: Callable[[Row], object], name: Callable[[Row], str]) -> Iterator[str]:
+    for row in listed:
         try:
             parse(row)
         except Unreadable as error:

@@ -1,4 +1,4 @@
-"""Stores as JSON lines: a header, then one line for each trial and winner, each complete in itself."""
+"""Stores as JSON lines: a header, then one line for each trial, winner and runner-up, each complete in itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from warpsmith.store.rows import Contents, Row, Unreadable
 from warpsmith.store.store import MergeReport, Store
 
 FORMAT = "warpsmith-store"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+BEFORE_RUNNERS_UP = 1
+"""The version of lines without a runner-up, which warpsmith 0.1 reads too."""
 
 
 def export_lines(store: Store) -> Iterator[str]:
@@ -28,9 +30,10 @@ def export_lines(store: Store) -> Iterator[str]:
     yield json.dumps(
         {
             "format": FORMAT,
-            "version": FORMAT_VERSION,
+            "version": FORMAT_VERSION if contents.runners_up else BEFORE_RUNNERS_UP,
             "trials": len(contents.trials),
             "winners": len(contents.winners),
+            **({"runners_up": len(contents.runners_up)} if contents.runners_up else {}),
         }
     )
     try:
@@ -38,6 +41,8 @@ def export_lines(store: Store) -> Iterator[str]:
             yield json.dumps(_trial_line(row, specs[row["problem_key"]], specs[row["device_key"]]))
         for row in contents.winners:
             yield json.dumps({"kind": "winner", **rows.from_json(row["spec"])})
+        for row in contents.runners_up:
+            yield json.dumps({"kind": "runner-up", **rows.from_json(row["spec"])})
     except Unreadable as error:
         raise StoreError(
             f"{store.location}: a row of {row['problem_key']!r} cannot be exported: {error}; "
@@ -81,6 +86,7 @@ class _Reader:
         self._devices: dict[str, Row] = {}
         self._trials: list[Row] = []
         self._winners: list[Row] = []
+        self._runners_up: list[Row] = []
 
     def read(self, lines: Iterable[str]) -> Contents:
         number, header = 0, None
@@ -99,19 +105,24 @@ class _Reader:
             raise StoreError(f"{self._source}, line {number}: {error}; nothing was imported") from None
         self._check_complete(header)
         return Contents(
-            tuple(self._problems.values()), tuple(self._devices.values()), tuple(self._trials), tuple(self._winners)
+            problems=tuple(self._problems.values()),
+            devices=tuple(self._devices.values()),
+            trials=tuple(self._trials),
+            winners=tuple(self._winners),
+            runners_up=tuple(self._runners_up),
         )
 
     def _add(self, entry: dict[str, Any]) -> None:
         match entry.get("kind"):
             case "trial":
                 self._add_trial(entry)
-            case "winner":
+            case "winner" | "runner-up" as kind:
                 record = rows.checked_record(entry)
                 self._add_subject(rows.problem_row(record.problem), rows.device_row(record.device))
-                self._winners.append(rows.winner_row(record))
+                of_kind = self._winners if kind == "winner" else self._runners_up
+                of_kind.append(rows.winner_row(record))
             case kind:
-                raise Unreadable(f"kind {kind!r} is neither 'trial' nor 'winner'")
+                raise Unreadable(f"kind {kind!r} is neither 'trial' nor 'winner' nor 'runner-up'")
 
     def _add_trial(self, entry: dict[str, Any]) -> None:
         try:
@@ -132,10 +143,11 @@ class _Reader:
     def _check_complete(self, header: dict[str, Any] | None) -> None:
         if header is None:
             raise StoreError(f"{self._source} is empty: make one with `warpsmith db export`")
-        for name, found in (("trials", len(self._trials)), ("winners", len(self._winners))):
-            if header[name] != found:
+        kept = {"trials": self._trials, "winners": self._winners, "runners_up": self._runners_up}
+        for name, found in kept.items():
+            if (announced := header.get(name, 0)) != len(found):
                 raise StoreError(
-                    f"{self._source} holds {found} of the {header[name]} {name} that its first line announces: "
+                    f"{self._source} holds {len(found)} of the {announced} {name} that its first line announces: "
                     "it was cut short or edited; nothing was imported"
                 )
 
@@ -150,7 +162,7 @@ def _object(line: str) -> dict[str, Any]:
 def _checked_header(entry: dict[str, Any]) -> dict[str, Any]:
     if entry.get("format") != FORMAT:
         raise Unreadable(f"the first line must say format {FORMAT!r}, as `warpsmith db export` writes it")
-    if entry.get("version") != FORMAT_VERSION:
+    if entry.get("version") not in (BEFORE_RUNNERS_UP, FORMAT_VERSION):
         raise Unreadable(
             f"format version {entry.get('version')!r}, but this warpsmith reads {FORMAT_VERSION}: upgrade warpsmith"
         )

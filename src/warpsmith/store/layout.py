@@ -1,8 +1,8 @@
-"""What both readers of a store, SQLAlchemy's and `store_reader`, go by: the schema's number and the winners' table."""
+"""What both readers of a store, SQLAlchemy's and `store_reader`, go by: the schema's number and the winners' tables."""
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -10,7 +10,14 @@ VERSION_TABLE = "warpsmith_version"
 
 PROBLEMS_TABLE = "warpsmith_problems"
 WINNERS_TABLE = "warpsmith_winners"
+RUNNERS_UP_TABLE = "warpsmith_runners_up"
 
 WINNER_IDENTITY = ("problem_key", "device_key", "conditions")
 """The columns of which a store has one winner each. Times under other conditions cannot be compared, so that a winner
 under others is another winner."""
+
+RUNNER_UP_IDENTITY = (*WINNER_IDENTITY, "family")
+"""Those of which it has one runner-up each."""
+
+RUNNERS_UP_SINCE = 5
+"""The schema from which on there are runners-up."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import platformdirs
 
 from warpsmith.errors import StoreError
+from warpsmith.store.conditions import USUAL_FIRST
+from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.record import Record
 from warpsmith.store.store_reader import Winners, open_winners
 from warpsmith.store.winners_in_memory import WinnersInMemory
@@ -133,10 +135,37 @@ class StoreChain(Generic[Asked_co]):
             found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
 
+    def runners_up(self, problem_key: str, device_key: str) -> Iterator[Record]:
+        """Each store's runners-up of `Problem.key()` on `Device.key()`, store by store, as `Store.runners_up` does."""
+        for store in self.stores:
+            yield from self._answer(store, lambda each: each.runners_up(problem_key, device_key)) or ()
+
+    def beaten(self, family: str) -> tuple[Record, ...]:
+        """All runners-up of a family, store by store."""
+        return tuple(
+            record for store in self.stores for record in self._answer(store, lambda each: each.beaten(family)) or ()
+        )
+
+    def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
+        """The times of all runners-up of an operation, store by store."""
+        return tuple(
+            each
+            for store in self.stores
+            for each in self._answer(store, lambda asked: asked.family_times(operation)) or ()
+        )
+
     def read(self, operation: str) -> StoreChain[Winners]:
-        """The winners of one operation, each store read once: for whoever asks several times about its problems."""
-        asked = ((store.location, self._answer(store, lambda each: each.records(operation))) for store in self.stores)
-        return StoreChain(tuple(WinnersInMemory(location, records or ()) for location, records in asked))
+        """The winners and runners-up of one operation, each store read once: for whoever asks several times."""
+        return StoreChain(
+            tuple(
+                WinnersInMemory(
+                    store.location,
+                    self._answer(store, lambda each: each.records(operation)) or (),
+                    self._answer(store, lambda each: _all_beaten(each, operation)) or (),
+                )
+                for store in self.stores
+            )
+        )
 
     def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
         """What a store answers; None, from now on, of one that may be passed over and turns out damaged."""
@@ -206,6 +235,12 @@ def open_beside(store: Store) -> Iterator[StoreChain[Winners]]:
     """
     with _opened(_unnamed_places(), _winners_of, passes_over=True) as others:
         yield StoreChain((store, *others.stores), others.stores)
+
+
+def _all_beaten(store: Winners, operation: str) -> tuple[Record, ...]:
+    families = sorted({each.family for each in store.family_times(operation)})
+    found = (record for family in families for record in store.beaten(family))
+    return tuple(sorted(found, key=lambda record: USUAL_FIRST.index(record.conditions)))
 
 
 def _winners_of(location: str, immutable: bool) -> Winners:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Table, func, select
 
-from warpsmith.store import poison, trial_rows
+from warpsmith.store import poison, runners_up, trial_rows
 from warpsmith.store.rows import Contents, Row, in_order
 from warpsmith.store.schema import POISON_IDENTITY, WINNER_IDENTITY, devices, poisoned, problems, runs, trials, winners
-from warpsmith.store.statements import add_missing, found, found_winners, matches, replace, replace_all
+from warpsmith.store.statements import add_missing, found, found_winners, matches, replace_all
 from warpsmith.store.trial_rows import found_trials
 
 
@@ -27,6 +27,8 @@ class MergeReport:
     runs_added: int = 0
     poisoned_added: int = 0
     """Programs that must not be run again, which this store did not know."""
+    runners_up_added: int = 0
+    """Families, of a problem, a device and conditions, whose fastest candidate beside the winner came from there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,13 +41,14 @@ class History:
 
 
 def contents_of(connection: Connection, schema: int) -> Contents:
-    """Every problem, device, trial and winner of a store of that schema, as rows of today's."""
+    """Every problem, device, trial, winner and runner-up of a store of that schema, as rows of today's."""
     listed = found_trials(connection, schema)
     return Contents(
         problems=in_order(found(connection, select(problems)), "key"),
         devices=in_order(found(connection, select(devices)), "key"),
         trials=tuple({name: value for name, value in row.items() if name != "id"} for row in listed),
         winners=found_winners(connection, schema),
+        runners_up=runners_up.found_runners_up(connection, schema),
     )
 
 
@@ -61,7 +64,8 @@ def history_of(connection: Connection, schema: int) -> History:
 
 
 def absorb(connection: Connection, contents: Contents, history: History) -> MergeReport:
-    """Takes over all rows: trials and runs not here yet, winners that are new or faster, programs not to be run.
+    """Takes over all rows: trials and runs not here yet, what of winners and runners-up is new or faster, programs not
+    to be run.
 
     The same rows again change nothing: trials are told by what ran under which conditions, runs by the token that
     their tuner drew.
@@ -71,6 +75,8 @@ def absorb(connection: Connection, contents: Contents, history: History) -> Merg
     report = MergeReport(_added(connection, trials, contents.trials, trial_rows.add_others), 0, 0, 0)
     for row in contents.winners:
         report = _compete(connection, row, report)
+    for row in contents.runners_up:
+        report = _beside(connection, row, report)
     return dataclasses.replace(
         report,
         runs_added=_added(connection, runs, history.runs, lambda its, rows: add_missing(its, runs, rows)),
@@ -91,11 +97,17 @@ def _added(
 def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
     own_ns = connection.scalar(select(winners.c.median_ns).where(matches(winners, row, WINNER_IDENTITY)))
     if own_ns is not None and own_ns <= row["median_ns"]:
-        return dataclasses.replace(report, winners_kept=report.winners_kept + 1)
-    replace(connection, winners, row, WINNER_IDENTITY)
+        # The winner there may be the fastest of a family that was beaten here.
+        return _beside(connection, row, dataclasses.replace(report, winners_kept=report.winners_kept + 1))
+    runners_up.crown(connection, row)
     if own_ns is None:
         return dataclasses.replace(report, winners_added=report.winners_added + 1)
     return dataclasses.replace(report, winners_replaced=report.winners_replaced + 1)
+
+
+def _beside(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
+    """Another store's candidate competes with this store's fastest of its family, which is no winner."""
+    return dataclasses.replace(report, runners_up_added=report.runners_up_added + runners_up.compete(connection, row))
 
 
 def _warn(connection: Connection, theirs: tuple[Row, ...]) -> int:

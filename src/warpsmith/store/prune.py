@@ -16,15 +16,18 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store import optuna_tables, rows, sqlite
 from warpsmith.store.database import Database
+from warpsmith.store.layout import RUNNERS_UP_SINCE
 from warpsmith.store.poison import POISONOUS
 from warpsmith.store.rows import Row, Unreadable
 from warpsmith.store.schema import (
     POISON_IDENTITY,
+    RUNNER_UP_IDENTITY,
     SCHEMA_VERSION,
     WINNER_IDENTITY,
     devices,
     poisoned,
     problems,
+    runners_up,
     runs,
     trials,
     winners,
@@ -45,8 +48,8 @@ class Unwanted:
 
     scope: Scope = EVERYTHING
     keep_trials: int | None = None
-    """Of each problem and device that has a winner, the trials that stay beside the winner's own: the fastest under
-    each conditions of timing."""
+    """Of each problem and device that has a winner, the trials that stay beside those of the winner and of the
+    other families' fastest: the fastest under each conditions of timing."""
     stale: frozenset[tuple[str, ...]] = frozenset()
     """Values of the columns PROGRAM, as `stale_programs` finds them."""
     poisoned: bool = False
@@ -66,6 +69,7 @@ class Pruned:
     poisoned: int
     study_trials: int = 0
     """Of Optuna's studies: those whose text the store has no trial of any more."""
+    runners_up: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class Plan:
     runs: tuple[Row, ...]
     poisoned: tuple[Row, ...]
     study_trials: tuple[Row, ...] = ()
+    runners_up: tuple[Row, ...] = ()
 
     def told(self) -> Pruned:
         """What it comes to."""
@@ -86,6 +91,7 @@ class Plan:
             runs=len(self.runs),
             poisoned=len(self.poisoned),
             study_trials=len(self.study_trials),
+            runners_up=len(self.runners_up),
         )
 
 
@@ -115,10 +121,10 @@ def stale_programs(
     return frozenset(found_stale)
 
 
-def listed_programs(connection: Connection, scope: Scope) -> tuple[Row, ...]:
-    """Every program of which there is a trial or a winner, with what it computes and where."""
+def listed_programs(connection: Connection, scope: Scope, schema: int) -> tuple[Row, ...]:
+    """Every program of which there is a trial, a winner or a runner-up, with what it computes and where."""
     listed: dict[tuple[str, ...], Row] = {}
-    for table in (trials, winners):
+    for table in (trials, winners, runners_up) if schema >= RUNNERS_UP_SINCE else (trials, winners):
         query = (
             select(
                 *(table.c[name] for name in PROGRAM),
@@ -145,14 +151,20 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     identity = ("conditions",) if schema >= 3 else ()
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
     listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
+    beaten = _listed(connection, runners_up, (*PROGRAM, "conditions"), scope) if schema >= RUNNERS_UP_SINCE else ()
     if unwanted.everything:
         all_runs = _listed(connection, runs, ("id",), scope) if schema >= 2 else ()
-        return Plan(tried, won, all_runs, listed, _of_studies(connection, tried, {row["id"] for row in tried}))
+        of_studies = _of_studies(connection, tried, {row["id"] for row in tried})
+        return Plan(tried, won, all_runs, listed, of_studies, beaten)
     lost = [row for row in won if _values(row, PROGRAM) in unwanted.stale]
     kept: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for row in won:
         if row not in lost:
             kept.setdefault(_subject(row), set()).add(_values(row, PROGRAM))
+    lost_beaten = tuple(row for row in beaten if _values(row, PROGRAM) in unwanted.stale)
+    for row in beaten:
+        if row not in lost_beaten and _subject(row) in kept:
+            kept[_subject(row)].add(_values(row, PROGRAM))
     gone = {row["id"] for row in tried if _values(row, PROGRAM) in unwanted.stale}
     if unwanted.poisoned:
         gone |= {row["id"] for row in tried if row["failure_kind"] in POISONOUS}
@@ -160,7 +172,8 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
         gone |= _slow([row for row in tried if row["id"] not in gone], kept, unwanted.keep_trials)
     forgiven = listed if unwanted.poisoned else ()
     of_studies = _of_studies(connection, tried, gone)
-    return Plan(tuple(row for row in tried if row["id"] in gone), tuple(lost), (), forgiven, of_studies)
+    going = tuple(row for row in tried if row["id"] in gone)
+    return Plan(going, tuple(lost), (), forgiven, of_studies, lost_beaten)
 
 
 def _of_studies(connection: Connection, tried: tuple[Row, ...], gone: set[int]) -> tuple[Row, ...]:
@@ -177,7 +190,9 @@ def _listed(connection: Connection, table: Table, names: tuple[str, ...], scope:
 
 
 def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]], keep: int) -> set[int]:
-    """The ids of trials that no winner needs: failures, and all but the fastest, where there is a winner."""
+    """The ids of trials that no winner and no runner-up needs, where there is a winner: failures, and all but the
+    fastest.
+    """
     slow = set()
     for subject, group in itertools.groupby(sorted(tried, key=_subject), key=_subject):
         if subject not in won:
@@ -198,11 +213,12 @@ def carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
     planned = plan(connection, unwanted, SCHEMA_VERSION)
     delete_all(connection, trials, planned.trials, ("id",))
     delete_all(connection, winners, planned.winners, WINNER_IDENTITY)
+    delete_all(connection, runners_up, planned.runners_up, RUNNER_UP_IDENTITY)
     delete_all(connection, runs, planned.runs, ("id",))
     delete_all(connection, poisoned, planned.poisoned, POISON_IDENTITY)
     optuna_tables.remove(connection, planned.study_trials)
-    _remove_unused(connection, problems, "problem_key", (trials, winners, runs))
-    _remove_unused(connection, devices, "device_key", (trials, winners, runs, poisoned))
+    _remove_unused(connection, problems, "problem_key", (trials, winners, runners_up, runs))
+    _remove_unused(connection, devices, "device_key", (trials, winners, runners_up, runs, poisoned))
     return planned.told()
 
 

@@ -36,6 +36,7 @@ class Contents:
     devices: tuple[Row, ...]
     trials: tuple[Row, ...]
     winners: tuple[Row, ...]
+    runners_up: tuple[Row, ...] = ()
 
 
 def now() -> str:

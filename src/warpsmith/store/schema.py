@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, Table, Text, UniqueConstraint
 
-from warpsmith.store.layout import PROBLEMS_TABLE, WINNERS_TABLE
+from warpsmith.store.layout import PROBLEMS_TABLE, RUNNERS_UP_TABLE, WINNERS_TABLE
+from warpsmith.store.layout import RUNNER_UP_IDENTITY as RUNNER_UP_IDENTITY
 from warpsmith.store.layout import SCHEMA_VERSION as SCHEMA_VERSION
 from warpsmith.store.layout import VERSION_TABLE as VERSION_TABLE
 from warpsmith.store.layout import WINNER_IDENTITY as WINNER_IDENTITY
@@ -77,6 +78,24 @@ winners = Table(
     Column("created_at", Text, nullable=False),
     Column("spec", Text, nullable=False),
 )
+
+runners_up = Table(
+    RUNNERS_UP_TABLE,
+    metadata,
+    Column("problem_key", Text, ForeignKey("warpsmith_problems.key"), primary_key=True),
+    Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
+    Column("conditions", Text, primary_key=True),
+    Column("family", Text, primary_key=True),
+    Column("config", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("compiler", Text, nullable=False),
+    Column("median_ns", Float, nullable=False),
+    Column("p20_ns", Float, nullable=False),
+    Column("p80_ns", Float, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+)
+"""The fastest of each family that the winner beat; see `runners_up`."""
 
 POISON_IDENTITY = ("device_key", "fingerprint")
 

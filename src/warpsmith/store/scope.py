@@ -10,8 +10,9 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select, true, uni
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
+from warpsmith.store.layout import RUNNERS_UP_SINCE
 from warpsmith.store.rows import in_order
-from warpsmith.store.schema import devices, poisoned, problems, runs, trials, winners
+from warpsmith.store.schema import devices, poisoned, problems, runners_up, runs, trials, winners
 from warpsmith.store.statements import found
 
 SUBJECT = ("problem_key", "device_key")
@@ -73,8 +74,12 @@ def _count(connection: Connection, table: Table, scope: Scope) -> int:
 
 
 def subjects(connection: Connection, scope: Scope, schema: int) -> tuple[tuple[Problem, Device], ...]:
-    """Problems and devices for which there is a trial, a winner or a run, by their keys; unread ones are left out."""
-    tables = (trials, winners, runs) if schema >= 2 else (trials, winners)
+    """Problems and devices for which there is a trial, a winner, a runner-up or a run, by their keys.
+
+    Those that cannot be read are left out.
+    """
+    newer = ((2, runs), (RUNNERS_UP_SINCE, runners_up))
+    tables = (trials, winners, *(table for since, table in newer if schema >= since))
     pairs = union(*(select(table.c.problem_key, table.c.device_key).where(scope.of(table)) for table in tables))
     named = in_order(found(connection, select(pairs.subquery())), *SUBJECT)
     known = {each.key(): each for each in rows.readable(rows.problem_of, found(connection, select(problems)))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,9 +11,10 @@ from sqlalchemy import ColumnElement, Connection, update
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.store import claims, integrity, merging, opening, poison, prune, rows, runs, samples
-from warpsmith.store.claims import Claim, Granted
+from warpsmith.store import claims, integrity, merging, opening, poison, prune, rows, runners_up, runs, samples, schema
 from warpsmith.store.database import Database
+from warpsmith.store.family_time import FamilyTime
+from warpsmith.store.fleet import Fleet
 from warpsmith.store.merging import History
 from warpsmith.store.merging import MergeReport as MergeReport  # what `absorb` and `merge` return
 from warpsmith.store.poison import Started
@@ -22,13 +23,13 @@ from warpsmith.store.record import Failure, Record, Trial
 from warpsmith.store.rows import Contents, Row
 from warpsmith.store.runs import Run
 from warpsmith.store.samples import Sample
-from warpsmith.store.schema import WINNER_IDENTITY, trials, winners
+from warpsmith.store.schema import trials, winners
 from warpsmith.store.scope import EVERYTHING, Counts, Scope, counts, subjects
-from warpsmith.store.statements import add_subject, found, found_winners, matches, replace
+from warpsmith.store.statements import add_subject, found_winners, matches
 from warpsmith.store.trial_rows import found_trials, keep
 
 
-class Store:
+class Store(Fleet):
     """An open store. Close it, or use it in a `with`. Threads and forks may share it, unless it lies in memory.
 
     A row that this version cannot read (damaged, or of an operation of a newer warpsmith) counts as absent; `check`
@@ -37,7 +38,7 @@ class Store:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self.location = database.name
         """The store's name in messages: its path, or its URL without the password."""
 
@@ -119,6 +120,8 @@ class Store:
     def put_winner(self, record: Record) -> None:
         """Makes `record` the winner of its problem on its device under its conditions, whatever was before.
 
+        A winner of another family before it is that family's runner-up from now on.
+
         Raises:
             ValueError: the record's trial is a failure.
         """
@@ -126,7 +129,20 @@ class Store:
 
         def work(connection: Connection) -> None:
             add_subject(connection, record.problem, record.device)
-            replace(connection, winners, row, WINNER_IDENTITY)
+            runners_up.crown(connection, row)
+
+        self._database.write(work)
+
+    def put_runners_up(self, records: Iterable[Record]) -> None:
+        """Makes each the fastest of its family beside the winner, whatever was before; one of the winner's family is
+        passed over. Raises ValueError for a record whose trial is a failure.
+        """
+        added = [(record, rows.winner_row(record)) for record in records]
+
+        def work(connection: Connection) -> None:
+            for record, row in added:
+                add_subject(connection, record.problem, record.device)
+                runners_up.keep(connection, row)
 
         self._database.write(work)
 
@@ -152,6 +168,20 @@ class Store:
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
         return self._winners(Scope(operation).of(winners))
+
+    def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+        beaten = schema.runners_up
+        return self._runners_up((beaten.c.problem_key == problem_key) & (beaten.c.device_key == device_key))
+
+    def beaten(self, family: str) -> tuple[Record, ...]:
+        """All runners-up of a family, by problem key, then device key."""
+        return self._runners_up(schema.runners_up.c.family == family)
+
+    def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
+        """The times of all runners-up of an operation, in no order."""
+        number = self._database.schema
+        return self._database.read(lambda connection: runners_up.times(connection, number, operation))
 
     def samples(self, operation: str) -> tuple[Sample, ...]:
         """Trials of every problem of an operation on every device: the fastest, and others spread over each search."""
@@ -192,44 +222,6 @@ class Store:
             return ()
         return self._database.read(lambda connection: runs.listed(connection, problem, device))
 
-    def register_tuner(self, name: str) -> str:
-        """Adds a tuner, which `name` tells to people, such as its host and process; gives its id."""
-        tuner = uuid.uuid4().hex
-        self._database.write(lambda connection: claims.register(connection, tuner, name))
-        return tuner
-
-    def beat(self, tuner: str) -> None:
-        """A tuner's sign of life. Raises `claims.StruckOff` where the others took it for dead."""
-        self._database.write(lambda connection: claims.beat(connection, tuner))
-
-    def beats(self) -> dict[str, int]:
-        """How often each registered tuner has beaten, by its id.
-
-        One whose number stays as it is, over a time of the caller's own monotonic clock, is dead.
-        """
-        return self._database.read(claims.beats) if self._database.schema >= 2 else {}
-
-    def strike(self, tuner: str) -> str | None:
-        """Removes a tuner and its claims: a dead one, or oneself at the end. Its name; None where it was gone."""
-        return self._database.write(lambda connection: claims.strike(connection, tuner))
-
-    def claim(
-        self,
-        problem: Problem,
-        device: Device,
-        tuner: str,
-        wanted: Iterable[Claim],
-        holds: Callable[[Trial], bool] = lambda _: True,
-    ) -> Granted:
-        """Takes those of `wanted` that no other tuner has claimed, and that no stored trial answers.
-
-        What the tuner claimed before is granted again. A claim ends with `add_trials` or `strike`.
-
-        A trial for which `holds` is False is to be tried again. Raises `claims.StruckOff` where the tuner was.
-        """
-        asked = tuple(wanted)
-        return self._database.write(lambda connection: claims.take(connection, problem, device, tuner, asked, holds))
-
     def contents(self) -> Contents:
         """Every problem, device, trial and winner as they were at one moment, unread ones too."""
         return self._database.read(lambda connection: merging.contents_of(connection, self._database.schema))
@@ -244,34 +236,34 @@ class Store:
         The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list come
         along: what hung one device hangs the next of its kind. Tuners at work there do not.
         """
-        schema = other._database.schema
+        number = other._database.schema
         contents, history = other._database.read(
-            lambda connection: (merging.contents_of(connection, schema), merging.history_of(connection, schema))
+            lambda connection: (merging.contents_of(connection, number), merging.history_of(connection, number))
         )
         return self._database.write(lambda connection: merging.absorb(connection, contents, history))
 
     def subjects(self, scope: Scope = EVERYTHING) -> tuple[tuple[Problem, Device], ...]:
         """Problems and devices that have a trial, a winner or a run, ordered by problem key, then device key."""
-        schema = self._database.schema
-        return self._database.read(lambda connection: subjects(connection, scope, schema))
+        number = self._database.schema
+        return self._database.read(lambda connection: subjects(connection, scope, number))
 
     def counts(self, scope: Scope = EVERYTHING) -> Counts:
         """How much lies here, rows that cannot be read too."""
-        schema = self._database.schema
-        return self._database.read(lambda connection: counts(connection, scope, schema))
+        number = self._database.schema
+        return self._database.read(lambda connection: counts(connection, scope, number))
 
     def programs(self, scope: Scope = EVERYTHING) -> tuple[Row, ...]:
         """Every program of which there is a trial or a winner, as `prune.stale_programs` takes them."""
-        return self._database.read(lambda connection: prune.listed_programs(connection, scope))
+        return self._database.read(lambda connection: prune.listed_programs(connection, scope, self._database.schema))
 
     def prune(self, unwanted: Unwanted, *, dry_run: bool = False) -> Pruned:
         """Removes what is unwanted, and problems and devices of which nothing is left; all of it or nothing.
 
         With `dry_run` it only says what would go, for which a store open for reading will do.
         """
-        schema = self._database.schema
+        number = self._database.schema
         if dry_run:
-            return self._database.read(lambda connection: prune.plan(connection, unwanted, schema).told())
+            return self._database.read(lambda connection: prune.plan(connection, unwanted, number).told())
         return self._database.write(lambda connection: prune.carry_out(connection, unwanted))
 
     def compact(self) -> int:
@@ -280,20 +272,17 @@ class Store:
 
     def check(self) -> tuple[str, ...]:
         """What is wrong with this store, a line each; empty where nothing is."""
-        schema = self._database.schema
-
-        def work(connection: Connection) -> list[str]:
-            # The rows of a broken file may be unreadable even to SQLite.
-            if broken := integrity.database_problems(connection):
-                return broken
-            kept_runs = found(connection, runs.every()) if schema >= 2 else ()
-            of_rows = integrity.row_problems(merging.contents_of(connection, schema))
-            return of_rows + integrity.run_problems(kept_runs)
-
-        return tuple(f"{self.location}: {line}" for line in self._database.read(work))
+        number = self._database.schema
+        told = self._database.read(lambda connection: integrity.store_problems(connection, number))
+        return tuple(f"{self.location}: {line}" for line in told)
 
     def _winners(self, where: ColumnElement[bool]) -> tuple[Record, ...]:
         kept = self._database.read(lambda connection: found_winners(connection, self._database.schema, where))
+        return rows.readable(rows.record_of, kept)
+
+    def _runners_up(self, where: ColumnElement[bool]) -> tuple[Record, ...]:
+        number = self._database.schema
+        kept = self._database.read(lambda connection: runners_up.found_runners_up(connection, number, where))
         return rows.readable(rows.record_of, kept)
 
     def _trials(self, where: ColumnElement[bool]) -> tuple[Row, ...]:

@@ -1,4 +1,4 @@
-"""The winners of a store's file, read with Python's own SQLite: look-ups need no SQLAlchemy."""
+"""The winners and runners-up of a store's file, read with Python's own SQLite: look-ups need no SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Protocol, Self
 from warpsmith.errors import StoreError
 from warpsmith.extras import Extra, install
 from warpsmith.store import rows, sqlite
-from warpsmith.store.layout import PROBLEMS_TABLE, WINNERS_TABLE
+from warpsmith.store.family_time import FamilyTime
+from warpsmith.store.layout import PROBLEMS_TABLE, RUNNERS_UP_SINCE, RUNNERS_UP_TABLE, WINNERS_TABLE
 from warpsmith.store.record import Record
 from warpsmith.store.rows import Row
 from warpsmith.store.shown import is_url
@@ -30,6 +31,15 @@ class Winners(Protocol):
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
 
+    def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+
+    def beaten(self, family: str) -> tuple[Record, ...]:
+        """All runners-up of a family, by problem key, then device key."""
+
+    def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
+        """The times of all runners-up of an operation, in no order."""
+
     def close(self) -> None:
         """Gives the database back."""
 
@@ -40,10 +50,11 @@ class StoreReader:
     A row that this version cannot read counts as absent. Every method raises StoreError where the file cannot be read.
     """
 
-    def __init__(self, path: Path, access: sqlite.Access) -> None:
+    def __init__(self, path: Path, access: sqlite.Access, schema: int) -> None:
         self.location = str(path)
         self._path = path
         self._access = access
+        self._schema = schema
 
     @classmethod
     def open(cls, path: Path, *, immutable: bool = False) -> Self:
@@ -57,10 +68,10 @@ class StoreReader:
             StoreError: missing, empty, damaged, of another program or of a newer schema.
         """
         sqlite.check_file(path, write=False, immutable=immutable)
-        opened = cls(path, sqlite.Access.IMMUTABLE if immutable else sqlite.Access.READ)
-        with sqlite.reading(path, opened._access) as connection:
-            sqlite.check_begun(sqlite.schema_number(connection, opened.location), opened.location)
-        return opened
+        access = sqlite.Access.IMMUTABLE if immutable else sqlite.Access.READ
+        with sqlite.reading(path, access) as connection:
+            schema = sqlite.check_begun(sqlite.schema_number(connection, str(path)), str(path))
+        return cls(path, access, schema)
 
     def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
         """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
@@ -74,6 +85,38 @@ class StoreReader:
             query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
         found = self._found(query, () if operation is None else (operation,))
         return rows.readable(rows.record_of, rows.winners_in_order(found))
+
+    def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+        return self._runners_up("problem_key = ? AND device_key = ?", (problem_key, device_key))
+
+    def beaten(self, family: str) -> tuple[Record, ...]:
+        """All runners-up of a family, by problem key, then device key."""
+        return self._runners_up("family = ?", (family,))
+
+    def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
+        """The times of all runners-up of an operation, in no order."""
+        if self._is_without_runners_up():
+            return ()
+        query = (
+            f"SELECT {', '.join(FamilyTime._fields)} FROM {RUNNERS_UP_TABLE} "
+            f"WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
+        )
+        with sqlite.reading(self._path, self._access) as connection:
+            return FamilyTime.readable(connection.execute(query, (operation,)))
+
+    def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
+        if self._is_without_runners_up():
+            return ()
+        found = rows.in_order(self._found(f"SELECT * FROM {RUNNERS_UP_TABLE} WHERE {where}", values), "family")
+        return rows.readable(rows.record_of, rows.winners_in_order(found))
+
+    def _is_without_runners_up(self) -> bool:
+        """Whether the file is of an older schema; a writer may bring it up to date while it is open here."""
+        if self._schema < RUNNERS_UP_SINCE:
+            with sqlite.reading(self._path, self._access) as connection:
+                self._schema = sqlite.schema_number(connection, self.location)
+        return self._schema < RUNNERS_UP_SINCE
 
     def _found(self, query: str, values: tuple[str, ...]) -> tuple[Row, ...]:
         with sqlite.reading(self._path, self._access) as connection:

@@ -1,7 +1,8 @@
-"""The winners of one operation as a store held them at one moment."""
+"""The winners and runners-up of one operation as a store held them at one moment."""
 
 from __future__ import annotations
 
+from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.record import Record
 
 
@@ -11,21 +12,38 @@ class WinnersInMemory:
     Args:
         location: that store's name in messages.
         read: its winners of one operation, in the order of `Winners.records`.
+        beaten: its runners-up of that operation, those of a problem and a device in the order of `Winners.runners_up`.
     """
 
-    def __init__(self, location: str, read: tuple[Record, ...]) -> None:
+    def __init__(self, location: str, read: tuple[Record, ...], beaten: tuple[Record, ...] = ()) -> None:
         self.location = location
         self._read = read
+        self._beaten = beaten
 
     def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
         """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
-        return tuple(
-            each for each in self._read if (each.problem.key(), each.device.key()) == (problem_key, device_key)
-        )
+        return _of(self._read, problem_key, device_key)
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All that were read, or those of them that are of one operation."""
         return tuple(each for each in self._read if operation in (None, each.problem.operation))
 
+    def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
+        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+        return _of(self._beaten, problem_key, device_key)
+
+    def beaten(self, family: str) -> tuple[Record, ...]:
+        """All runners-up of a family, by problem key, then device key."""
+        return tuple(each for each in self._beaten if each.trial.family == family)
+
+    def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
+        """The times of all runners-up of an operation, in no order."""
+        return tuple(FamilyTime.of(each) for each in self._beaten if each.problem.operation == operation)
+
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _of(records: tuple[Record, ...], problem_key: str, device_key: str) -> tuple[Record, ...]:
+    wanted = problem_key, device_key
+    return tuple(each for each in records if (each.problem.key(), each.device.key()) == wanted)
