@@ -21,6 +21,8 @@ class StepText:
 
     first: int
     second: int
+    text: str
+    """Both, as a config names them."""
     table: str
     """Name of its twiddles."""
     roots: str
@@ -49,7 +51,7 @@ class TileText:
 
     def _step(self, axis: Axis) -> StepText:
         powers = powers_of(axis.first, axis.points, self.passes.twiddles, -2)
-        return StepText(axis.first, axis.second, f"kTwiddles{axis.text}", f"kRoots{axis.points}", powers)
+        return StepText(axis.first, axis.second, axis.text, f"kTwiddles{axis.text}", f"kRoots{axis.points}", powers)
 
     def tables(self, roots: bool = True) -> tuple[Table, ...]:
         """Twiddles, and roots where they are wanted, of each axis, or of both."""
