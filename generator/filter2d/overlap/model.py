@@ -87,7 +87,7 @@ def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], .
     ]
     choices.sort(key=lambda each: (clocks(problem, each[0], each[1], device), each[0].points, each[1].points))
     few, others = choices[:_LIKELY], choices[_LIKELY:]
-    few.sort(key=lambda each: _closer_clocks(problem, *each, device))
+    few.sort(key=lambda each: _closer_clocks(problem, each[0], each[1], device))
     return (*few, *others)
 
 
