@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from math import ceil
 
 from warpsmith.generator.fft.axes import modulo, quotient
 from warpsmith.generator.fft.codelets import Codelet, codelets
@@ -74,6 +75,11 @@ class TileText:
         """Where column x lies in a row."""
         x, digit = self.passes.x, self.passes.layout.digit
         return "x" if digit == x.second else f"{quotient('x', x.second)} * {digit} + {modulo('x', x.second)}"
+
+    @property
+    def valid_digits(self) -> int:
+        """Values of a row's first digit that have results."""
+        return ceil(self.passes.valid_columns / self.passes.x.second)
 
     @property
     def scale(self) -> str:

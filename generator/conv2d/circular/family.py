@@ -118,7 +118,7 @@ class Conv2dCircular(Family):
         bias = (Pointer("b"),) if conv2d.bias else ()
         spectrum = Launch(
             entry=f"{self.name}_spectrum",
-            grid=(passes.x.points * geometry.channels, 1, 1),
+            grid=(passes.spectrum_blocks * geometry.channels, 1, 1),
             block=(passes.spectrum_threads, 1, 1),
             arguments=(Pointer("spectra"), Pointer("w")),
         )

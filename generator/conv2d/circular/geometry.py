@@ -17,6 +17,9 @@ from warpsmith.generator.space import Config
 from warpsmith.generator.tiles.passes import Passes
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
+SPECTRUM_COLUMNS = 8
+"""Of a filter's spectrum, that a block computes: there are many filters, and each block reads its filter's taps."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side:
@@ -72,7 +75,7 @@ class Geometry:
         rows, columns = sides_of(problem)
         is_weight = problem.pass_ is Pass.WGRAD
         return cls(
-            passes=Passes.of(config, columns.results),
+            passes=Passes.of(config, columns.results, SPECTRUM_COLUMNS),
             rows=rows,
             columns=columns,
             images=problem.input[0],

@@ -117,7 +117,7 @@ class Filter2dOverlapSave(Family):
         weights = ByValue("weights")
         spectrum = Launch(
             entry=f"{self.name}_spectrum",
-            grid=(passes.x.points * geometry.filters, 1, 1),
+            grid=(passes.spectrum_blocks * geometry.filters, 1, 1),
             block=(passes.spectrum_threads, 1, 1),
             arguments=(Pointer("spectra"), weights),
         )

@@ -57,8 +57,10 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
     rows, columns = problem.output_shape
     tiles = ceil(rows / (y.points - r + 1)) * ceil(columns / (x.points - s + 1))
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
-    arithmetic = (2 * instructions(y, x) + TWIDDLE) * _OVERHEAD / _LANES
-    transfers = (_TRANSFERS * turns + _BESIDE) * COMPLEX_BYTES / _LANES
+    # About half of the way back is left out in columns without results, and two transfers.
+    valid = (x.points - s + 1) / x.points
+    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / _LANES
+    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / _LANES
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
     # Of a few blocks the last round is long; what only one of them does is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
