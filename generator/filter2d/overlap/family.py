@@ -16,6 +16,7 @@ from math import prod
 
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.overlap.geometry import Geometry, Partners
 from warpsmith.generator.filter2d.overlap.model import likely_axes, sizes
 from warpsmith.generator.filter2d.problem import MAX_WEIGHTS_BYTES, Filter2d
@@ -44,6 +45,14 @@ _USUAL: dict[str, Value] = {
     "partners": Partners.ADJACENT.value,
     "store": StoreHint.PLAIN.value,
 }
+
+
+_CHANGES: tuple[dict[str, Value], ...] = (
+    {"ahead": 0},
+    {"twiddles": Twiddles.POWERS.value},
+    {"store": StoreHint.STREAMING.value},
+)
+"""To the default, that are worth a try."""
 
 
 class Filter2dOverlapSave(Family):
@@ -94,7 +103,7 @@ class Filter2dOverlapSave(Family):
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
         filter2d = require_filter2d(problem)
         space, default = self.space(problem, device), self.default(problem, device)
-        found: list[Config] = []
+        found = [Config.of({**default.values(), **change}) for change in _CHANGES]
         for axes in likely_axes(filter2d, device)[:START_TILES]:
             found += [each for each in _configs(*axes, device) if space.contains(each)][:STARTS]
         return tuple(dict.fromkeys(each for each in found if each != default))
