@@ -21,9 +21,11 @@ class Passes:
     twiddles: Twiddles
     valid_columns: int
     """Columns that have results: what is transformed backward need not leave others."""
+    spectrum_columns: int
+    """Of a filter's spectrum, that a block computes: with several it has more to do, of the same taps."""
 
     @classmethod
-    def of(cls, config: Config, valid_columns: int) -> Passes:
+    def of(cls, config: Config, valid_columns: int, spectrum_columns: int = 1) -> Passes:
         """Of the parameters that `tile_parameters` has; `valid_columns` of the tile's columns may have results."""
         shape = TileShape(
             y=Axis.of(config.text("y_radices")),
@@ -38,6 +40,7 @@ class Passes:
             min_blocks=config.integer("min_blocks"),
             twiddles=Twiddles(config.text("twiddles")),
             valid_columns=valid_columns,
+            spectrum_columns=spectrum_columns,
         )
 
     @property
@@ -79,5 +82,10 @@ class Passes:
 
     @property
     def spectrum_threads(self) -> int:
-        """Of a block that computes a column of a spectrum."""
-        return min(256, WARP * ceil(self.y.points / WARP))
+        """Of a block that computes columns of a spectrum."""
+        return min(256, WARP * ceil(self.y.points * self.spectrum_columns / WARP))
+
+    @property
+    def spectrum_blocks(self) -> int:
+        """For each filter."""
+        return ceil(self.x.points / self.spectrum_columns)

@@ -49,10 +49,13 @@ def tile_parameters(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Pa
 def likely_values(y: Axis, x: Axis, device: Device, tiles: int = 1) -> list[dict[str, Value]]:
     """Of `tile_parameters`, for blocks of so many tiles of these sizes, the likeliest first; not all are legal."""
     blocks = resident(tiles * y.points * x.points, device)
-    found = []
+    found, seen = [], set()
     for gaps, group in itertools.product(GAPS, GROUPS):
         shape = TileShape(y, x, group, gaps)
         layout = fitted(shape)
+        if (group, layout) in seen:
+            continue  # more room is of no use
+        seen.add((group, layout))
         lost = turns(shape, layout) * (1 if resident(tiles * layout.elements(shape), device) == blocks else 2)
         for warps in WARPS:
             distance = abs(math.log2(warps * blocks / MANY_WARPS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from math import ceil
 
 from warpsmith.generator.fft.axes import modulo, quotient
 from warpsmith.generator.fft.codelets import Codelet, codelets
@@ -21,6 +22,8 @@ class StepText:
 
     first: int
     second: int
+    text: str
+    """Both, as a config names them."""
     table: str
     """Name of its twiddles."""
     roots: str
@@ -49,7 +52,7 @@ class TileText:
 
     def _step(self, axis: Axis) -> StepText:
         powers = powers_of(axis.first, axis.points, self.passes.twiddles, -2)
-        return StepText(axis.first, axis.second, f"kTwiddles{axis.text}", f"kRoots{axis.points}", powers)
+        return StepText(axis.first, axis.second, axis.text, f"kTwiddles{axis.text}", f"kRoots{axis.points}", powers)
 
     def tables(self, roots: bool = True) -> tuple[Table, ...]:
         """Twiddles, and roots where they are wanted, of each axis, or of both."""
@@ -72,6 +75,11 @@ class TileText:
         """Where column x lies in a row."""
         x, digit = self.passes.x, self.passes.layout.digit
         return "x" if digit == x.second else f"{quotient('x', x.second)} * {digit} + {modulo('x', x.second)}"
+
+    @property
+    def valid_digits(self) -> int:
+        """Values of a row's first digit that have results."""
+        return ceil(self.passes.valid_columns / self.passes.x.second)
 
     @property
     def scale(self) -> str:

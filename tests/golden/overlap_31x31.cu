@@ -536,10 +536,9 @@ __device__ __forceinline__ void restore_corners(float2* tile, int group) {
         dft8(v[0], v[4], v[8], v[12], v[16], v[20], v[24], v[28]);
         dft8(v[1], v[5], v[9], v[13], v[17], v[21], v[25], v[29]);
         dft8(v[2], v[6], v[10], v[14], v[18], v[22], v[26], v[30]);
-        dft8(v[3], v[7], v[11], v[15], v[19], v[23], v[27], v[31]);
 #pragma unroll
         for (int n = 0; n < 32; ++n) {
-            if (n % 4 * 24 + j < 66) {
+            if (n % 4 < 2 || (n % 4 == 2 && j < 18)) {
                 element[n / 4 * kRowPitch + n % 4 * kDigitPitch] = v[n];
             }
         }
@@ -602,8 +601,10 @@ __device__ __forceinline__ void write_columns(const Pair& pair, const float2* ti
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
 #pragma unroll
         for (int k = 0; k < 16; ++k) {
-            store(pair.first, j + k * 8, x, v[k].y, check);
-            store(pair.second, j + k * 8, x, v[k].x, check);
+            if (k * 8 < kValidRows) {
+                store(pair.first, j + k * 8, x, v[k].y, check);
+                store(pair.second, j + k * 8, x, v[k].x, check);
+            }
         }
 
     }
@@ -634,25 +635,27 @@ extern "C" __global__ void __launch_bounds__(128)
 filter2d_overlap_save_spectrum(float2* __restrict__ spectra, const __grid_constant__ Weights weights) {
     __shared__ float taps[kFilterRows * kFilterColumns];
     __shared__ float2 sums[kFilterRows];
-    const int f = blockIdx.x / kTileColumns, x = blockIdx.x % kTileColumns;
+    const int f = blockIdx.x / 96, first = blockIdx.x % 96;
     for (int i = threadIdx.x; i < kFilterRows * kFilterColumns; i += 128) {
         taps[i] = tap(weights, f, i / kFilterColumns, i % kFilterColumns);
     }
     __syncthreads();
-    for (int r = threadIdx.x; r < kFilterRows; r += 128) {
+    for (int i = threadIdx.x; i < kFilterRows; i += 128) {
+        const int r = i, x = first;
         float2 sum = make_float2(0.0f, 0.0f);
         for (int s = 0; s < kFilterColumns; ++s) {
             sum = sum + taps[r * kFilterColumns + s] * kRoots96[x * s % kTileColumns];
         }
-        sums[r] = 8.13802083e-05f * sum;
+        sums[i] = 8.13802083e-05f * sum;
     }
     __syncthreads();
-    for (int y = threadIdx.x; y < kTileRows; y += 128) {
+    for (int i = threadIdx.x; i < kTileRows; i += 128) {
+        const int y = i;
         float2 sum = make_float2(0.0f, 0.0f);
         for (int r = 0; r < kFilterRows; ++r) {
             sum = sum + times(sums[r], kRoots128[y * r % kTileRows]);
         }
-        spectra[f * kSpectrum + spectrum_place(y, x)] = sum;
+        spectra[f * kSpectrum + spectrum_place(y, first)] = sum;
     }
 }
 

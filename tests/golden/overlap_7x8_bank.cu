@@ -382,7 +382,7 @@ __device__ __forceinline__ void restore_corners(float2* tile, int group) {
         dft5(v[2], v[5], v[8], v[11], v[14]);
 #pragma unroll
         for (int n = 0; n < 15; ++n) {
-            if (n % 3 * 9 + j < 20) {
+            if (n % 3 < 2 || (n % 3 == 2 && j < 2)) {
                 element[n / 3 * kRowPitch + n % 3 * kDigitPitch] = v[n];
             }
         }
@@ -450,8 +450,10 @@ __device__ __forceinline__ void write_columns(const Pair& pair, const float2* ti
         dft7(v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
 #pragma unroll
         for (int k = 0; k < 7; ++k) {
-            store(pair.first, j + k * 5, x, v[k].y);
-            store(pair.second, j + k * 5, x, v[k].x);
+            if (k * 5 < kValidRows) {
+                store(pair.first, j + k * 5, x, v[k].y);
+                store(pair.second, j + k * 5, x, v[k].x);
+            }
         }
 
     }
@@ -473,25 +475,27 @@ extern "C" __global__ void __launch_bounds__(64)
 filter2d_overlap_save_spectrum(float2* __restrict__ spectra, const __grid_constant__ Weights weights) {
     __shared__ float taps[kFilterRows * kFilterColumns];
     __shared__ float2 sums[kFilterRows];
-    const int f = blockIdx.x / kTileColumns, x = blockIdx.x % kTileColumns;
+    const int f = blockIdx.x / 27, first = blockIdx.x % 27;
     for (int i = threadIdx.x; i < kFilterRows * kFilterColumns; i += 64) {
         taps[i] = tap(weights, f, i / kFilterColumns, i % kFilterColumns);
     }
     __syncthreads();
-    for (int r = threadIdx.x; r < kFilterRows; r += 64) {
+    for (int i = threadIdx.x; i < kFilterRows; i += 64) {
+        const int r = i, x = first;
         float2 sum = make_float2(0.0f, 0.0f);
         for (int s = 0; s < kFilterColumns; ++s) {
             sum = sum + taps[r * kFilterColumns + s] * kRoots27[x * s % kTileColumns];
         }
-        sums[r] = 0.00105820106f * sum;
+        sums[i] = 0.00105820106f * sum;
     }
     __syncthreads();
-    for (int y = threadIdx.x; y < kTileRows; y += 64) {
+    for (int i = threadIdx.x; i < kTileRows; i += 64) {
+        const int y = i;
         float2 sum = make_float2(0.0f, 0.0f);
         for (int r = 0; r < kFilterRows; ++r) {
             sum = sum + times(sums[r], kRoots35[y * r % kTileRows]);
         }
-        spectra[f * kSpectrum + spectrum_place(y, x)] = sum;
+        spectra[f * kSpectrum + spectrum_place(y, first)] = sum;
     }
 }
 

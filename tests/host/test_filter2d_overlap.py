@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +13,16 @@ from numpy.typing import NDArray
 
 import sanitized
 from filter2d_bench import Bench, by_scipy, drawn
+from testbeds import opened, outcome
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
+from warpsmith.store.record import Measurement
 
 FAMILY = Filter2dOverlapSave()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -138,6 +142,20 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
     for plane in range(3):
         error = np.abs(target.elements[plane] - expected[plane]).max()
         assert error <= 1e-6 * np.abs(weights).sum() * np.abs(image[plane]).max()
+
+
+@pytest.mark.parametrize("taps", [9, 15])
+def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> None:
+    """Those too whose own bound is a stricter one, pairs of outputs among them."""
+    problem = of((60, 620), (taps, taps), border="reflect")
+    with contextlib.closing(HostRuntime(workers=1)) as runtime, opened(runtime, None, problem) as testbed:
+        for family in families_for(problem, DEVICE):
+            space, default = family.space(problem, DEVICE), family.default(problem, DEVICE)
+            ways = {each.name: each.values for each in space.parameters}.get("method", ())
+            drawn_ways = (space.narrowed({"method": [way]}).drawn(random.Random(taps)) for way in ways)
+            for each in (default, *filter(None, drawn_ways)):
+                found = outcome(testbed, family.program(problem, each))
+                assert isinstance(found, Measurement), f"{family.name} {each}: {found}"
 
 
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:

@@ -150,8 +150,8 @@ def test_a_tile_that_does_not_fit_takes_forever() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"accuracy": "normwise"}, "relative to its whole tile, which is not what normwise means"),
-        ({"accuracy": "elementwise"}, "which is not what elementwise means"),
+        ({"accuracy": "normwise"}, "has errors relative to its whole tile: accuracy imagewise"),
+        ({"accuracy": "elementwise"}, "has errors relative to its whole tile: accuracy imagewise"),
         ({"channels": 3}, "one channel"),
         ({"filter": (6, 8)}, "fewer than 49 taps"),
         ({"filter": (90, 90), "filters": 1}, None),

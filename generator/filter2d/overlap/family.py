@@ -16,6 +16,7 @@ from math import prod
 
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.overlap.geometry import Geometry, Partners
 from warpsmith.generator.filter2d.overlap.model import likely_axes, sizes
 from warpsmith.generator.filter2d.problem import MAX_WEIGHTS_BYTES, Filter2d
@@ -46,6 +47,14 @@ _USUAL: dict[str, Value] = {
 }
 
 
+_CHANGES: tuple[dict[str, Value], ...] = (
+    {"ahead": 0},
+    {"twiddles": Twiddles.POWERS.value},
+    {"store": StoreHint.STREAMING.value},
+)
+"""To the default, that are worth a try."""
+
+
 class Filter2dOverlapSave(Family):
     """`filter2d` by transforms of tiles."""
 
@@ -55,7 +64,7 @@ class Filter2dOverlapSave(Family):
         if not isinstance(problem, Filter2d):
             return "solves filter2d only"
         if problem.accuracy is not Accuracy.IMAGEWISE:
-            return f"a transform's error is relative to its whole tile, which is not what {problem.accuracy} means"
+            return "has errors relative to its whole tile: accuracy imagewise"
         if problem.channels > 1:
             return "transforms images of one channel"
         if prod(problem.filter) < MIN_TAPS:
@@ -94,7 +103,7 @@ class Filter2dOverlapSave(Family):
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
         filter2d = require_filter2d(problem)
         space, default = self.space(problem, device), self.default(problem, device)
-        found: list[Config] = []
+        found = [Config.of({**default.values(), **change}) for change in _CHANGES]
         for axes in likely_axes(filter2d, device)[:START_TILES]:
             found += [each for each in _configs(*axes, device) if space.contains(each)][:STARTS]
         return tuple(dict.fromkeys(each for each in found if each != default))
@@ -117,7 +126,7 @@ class Filter2dOverlapSave(Family):
         weights = ByValue("weights")
         spectrum = Launch(
             entry=f"{self.name}_spectrum",
-            grid=(passes.x.points * geometry.filters, 1, 1),
+            grid=(passes.spectrum_blocks * geometry.filters, 1, 1),
             block=(passes.spectrum_threads, 1, 1),
             arguments=(Pointer("spectra"), weights),
         )

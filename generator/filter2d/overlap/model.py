@@ -35,13 +35,20 @@ _OVERHEAD = 1.2
 """Instructions for each that computes: addresses, loads, stores."""
 _SINGLE = 1.15
 """What a block alone on a multiprocessor loses besides, while it waits at barriers and for memory."""
-_LIKELY = 24
-"""Sizes of tiles whose bank conflicts are counted."""
+_LIKELY = 48
+"""Sizes of tiles that are looked at more closely."""
 
 
-def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1.0) -> float:
-    """That the whole problem takes, by the model; infinite where a tile does not fit. `turns` is how many turns an
-    access to shared memory takes.
+def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1.0, busy: float = 1.0) -> float:
+    """That the whole problem takes, by the model; infinite where a tile does not fit.
+
+    Args:
+        problem: what is filtered.
+        y: radices of a tile's columns.
+        x: and of its rows.
+        device: what it is filtered on.
+        turns: that an access to shared memory takes, 1 without bank conflicts.
+        busy: the share of their turns in which threads have work.
     """
     points, (r, s) = y.points * x.points, problem.filter
     blocks = resident(points, device)
@@ -50,13 +57,14 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
     rows, columns = problem.output_shape
     tiles = ceil(rows / (y.points - r + 1)) * ceil(columns / (x.points - s + 1))
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
-    arithmetic = (2 * instructions(y, x) + TWIDDLE) * _OVERHEAD / _LANES
-    transfers = (_TRANSFERS * turns + _BESIDE) * COMPLEX_BYTES / _LANES
+    # About half of the way back is left out in columns without results, and two transfers.
+    valid = (x.points - s + 1) / x.points
+    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / _LANES
+    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / _LANES
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
     # Of a few blocks the last round is long; what only one of them does is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
     rounds = (ceil(waves) + waves) / 2
-    busy = 1 - idle(*busiest(y, x))
     alone = _SINGLE if blocks == 1 else 1.0
     return rounds * blocks * points * (longer + shorter / blocks) * alone / busy
 
@@ -81,5 +89,10 @@ def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], .
     ]
     choices.sort(key=lambda each: (clocks(problem, each[0], each[1], device), each[0].points, each[1].points))
     few, others = choices[:_LIKELY], choices[_LIKELY:]
-    few.sort(key=lambda each: clocks(problem, each[0], each[1], device, conflicts(*each, device)))
+    few.sort(key=lambda each: _closer_clocks(problem, each[0], each[1], device))
     return (*few, *others)
+
+
+def _closer_clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
+    """The same with bank conflicts and idle threads, which take longer to count."""
+    return clocks(problem, y, x, device, conflicts(y, x, device), 1 - idle(*busiest(y, x)))

@@ -1,0 +1,105 @@
+"""One config of `conv2d_circular` on one problem: what a tile holds of a plane, the grid, the blocks' work.
+
+All three passes are correlations: result row p is the sum over t of factor[t] * source[p + t - before]. fprop's factor
+is the filter; dgrad's is the filter backwards; wgrad's is dy, and its results are the taps. Row u of a tile holds row
+u - before of the source, and zeros where there is none, and the correlation goes round the tile's end. What comes round
+does no harm where it meets zeros, so that a tile may have as many rows fewer as there are zeros ahead of the source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from math import ceil
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.passes import Passes
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES
+
+SPECTRUM_COLUMNS = 8
+"""Of a filter's spectrum, that a block computes: there are many filters, and each block reads its filter's taps."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Side:
+    """Rows, or columns, of the correlation."""
+
+    sources: int
+    factors: int
+    results: int
+    before: int
+    """Zeros ahead of the source; where that is negative, so many sources are left out."""
+
+    @property
+    def least(self) -> int:
+        """Rows of a tile at the least."""
+        last = self.results + self.factors - 1
+        return max(self.before + self.sources, self.results, self.factors, last - max(self.before, 0), ceil(last / 2))
+
+
+def sides_of(problem: Conv2d) -> tuple[Side, Side]:
+    """Rows and columns of a layer of stride and dilation 1."""
+    rows, columns = (_side(problem, axis) for axis in (0, 1))
+    return rows, columns
+
+
+def _side(problem: Conv2d, axis: int) -> Side:
+    size, out, taps = problem.input[2 + axis], problem.output_size[axis], problem.weight[2 + axis]
+    before = problem.padding[axis][0]
+    match problem.pass_:
+        case Pass.FPROP:
+            return Side(size, taps, out, before)
+        case Pass.DGRAD:
+            return Side(out, taps, size, taps - 1 - before)
+        case Pass.WGRAD:
+            return Side(size, out, taps, before)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes in elements, pairs of images and threads."""
+
+    passes: Passes
+    rows: Side
+    columns: Side
+    images: int
+    channels: int
+    ahead: bool
+    """Whether a filter's spectrum is read before the transform that it is multiplied with."""
+    splits: int
+    """Blocks that share a channel of wgrad."""
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Geometry:
+        rows, columns = sides_of(problem)
+        is_weight = problem.pass_ is Pass.WGRAD
+        return cls(
+            passes=Passes.of(config, columns.results, SPECTRUM_COLUMNS),
+            rows=rows,
+            columns=columns,
+            images=problem.input[0],
+            channels=problem.input[1],
+            ahead=not is_weight and config.integer("ahead") == 1,
+            splits=config.integer("splits") if is_weight else 1,
+        )
+
+    @property
+    def pairs(self) -> int:
+        """Of images: the last one may be alone."""
+        return ceil(self.images / 2)
+
+    @property
+    def spectrum_bytes(self) -> int:
+        """Of all filters."""
+        return COMPLEX_BYTES * self.channels * self.passes.spectrum_elements
+
+    @property
+    def rounds(self) -> int:
+        """Groups of rows that a warp transforms one after the other."""
+        return ceil(self.passes.shape.groups / self.passes.warps)
+
+
+def sums_of(passes: Passes) -> int:
+    """Complex numbers that a thread of wgrad adds up."""
+    return ceil(passes.shape.groups / passes.warps) * passes.turns * passes.x.second

@@ -1,0 +1,102 @@
+"""Circular correlations of layers: the least tile that wraps no harm, legal defaults, reasons."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.circular.family import MOST_SUMS, Conv2dCircular
+from warpsmith.generator.conv2d.circular.geometry import Geometry, Side, sides_of, sums_of
+from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.family import MAX_UNROLLED
+from warpsmith.generator.program import Pointer
+
+FAMILY = Conv2dCircular()
+LARGE = {"input": (16, 128, 56, 56), "weight": (128, 1, 31, 31), "groups": 128, "padding": 15}
+every_pass = pytest.mark.parametrize("pass_", Pass)
+
+
+def correlated(side: Side, points: int, source: np.ndarray, factor: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """What a tile of so many points gives."""
+    tile = np.zeros(points)
+    for u in range(points):
+        if 0 <= u - side.before < side.sources:
+            tile[u] = source[u - side.before]
+    return np.array([sum(factor[t] * tile[(p + t) % points] for t in range(side.factors)) for p in range(side.results)])
+
+
+def test_the_least_tile_has_room_for_what_comes_round() -> None:
+    rng = np.random.default_rng(0)
+    for sources, factors, results, before in itertools.product((1, 5, 9), (1, 4, 7), (1, 6, 11), (-2, 0, 3, 8)):
+        side = Side(sources, factors, results, before)
+        source, factor = rng.standard_normal(sources), rng.standard_normal(factors)
+        padded = np.zeros(64)
+        padded[16 : 16 + sources] = source
+        expected = [sum(factor[t] * padded[16 + p + t - before] for t in range(factors)) for p in range(results)]
+        for points in (side.least, side.least + 1, side.least + 5):
+            np.testing.assert_allclose(correlated(side, points, source, factor), expected, atol=1e-12)
+
+
+@every_pass
+def test_padding_of_half_a_filter_makes_a_tile_half_a_filter_larger(pass_: Pass) -> None:
+    """And not a whole one: 72 instead of 86 rows."""
+    problem = Conv2d(**LARGE, pass_=pass_)  # type: ignore[arg-type]
+    assert [side.least for side in sides_of(problem)] == [71, 71]
+    passes = Geometry.of(problem, FAMILY.default(problem, H200)).passes
+    assert (passes.y.points, passes.x.points) == (72, 72)
+
+
+@every_pass
+@pytest.mark.parametrize("device", [H200, HOST], ids=lambda device: device.name)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        LARGE,
+        {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3},
+        {"input": (1, 3, 100, 60), "weight": (3, 1, 13, 9), "groups": 3},
+    ],
+)
+def test_defaults_and_starts_are_legal(fields: dict[str, object], device: Device, pass_: Pass) -> None:
+    problem = Conv2d(**fields, pass_=pass_)  # type: ignore[arg-type]
+    assert FAMILY.why_not(problem, device) is None
+    space = FAMILY.space(problem, device)
+    for config in (FAMILY.default(problem, device), *FAMILY.starts(problem, device)):
+        assert space.why_not(config) is None
+        assert FAMILY.unrolled(problem, config) <= MAX_UNROLLED
+        for launch in FAMILY.program(problem, config).launches:
+            assert launch.shared_bytes <= device.shared_per_block_bytes
+            assert launch.grid[0] >= 1
+        if pass_ is Pass.WGRAD:
+            assert sums_of(Geometry.of(problem, config).passes) <= MOST_SUMS
+
+
+def test_blocks_that_share_a_channel_are_added_up_in_order() -> None:
+    problem = Conv2d((8, 4, 20, 20), (4, 1, 7, 7), groups=4, padding=3, pass_=Pass.WGRAD)
+    program = FAMILY.program(problem, FAMILY.default(problem, H200))
+    planes, total = program.launches
+    splits = planes.grid[0] // 4
+    assert splits > 1
+    assert program.workspaces[0].nbytes == splits * problem.output.nbytes
+    assert total.arguments == (Pointer("sums"), Pointer("dw"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"groups": 1, "weight": (8, 8, 9, 9)}, "one filter of its own"),
+        ({"weight": (16, 1, 9, 9)}, "one filter of its own"),
+        ({"stride": 2}, "stride 1"),
+        ({"dilation": 2}, "dilation 1"),
+        ({"weight": (8, 1, 5, 5)}, "fewer than 49 taps"),
+        ({"input": (2, 8, 300, 300)}, "does not fit"),
+        ({"input": (2, 8, 120, 120), "weight": (8, 1, 101, 101)}, "more than 10000 taps"),
+    ],
+)
+def test_says_why_not(fields: dict[str, object], told: str) -> None:
+    usual = {"input": (2, 8, 30, 30), "weight": (8, 1, 9, 9), "groups": 8}
+    why_not = FAMILY.why_not(Conv2d(**{**usual, **fields}), H200)  # type: ignore[arg-type]
+    assert why_not is not None
+    assert told in why_not
