@@ -28,13 +28,13 @@ from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
 _TRANSFERS = 8
 """Reads and writes of a tile's element in shared memory: two for each pass but the first and the last, which do one."""
 _BESIDE = 6.0
-"""Clocks of 128 bytes beside those, for 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles."""
+"""Clocks beside those, for 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles. A guess."""
 _LANES = 128
 """float32 lanes of a multiprocessor, and bytes that its shared memory delivers at once."""
 _OVERHEAD = 1.2
 """Instructions for each that computes: addresses, loads, stores."""
 _SINGLE = 1.15
-"""What a block alone on a multiprocessor loses besides, while it waits at barriers and for memory."""
+"""What a block alone on a multiprocessor loses besides, while it waits at barriers and for memory. A guess."""
 _LIKELY = 48
 """Sizes of tiles that are looked at more closely."""
 
