@@ -16,6 +16,7 @@ from conv2d_layers import layer, small
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.plain import Conv2dPlain
@@ -38,6 +39,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "downsampling": {"input": (8, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2},
     "pointwise": {"input": (8, 256, 14, 14), "weight": (512, 256, 1, 1)},
     "depthwise": {"input": (8, 96, 28, 28), "weight": (96, 1, 7, 7), "groups": 96, "padding": "same"},
+    "large": {"input": (5, 12, 40, 37), "weight": (12, 1, 17, 15), "groups": 12, "padding": (8, 7)},
     "grouped": {"input": (4, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1},
     "atrous": {"input": (2, 64, 33, 33), "weight": (48, 64, 3, 3), "padding": 6, "dilation": 6},
     "patches": {"input": (2, 3, 224, 224), "weight": (96, 3, 16, 16), "stride": 16},
@@ -83,11 +85,15 @@ def test_layers_in_the_frequency_domain(pass_: Pass, check_configs: CheckConfigs
 def test_layers_in_the_frequency_domain_under_compute_sanitizer(
     check_under_sanitizer: Callable[..., None], tool: str
 ) -> None:
-    device, family = cuda_device(0), Conv2dFft()
-    problems = [Conv2d((4, 5, 9, 12), (6, 5, 3, 5), padding=((1, 0), (2, 2)), pass_=pass_) for pass_ in Pass]  # type: ignore[arg-type]
+    device = cuda_device(0)
+    layers: tuple[tuple[Family, dict[str, Any]], ...] = (
+        (Conv2dFft(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
+        (Conv2dCircular(), {"input": (3, 4, 17, 14), "weight": (4, 1, 9, 7), "padding": (4, 3), "groups": 4}),
+    )
     cases = [
         (problem, family.program(problem, config))
-        for problem in problems
+        for (family, fields), pass_ in itertools.product(layers, Pass)
+        for problem in [Conv2d(**fields, pass_=pass_)]
         for config in some_configs(family, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)

@@ -88,6 +88,7 @@ def test_blocks_that_share_a_channel_are_added_up_in_order() -> None:
     [
         ({"groups": 1, "weight": (8, 8, 9, 9)}, "one filter of its own"),
         ({"weight": (16, 1, 9, 9)}, "one filter of its own"),
+        ({"accuracy": "elementwise"}, "has errors relative to the whole result: accuracy normwise"),
         ({"stride": 2}, "stride 1"),
         ({"dilation": 2}, "dilation 1"),
         ({"weight": (8, 1, 5, 5)}, "fewer than 49 taps"),

@@ -18,9 +18,9 @@ from warpsmith.generator.conv2d.circular.geometry import Geometry, sides_of, sum
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import SOURCE, Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -32,6 +32,8 @@ from warpsmith.generator.tiles.tile import Axis
 
 MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
+LIKELY_TAPS = 15 * 15
+"""From which on it answers where nothing is stored."""
 MOST_TAPS = 10_000
 """That fit the static shared memory of the spectrum's kernel, 4 bytes each."""
 MOST_SUMS = 48
@@ -51,6 +53,8 @@ class Conv2dCircular(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
+        if problem.accuracy is Accuracy.ELEMENTWISE:
+            return "has errors relative to the whole result: accuracy normwise"
         if not problem.groups == problem.input[1] == problem.weight[0]:
             return "each channel needs one filter of its own"
         if problem.stride != (1, 1) or problem.dilation != (1, 1):
@@ -63,6 +67,10 @@ class Conv2dCircular(Family):
         if not _likely_axes(problem, device):
             return f"a plane does not fit {device.shared_per_block_bytes} bytes of shared memory as one tile"
         return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """The more taps there are, the more a transform saves."""
+        return device.kind is DeviceKind.CUDA and prod(require_conv2d(problem).weight[2:]) >= LIKELY_TAPS
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)
