@@ -17,6 +17,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config, Space
@@ -41,6 +42,9 @@ LARGER = (
     Filter2d(image=(768, 1030), filter=(15, 15), border=Border.MIRROR, accuracy="normwise"),
     Filter2d(image=(1000, 1003), filter=(5, 5), filters=6, dtype=DType.UINT8, result_dtype=DType.FLOAT32),
     Filter2d(image=(400, 512), filter=(31, 31), border=Border.WRAP, anchor=(0, 30)),
+)
+"""What people filter: enough blocks to fill a GPU, vectors of every width, rows that are not aligned."""
+TRANSFORMED = (
     Filter2d(image=(1000, 1111), filter=(31, 31), accuracy="imagewise"),
     Filter2d(image=(700, 901), filter=(65, 48), border=Border.MIRROR, dtype=DType.FLOAT16, accuracy="imagewise"),
     Filter2d(
@@ -54,7 +58,7 @@ LARGER = (
     ),
     Filter2d(image=(500, 640), filter=(17, 17), border=Border.NEAREST, dtype=DType.UINT8, accuracy="imagewise"),
 )
-"""What people filter: enough blocks to fill a GPU, vectors of every width, rows that are not aligned."""
+"""Filters by transforms: a compiler takes minutes for the sums over so many taps that random configs write out."""
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +135,15 @@ def test_every_family_on_whatever_a_problem_can_be(
 @pytest.mark.parametrize("problem", LARGER, ids=lambda problem: problem.key().replace(" ", ","))
 def test_random_configs_of_every_family(problem: Filter2d, check_configs: CheckConfigs) -> None:
     check_configs([problem], some(20))
+
+
+@pytest.mark.parametrize("problem", TRANSFORMED, ids=lambda problem: problem.key().replace(" ", ","))
+def test_random_configs_of_filters_by_transforms(problem: Filter2d, check_configs: CheckConfigs) -> None:
+    def configs(family: Family, problem: Filter2d, device: Device) -> list[Config]:
+        by_transforms = isinstance(family, Filter2dOverlapSave)
+        return some_configs(family, problem, device, 20) if by_transforms else []
+
+    check_configs([problem], configs)
 
 
 def test_nvcc_compiles_the_same_text(check_configs: CheckConfigs) -> None:
