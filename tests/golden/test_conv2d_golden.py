@@ -84,6 +84,7 @@ CASES = {
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
     "cufft_transpose": Case(Conv2dCufft(), Conv2d(**LAYER), (), "transpose_first"),
     "cufft_clip": Case(Conv2dCufft(), Conv2d(**LAYER, pass_=Pass.WGRAD), (), "clip"),
+    "fft_ends": Case(Conv2dFft(), Conv2d(**LAYER, bias=True, relu=True), (), "ends"),
     "fft_filters": Case(Conv2dFft(), Conv2d(**LAYER), (), "second"),
 }
 

@@ -100,6 +100,23 @@ def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quick: Hos
     assert isinstance(outcome, Measurement), outcome
 
 
+@pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, True), (True, True)])
+@every_shape
+def test_ends_in_a_bias_and_a_relu(
+    host: Runtime, quick: HostCompiler, shape: dict[str, Any], bias: bool, relu: bool
+) -> None:
+    problem = Conv2d(**shape, bias=bias, relu=relu)
+    outcome = evaluated(host, quick, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
+    assert isinstance(outcome, Measurement), outcome
+
+
+def test_ends_are_those_of_every_part_of_a_batch(host: Runtime, quick: HostCompiler) -> None:
+    problem = Conv2d(**SHAPES[0], bias=True, relu=True, workspace=FAMILY.workspaces(Conv2d(**SHAPES[0]))[0].nbytes * 3)
+    program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
+    assert [step.entry for step in program.launches].count("add_bias") > 1
+    assert isinstance(evaluated(host, quick, problem, program), Measurement)
+
+
 def without(program: Program, step: int) -> Program:
     return dataclasses.replace(program, steps=program.steps[:step] + program.steps[step + 1 :])
 
@@ -154,8 +171,6 @@ class TestWhatItDoesNotSolve:
             ({"stride": 2}, "takes stride 1"),
             ({"dilation": (1, 2)}, "takes stride 1, dilation 1"),
             ({"weight": (5, 1, 3, 2), "groups": 3}, "takes stride 1"),
-            ({"bias": True}, "adds no bias"),
-            ({"relu": True}, "adds no bias and has no ReLU"),
             ({"workspace": 4096}, "needs more than 4096 bytes of workspace"),
         ],
     )

@@ -51,6 +51,8 @@ class Conv2dCufft(Family):
             return "calls cuFFT and cuBLAS, which run on GPUs only"
         if (why := why_not_by_transforms(problem)) is not None:
             return why
+        if problem.bias or problem.relu:
+            return "adds no bias and has no ReLU"
         if not _bases(problem):
             return f"needs more than {problem.workspace} bytes of workspace"
         return None

@@ -17,6 +17,7 @@ from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.conv2d.fourier.basis import bases
+from warpsmith.generator.conv2d.fourier.ends import with_ends
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -26,7 +27,8 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.pipeline import Pipeline, Run, Stage
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Constraint, Space
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Constraint, Space
 from warpsmith.generator.steps import Workspace
 
 DIRECT_FLOPS_A_NS = 15_000.0
@@ -34,6 +36,8 @@ DIRECT_FLOPS_A_NS = 15_000.0
 SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
 """The workspaces: of both factors and of the result, (frequencies, rows, columns) as the product has them."""
 
+RESULT = "result"
+"""The stage that transforms back."""
 SPLITS = "product.splits"
 """The parameter of `cgemm_tiled` that takes workspace."""
 
@@ -72,7 +76,7 @@ class Conv2dFft(Pipeline):
             Stage("first", first_transform, self.transform, {"signal": first.name, "spectrum": a}),
             Stage("second", second_transform, self.transform, {"signal": second.name, "spectrum": b}),
             Stage("product", parts.product, self.product, {"a": a, "b": b, "c": c}),
-            Stage("result", parts.inverse, self.transform, {"spectrum": c, "signal": parts.layer.output.name}),
+            Stage(RESULT, parts.inverse, self.transform, {"spectrum": c, "signal": parts.layer.output.name}),
         )
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -100,6 +104,9 @@ class Conv2dFft(Pipeline):
 
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
         return self._parts(problem).workspaces(SPECTRA)
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        return with_ends(super().program(problem, config), self._parts(problem), SPECTRA[2], RESULT)
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)

@@ -50,7 +50,7 @@ class FourierParts:
     @property
     def factors(self) -> tuple[Operand, Operand]:
         """The operands of the layer that are the product's first and second one."""
-        first, second = self.layer.inputs
+        first, second = self.layer.inputs[:2]  # behind them is a bias
         return (second, first) if self.layer.pass_ is Pass.WGRAD else (first, second)
 
     @property

@@ -1,0 +1,78 @@
+"""What a layer in the frequency domain ends in: its bias, by frequency 0 of each plane, and its ReLU, in place."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.text import text_key
+from warpsmith.generator.literals import float_literal
+from warpsmith.generator.program import Launch, Pointer, Program, Step, Unit
+from warpsmith.generator.render import render
+
+THREADS = 256
+UNIT = "ends"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ends:
+    """What the template needs."""
+
+    key: str
+    family: str
+    bias: bool
+    relu: bool
+    planes: int
+    """Of a part of the batch."""
+    filters: int
+    points: str
+    """As a literal."""
+    vector: int
+    """Numbers that a thread takes."""
+    count: int
+    """Of such vectors."""
+    threads: int = THREADS
+
+    @classmethod
+    def of(cls, parts: FourierParts, family: str) -> Ends:
+        size = parts.layer.output.size
+        vector = next(each for each in (4, 2, 1) if size % each == 0)
+        return cls(
+            key=text_key(parts.layer),
+            family=family,
+            bias=parts.layer.bias,
+            relu=parts.layer.relu,
+            planes=parts.inverse.batch,
+            filters=parts.layer.weight[0],
+            points=float_literal(float(parts.inverse.points)),
+            vector=vector,
+            count=size // vector,
+        )
+
+
+def with_ends(program: Program, parts: FourierParts, spectra: str, last: str) -> Program:
+    """A layer's program with its bias and its ReLU.
+
+    Args:
+        program: of the layer without them.
+        parts: what it is made of.
+        spectra: the workspace of the result's spectra, frequency by frequency.
+        last: the unit that transforms them back.
+    """
+    layer = parts.layer
+    if not layer.bias and not layer.relu:
+        return program
+    ends = Ends.of(parts, program.family)
+    steps: list[Step] = []
+    for step in program.steps:
+        if layer.bias and isinstance(step, Launch) and step.unit == last:
+            steps.append(_launch("add_bias", ends.planes, (Pointer("b"), Pointer(spectra))))
+        steps.append(step)
+    if layer.relu:
+        steps.append(_launch("apply_relu", ends.count, (Pointer(layer.output.name),)))
+    unit = Unit(UNIT, render("conv2d/fourier_ends.cu.jinja", g=ends, config=program.config.key()))
+    return dataclasses.replace(program, units=(*program.units, unit), steps=tuple(steps))
+
+
+def _launch(entry: str, count: int, arguments: tuple[Pointer, ...]) -> Launch:
+    return Launch(entry, (-(-count // THREADS), 1, 1), (THREADS, 1, 1), arguments, unit=UNIT)
