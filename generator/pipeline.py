@@ -113,7 +113,7 @@ class Pipeline(Family):
             programs[stage.name] = program
             moved = _Moved.of(Run(stage), program)
             units += [dataclasses.replace(unit, name=moved.unit(unit.name)) for unit in program.units]
-            workspaces += [dataclasses.replace(each, name=moved.buffer(each.name)) for each in program.workspaces]
+            workspaces += map(moved.workspace, program.workspaces)
         steps: list[Step] = []
         for run in self.runs(problem):
             program = programs[run.stage.name]
@@ -138,6 +138,10 @@ class _Moved:
 
     def buffer(self, name: str) -> str:
         return f"{self.run.stage.name}_{name}" if name in self.own else self.run.stage.memory[name]
+
+    def workspace(self, workspace: Workspace) -> Workspace:
+        holds = tuple(self.run.stage.memory[name] for name in workspace.holds)
+        return dataclasses.replace(workspace, name=self.buffer(workspace.name), holds=holds)
 
     def step(self, step: Step) -> Step:
         match step:

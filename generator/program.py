@@ -99,7 +99,8 @@ class Program:
     def is_plain(self) -> bool:
         """Whether bundles of format 1 have words for all of it."""
         offsets = (each.offset for each in self._arguments() if isinstance(each, Pointer))
-        return self._is_one_text and not any(offsets) and all(w.lifetime is Lifetime.CALL for w in self.workspaces)
+        workspaces = all(each.lifetime is Lifetime.CALL and not each.holds for each in self.workspaces)
+        return self._is_one_text and not any(offsets) and workspaces
 
     @property
     def fingerprint(self) -> str:

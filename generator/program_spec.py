@@ -73,6 +73,8 @@ def workspace_spec(workspace: Workspace) -> dict[str, Any]:
     spec: dict[str, Any] = {"name": workspace.name, "nbytes": workspace.nbytes}
     if workspace.lifetime is not Lifetime.CALL:
         spec["lifetime"] = str(workspace.lifetime)
+    if workspace.holds:
+        spec["holds"] = list(workspace.holds)
     return spec
 
 
@@ -117,4 +119,5 @@ def _argument_of(spec: dict[str, Any]) -> Argument:
 
 def workspace_of(spec: dict[str, Any]) -> Workspace:
     """The workspace that `workspace_spec` wrote. Raises as `step_of` does."""
-    return Workspace(spec["name"], spec["nbytes"], Lifetime(spec.get("lifetime", Lifetime.CALL)))
+    lifetime, holds = Lifetime(spec.get("lifetime", Lifetime.CALL)), tuple(spec.get("holds", ()))
+    return Workspace(spec["name"], spec["nbytes"], lifetime, holds)

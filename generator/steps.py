@@ -120,6 +120,9 @@ class Workspace:
     name: str
     nbytes: int
     lifetime: Lifetime = Lifetime.CALL
+    holds: tuple[str, ...] = ()
+    """Inputs of which alone its contents are made, by steps that read nothing else; other steps only read it. A plan
+    that holds these inputs makes it once (`generator.holding`). Empty where it depends on others too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

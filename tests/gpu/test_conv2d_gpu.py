@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import random
@@ -13,7 +14,8 @@ import pytest
 
 import warpsmith as ws
 from conv2d_layers import layer, small
-from warpsmith.devices.cuda.runtime import cuda_device
+from warpsmith.devices.cuda.compiler import NvrtcCompiler
+from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
@@ -23,6 +25,8 @@ from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.space import Config
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.conv2d.peers import torch_peer
@@ -127,6 +131,29 @@ def test_a_plan_is_right_and_has_the_same_bits_each_time(pass_: Pass) -> None:
     expected, scale = reference(problem, operands)
     assert (np.abs(first - expected) <= 1e-6 * scale).all()
     assert np.array_equal(first.view(np.uint32), again.view(np.uint32))
+
+
+def test_a_plan_that_holds_its_weights_gives_the_same_on_every_stream() -> None:
+    torch = pytest.importorskip("torch")
+    problem = Conv2d((16, 24, 40, 40), (64, 24, 9, 9), bias=True)
+    device = cuda_device(0)
+    program = Conv2dFft().program(problem, Conv2dFft().default(problem, device))
+    binaries = NvrtcCompiler(device.arch).compile_program(program)
+    with contextlib.closing(CudaRuntime(0)) as runtime:
+        plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
+        operands = random_operands(problem, 1)
+        x, w, b = (torch.from_numpy(operands[name]).cuda() for name in ("x", "w", "b"))
+        expected = plan(x, w, b)
+        held = plan.hold(w=w)
+        w.zero_()
+        out = torch.empty_like(expected)
+        for stream in (torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    held(x, b, out=out.fill_(float("nan")))
+            stream.synchronize()
+            assert torch.equal(out, expected)
 
 
 @every_pass

@@ -142,7 +142,7 @@ class Conv2dCircular(Family):
             ),
             shared_bytes=passes.shared_bytes,
         )
-        workspace = Workspace("spectra", geometry.spectrum_bytes)
+        workspace = Workspace("spectra", geometry.spectrum_bytes, holds=("w",))
         return Program.of_source(self.name, config, source, (spectrum, planes), (workspace,))
 
     def _weight_program(self, problem: Conv2d, config: Config, geometry: Geometry) -> Program:

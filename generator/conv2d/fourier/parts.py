@@ -91,10 +91,10 @@ class FourierParts:
         return sum(-(-operand.nbytes // ALIGNMENT) * ALIGNMENT for operand in self.product.operands)
 
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
-        """The spectra of the first and the second factor and of the result."""
-        return tuple(
-            Workspace(name, operand.nbytes) for name, operand in zip(names, self.product.operands, strict=True)
-        )
+        """The spectra of the first and the second factor and of the result; a plan may hold those of filters."""
+        holds = ((), ("w",) if self.factors[1].name == "w" else (), ())
+        each = zip(names, self.product.operands, holds, strict=True)
+        return tuple(Workspace(name, operand.nbytes, holds=held) for name, operand, held in each)
 
     def _transform(self, operand: Operand, kind: Kind) -> Fft:
         """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing."""

@@ -137,7 +137,7 @@ class Filter2dOverlapSave(Family):
             arguments=(Pointer("image"), Pointer("result"), Pointer("spectra"), weights),
             shared_bytes=passes.shared_bytes,
         )
-        workspace = Workspace("spectra", geometry.spectrum_bytes)
+        workspace = Workspace("spectra", geometry.spectrum_bytes, holds=("weights",))
         return Program.of_source(self.name, config, source, (spectrum, tiles), (workspace,))
 
 

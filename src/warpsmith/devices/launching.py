@@ -44,13 +44,20 @@ class _Bound:
 class BoundLaunches:
     """Steps that are bound for each call, and remembered for the latest ones. It keeps no array alive.
 
-    Their workspaces are one for each stream, unless a call brings its own. The arguments are those of `launches_of`.
+    Their workspaces are one for each stream, unless a call brings its own. The arguments are those of `launches_of`,
+    and `kept`: KEPT workspaces that all calls share, since none writes to them.
     """
 
     def __init__(
-        self, executable: Executable, runtime: Runtime, buffers: tuple[str, ...], operands: tuple[str, ...]
+        self,
+        executable: Executable,
+        runtime: Runtime,
+        buffers: tuple[str, ...],
+        operands: tuple[str, ...],
+        kept: Kept | None = None,
     ) -> None:
         self._executable = executable
+        self._kept = kept
         self._workspaces = Workspaces(runtime, executable.workspaces)
         self._buffers = buffers
         self._operands = operands
@@ -81,11 +88,13 @@ class BoundLaunches:
                 bound = self._new(addresses, values, scratch)
             self._bound[key] = bound
             if len(self._bound) > MOST_BOUND:
-                self._workspaces.let_go(self._bound.pop(next(iter(self._bound))).kept)
+                oldest = self._bound.pop(next(iter(self._bound)))
+                if self._kept is None:
+                    self._workspaces.let_go(oldest.kept)
             return bound.call
 
     def _new(self, addresses: tuple[int, ...], values: tuple[bytes, ...], scratch: Mapping[str, int]) -> _Bound:
         at = dict(zip(self._buffers, addresses, strict=True))
         taken = dict(zip(self._operands, values, strict=True))
-        kept = self._workspaces.kept()
+        kept = self._workspaces.kept() if self._kept is None else self._kept
         return _Bound(self._executable.bind(at, taken, {**scratch, **kept.addresses}), kept)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable, Collection, Mapping
 
 from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import BadArgument
@@ -49,10 +51,35 @@ class Signature:
     """Names of the operands that are read through a texture."""
 
     @classmethod
-    def of(cls, problem: Problem, program: Program) -> Signature:
-        """The signature of a program for a problem. Raises BadArgument where the problem's own values do not fit it."""
-        known = problem.known
-        asked = [operand for operand in problem.inputs if operand.name not in known]
+    def of(cls, problem: Problem, program: Program, held: Mapping[str, bytes] | None = None) -> Signature:
+        """The signature of a program for a problem. Raises BadArgument where the problem's own values do not fit it.
+
+        Args:
+            problem: what is computed.
+            program: by which.
+            held: inputs that no call gives any more, with their bytes.
+        """
+        contents = {name: functools.partial(weights_bytes, values) for name, values in problem.known.items()}
+        contents |= {name: functools.partial(_content, content) for name, content in (held or {}).items()}
+        outputs = tuple(each for each in problem.operands if each.role is Role.OUTPUT)
+        return cls._made(
+            problem, program, [each for each in problem.inputs if each.name not in contents], contents, outputs
+        )
+
+    @classmethod
+    def of_inputs(cls, problem: Problem, program: Program, names: Collection[str]) -> Signature:
+        """That of a program which takes these inputs of a problem alone, and writes workspaces."""
+        return cls._made(problem, program, [each for each in problem.inputs if each.name in names], {}, ())
+
+    @classmethod
+    def _made(
+        cls,
+        problem: Problem,
+        program: Program,
+        asked: list[Operand],
+        contents: Mapping[str, Callable[[Operand], bytes]],
+        outputs: tuple[Operand, ...],
+    ) -> Signature:
         given = [Given(place, operand) for place, operand in enumerate(asked)]
         places = {each.operand.name: each for each in given}
         arguments = (argument for launch in program.launches for argument in launch.arguments)
@@ -60,14 +87,14 @@ class Signature:
         return cls(
             operation=problem.operation,
             asked=tuple(operand.name for operand in asked),
-            known=tuple(known),
+            known=tuple(contents),
             by_value=tuple(
-                places.get(each.name) or Known(each, weights_bytes(known[each.name], each))
+                places.get(each.name) or Known(each, contents[each.name](each))
                 for each in problem.inputs
                 if each.name in by_value
             ),
             pointed=tuple(each for each in given if each.operand.name in pointed_to),
-            outputs=tuple(each for each in problem.operands if each.role is Role.OUTPUT),
+            outputs=outputs,
             textured=frozenset(argument.buffer for argument in arguments if isinstance(argument, Texture)),
         )
 
@@ -113,3 +140,7 @@ class Signature:
                 if source < target + written.span_bytes and target < source + other.span_bytes:
                     name = "out" if len(self.outputs) == 1 and written.role is Role.OUTPUT else written.name
                     raise BadArgument(f"{name}: shares memory with {other.name}; give it memory of its own")
+
+
+def _content(content: bytes, _: Operand) -> bytes:
+    return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -9,11 +10,15 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.calls import AnyCalls, QuickCalls
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.launching import launches_of
+from warpsmith.devices.launching import BoundLaunches, launches_of
 from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.quick_calls import quick_calls
 from warpsmith.devices.select import DeviceRef
 from warpsmith.devices.signature import Signature
+from warpsmith.devices.weights import weights_bytes
+from warpsmith.devices.workspaces import Kept, Workspaces
+from warpsmith.errors import BadArgument
+from warpsmith.generator.holding import Held, held
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.match import Match
 
@@ -50,11 +55,14 @@ class Plan:
         """How the answer was found, with the stored record where there is one."""
         self.binaries = binaries
         """Of each unit of the program, by its name."""
-        self._runtime = runtime
+        self.runtime = runtime
+        """The device."""
         self._executable = Executable.load(runtime, match.program, binaries)
         self.workspace_bytes = self._executable.workspace_bytes
         """Scratch memory of one call, which `workspace` may give; 0 where it needs none."""
         self._signature = Signature.of(problem, match.program)
+        self.asked = self._signature.asked
+        """Names of the arrays that a call gives, in order."""
         self._any = AnyCalls(self._signature, runtime)
         self._quick: HomeTable[type, QuickCalls | None] = HomeTable()
         """By the type of the first array; what reads no type quicker is not asked again. Empty in a forked child."""
@@ -89,14 +97,89 @@ class Plan:
         target = quick(inputs, out, stream) if quick is not None else None
         return self._call_with_care(inputs, out, stream, workspace) if target is None else target
 
+    def hold(self, **inputs: Any) -> Plan:
+        """This plan with some of its inputs given for all calls, such as the weights of a layer: `plan.hold(w=w)(x)`.
+
+        What the program makes of them alone, such as their spectra, is made now and kept, in memory of the new plan's
+        own; without such a part every call is given the same arrays. Changing an array afterwards may or may not change
+        results.
+
+        Args:
+            inputs: arrays by the names of the problem's inputs, as in a call.
+
+        Raises:
+            BadArgument: no input, all of them, a name that is none, or an array that does not fit.
+            OutOfMemory: what is kept does not fit.
+        """
+        if not inputs or not set(inputs) < set(self.asked):
+            told = f"some of its inputs {', '.join(self.asked)} by name, and not all"
+            raise BadArgument(f"a plan of {self.problem.operation} holds {told}; got {', '.join(inputs) or 'none'}")
+        parts = held(self.match.program, inputs)
+        return _Remembering(self, inputs) if parts is None else _Prepared(self, inputs, parts)
+
     def _call_with_care(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> Any:
         """A call of a kind that was not seen before in this process, or with anything unusual."""
-        self._runtime.check_process()
+        self.runtime.check_process()
         call = self._any.read(inputs, out, stream)
         scratch = None if workspace is None else self._any.scratch(workspace, self.workspace_bytes, call)
         self._launches.launch(call.addresses, call.values, call.stream, scratch)
         call.queued()
         if type(inputs[0]) not in self._quick:
-            made = quick_calls(inputs[0], self._signature, self._runtime, self._launches, call.values)
+            made = quick_calls(inputs[0], self._signature, self.runtime, self._launches, call.values)
             self._quick[type(inputs[0])] = made
         return call.target
+
+
+class _Remembering(Plan):
+    """Gives the arrays with each call: the program makes nothing of them alone."""
+
+    def __init__(self, plan: Plan, given: Mapping[str, Any]) -> None:
+        self.problem, self.match, self.binaries = plan.problem, plan.match, plan.binaries
+        self.workspace_bytes = plan.workspace_bytes
+        self.asked = tuple(name for name in plan.asked if name not in given)
+        self._whole, self._given = plan, dict(given)
+
+    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, workspace: Any = None) -> Any:
+        if len(inputs) != len(self.asked):
+            told = f"this plan holds {', '.join(self._given)}: call it with the {', '.join(self.asked)} alone"
+            raise BadArgument(told)
+        arrays = {**self._given, **dict(zip(self.asked, inputs, strict=True))}
+        return self._whole(*(arrays[name] for name in self._whole.asked), out=out, stream=stream, workspace=workspace)
+
+
+class _Prepared(Plan):
+    """Has done the steps that depend on the held inputs alone, and does the others in each call."""
+
+    def __init__(self, plan: Plan, given: Mapping[str, Any], parts: Held) -> None:
+        runtime, problem = plan.runtime, plan.problem
+        self.problem, self.match, self.binaries, self.runtime = problem, plan.match, plan.binaries, runtime
+        self._memory = Workspaces(runtime, parts.workspaces)
+        kept = self._memory.kept()
+        _make(plan, given, parts, kept)
+        operands = {each.name: each for each in problem.inputs}
+        values = {name: weights_bytes(given[name], operands[name]) for name in given if name in parts.rest.by_value}
+        contents = {name: values.get(name, b"") for name in given}
+        self._executable = Executable.load(runtime, parts.rest, plan.binaries)
+        self.workspace_bytes = self._executable.workspace_bytes
+        self._signature = Signature.of(problem, parts.rest, contents)
+        self.asked = self._signature.asked
+        self._any = AnyCalls(self._signature, runtime)
+        self._quick = HomeTable()
+        names = self._signature.buffers, self._signature.operands
+        self._launches = BoundLaunches(self._executable, runtime, *names, kept)
+
+
+def _make(plan: Plan, given: Mapping[str, Any], parts: Held, kept: Kept) -> None:
+    """Does the steps of the held inputs, and waits for them: calls may come on any stream."""
+    runtime = plan.runtime
+    signature = Signature.of_inputs(plan.problem, parts.first, given)
+    executable = Executable.load(runtime, parts.first, plan.binaries)
+    try:
+        arrays = tuple(given[name] for name in signature.asked)
+        call = AnyCalls(signature, runtime).read(arrays, (), None)
+        launches = BoundLaunches(executable, runtime, signature.buffers, signature.operands, kept)
+        launches.launch(call.addresses, call.values, call.stream)
+        call.queued()
+        runtime.synchronize()
+    finally:
+        executable.close()

@@ -1,0 +1,74 @@
+"""Programs in two parts: what depends on some inputs alone, such as the spectra of weights, and the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from warpsmith.generator.program import Program
+from warpsmith.generator.steps import (
+    ByValue,
+    Constant,
+    Launch,
+    Lifetime,
+    Pointer,
+    Step,
+    Texture,
+    Transformed,
+    Workspace,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """A program whose inputs `names` stay the same from call to call."""
+
+    names: frozenset[str]
+    first: Program
+    """The steps that read these inputs alone, to be done once."""
+    rest: Program
+    """The other steps, to be done in each call; what `first` has made is there, in workspaces that are KEPT."""
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """Those that are made once."""
+        return tuple(each for each in self.rest.workspaces if each.lifetime is Lifetime.KEPT)
+
+
+def held(program: Program, names: Collection[str]) -> Held | None:
+    """A program in two parts; None where nothing of it depends on these inputs alone, or where each call wants their
+    memory all the same.
+    """
+    wanted = frozenset(names)
+    made = {each.name for each in program.workspaces if each.holds and wanted >= set(each.holds)}
+    first = tuple(step for step in program.steps if (used := _used(step)) & made and used <= made | wanted)
+    rest = tuple(step for step in program.steps if step not in first)
+    if not first or any(wanted & _pointed(step) for step in rest):
+        return None
+    kept = tuple(
+        dataclasses.replace(each, lifetime=Lifetime.KEPT) if each.name in made else each for each in program.workspaces
+    )
+    return Held(wanted, _part(program, first, kept), _part(program, rest, kept))
+
+
+def _part(program: Program, steps: tuple[Step, ...], workspaces: tuple[Workspace, ...]) -> Program:
+    units = {step.unit for step in steps if isinstance(step, Launch)}
+    used = frozenset().union(*map(_used, steps))
+    return dataclasses.replace(
+        program,
+        units=tuple(unit for unit in program.units if unit.name in units),
+        steps=steps,
+        workspaces=tuple(each for each in workspaces if each.name in used),
+    )
+
+
+def _pointed(step: Step) -> frozenset[str]:
+    """The memory that a step takes the address of."""
+    return frozenset(each.buffer for each in step.arguments if isinstance(each, Pointer | Texture))
+
+
+def _used(step: Step) -> frozenset[str]:
+    """Operands and workspaces."""
+    values = {each.operand for each in step.arguments if isinstance(each, ByValue | Transformed)}
+    constants: tuple[Constant, ...] = step.constants if isinstance(step, Launch) else ()
+    return _pointed(step) | values | {each.operand for each in constants}
