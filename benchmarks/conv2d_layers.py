@@ -111,16 +111,14 @@ def steps_us(record: Record, device: DeviceRef) -> str:
     policy, outcome = TimingPolicy.for_kind(DeviceKind.CUDA), record.trial.outcome
     assert isinstance(outcome, Measurement)
     binaries = device.compiler().compile_program(program)
-    alone = [
-        Contender(dataclasses.replace(program, steps=(step,)), binaries, outcome)
-        for step in dict.fromkeys(program.steps)
-    ]
+    steps = tuple(dict.fromkeys(program.steps))
+    alone = tuple(Contender(dataclasses.replace(program, steps=(step,)), binaries, outcome) for step in steps)
     with (
-        device.open() as runtime,
+        contextlib.closing(device.open()) as runtime,
         contextlib.closing(Testbed(runtime, record.problem, 0, policy, guarded=False)) as bed,
     ):
-        times = bed.side_by_side(tuple(alone), policy, peers=False).ours
-    names = (each.unit if isinstance(each, Launch) else str(each.library) for each in dict.fromkeys(program.steps))
+        times = bed.side_by_side(alone, policy, peers=False).ours
+    names = (each.unit if isinstance(each, Launch) else str(each.library) for each in steps)
     return ", ".join(f"{name} {timing.median_ns / 1000:.1f}" for name, timing in zip(names, times, strict=True))
 
 
