@@ -149,7 +149,7 @@ def main(path: str, seconds: str, *words: str) -> None:
         ratios.append(cudnn / ours)
         rows.append((name, record.trial.family, *(f"{each:.1f}" for each in (ours, cudnn, tf32)), f"{cudnn / ours:.2f}",
                      f"{tf32 / ours:.2f}", f"{outcome.max_error:.1e}"))  # fmt: skip
-        print(f"{name}: {ours:.1f} us | families: {families} | steps: {steps_us(record, device)}", flush=True)
+        print(f"{' | '.join(rows[-1])} | families: {families} | steps: {steps_us(record, device)}", flush=True)
     header = ("layer", "family", "us", "cuDNN fp32", "TF32", "speed-up", "over TF32", "error")
     print_table(header, rows)
     print(f"geometric mean of the speed-up over cuDNN in float32: {statistics.geometric_mean(ratios):.2f}")
