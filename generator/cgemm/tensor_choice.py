@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_geometry import SLICE
-from warpsmith.generator.cgemm.tensor_space import OWN, TERMS, tensor_space
+from warpsmith.generator.cgemm.tensor_space import OWN, PRODUCTS, TERMS, tensor_space
 from warpsmith.generator.cgemm.tiled_choice import splits_for
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
-DEFAULT_WARPS = 4
-"""Three blocks of so many, with 32 by 32 results a warp, share a multiprocessor: one copies or stores, others multiply."""
-DEFAULT_OWN, DEFAULT_TERMS, DEFAULT_STAGES = 32, 16, 3
+DEFAULT_ROWS, DEFAULT_COLUMNS = 32, 16
+"""Of a warp: with so few, 128 registers of a thread suffice."""
+DEFAULT_WARPS = 8
+"""Two by four of a block, whose tile is 64 by 64. Two blocks of so many share a multiprocessor: four warps for each of
+its tensor cores, since a product waits for the one before it."""
+DEFAULT_TERMS, DEFAULT_STAGES, DEFAULT_BLOCKS = 16, 3, 2
 STARTS: tuple[dict[str, Value], ...] = (
     {"multiplies": 3},
-    {"block_rows": 4, "block_columns": 2},
-    {"rows": 64, "block_rows": 2, "block_columns": 2},
-    {"rows": 64, "block_rows": 2, "block_columns": 4},
     {"terms": 32, "stages": 2},
-    {"terms": 8, "stages": 4},
+    {"columns": 32, "block_columns": 2, "min_blocks": 0},
+    {"columns": 32, "block_columns": 2, "multiplies": 3, "min_blocks": 0},
+    {"block_columns": 2, "min_blocks": 4},
+    {"columns": 32, "block_rows": 2, "block_columns": 4, "min_blocks": 0},
 )
-"""What differs from the default: fewer products, the larger tiles that read less, and longer and shorter ones."""
+"""What differs from the default: fewer products, fewer barriers, larger tiles of a warp, which split fewer numbers, with
+fewer warps, smaller blocks and larger ones."""
 
 
 def tensor_default(problem: Cgemm, device: Device) -> Config:
-    """32 by 32 results a warp and 64 by 64 a block, or what fits."""
-    (rows, block_rows), (columns, block_columns) = _shape(problem.m), _shape(problem.n)
+    """32 by 16 results a warp and 64 by 64 a block, or what fits."""
+    rows, block_rows = _shape(problem.m, DEFAULT_ROWS, 2)
+    columns, block_columns = _shape(problem.n, DEFAULT_COLUMNS, 4)
     terms = next((each for each in TERMS[::-1] if each <= DEFAULT_TERMS and each < 2 * problem.k), SLICE)
-    products = DEFAULT_WARPS // (block_rows * block_columns)
     tiles = -(-problem.m // (rows * block_rows)) * -(-problem.n // (columns * block_columns))
-    one_tile = tiles == 1
-    products = products if one_tile else 1
-    splits = splits_for(problem, tiles * problem.batch, device) if products == 1 else 1
+    products = min(DEFAULT_WARPS // (block_rows * block_columns), PRODUCTS[-1]) if tiles == 1 else 1
     wanted: dict[str, Value] = {
         "rows": rows,
         "columns": columns,
@@ -39,10 +41,11 @@ def tensor_default(problem: Cgemm, device: Device) -> Config:
         "block_columns": block_columns,
         "terms": terms,
         "stages": min(-(-problem.k // terms), DEFAULT_STAGES),
+        "slices": 1,
         "products": products,
-        "splits": splits,
+        "splits": splits_for(problem, tiles * problem.batch, device) if products == 1 else 1,
         "multiplies": 4,
-        "min_blocks": 0,
+        "min_blocks": DEFAULT_BLOCKS,
     }
     return tensor_space(problem, device).like(wanted) or Config.of(wanted)
 
@@ -54,8 +57,10 @@ def tensor_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
     return tuple(dict.fromkeys(config for config in found if config not in (None, default) and config is not None))
 
 
-def _shape(size: int) -> tuple[int, int]:
+def _shape(size: int, most: int, most_warps: int) -> tuple[int, int]:
     """Results of a warp along one side, and warps."""
-    if size <= OWN[0]:
-        return OWN[0], 1
-    return DEFAULT_OWN, 1 if size <= DEFAULT_OWN else 2
+    own = most if size > OWN[0] else OWN[0]
+    warps = 1
+    while warps < most_warps and own * warps < size:
+        warps *= 2
+    return own, warps

@@ -14,9 +14,6 @@ FRAGMENT_ROWS, FRAGMENT_COLUMNS = 16, 8
 """Results of one such product."""
 CHAIN = 256 * SLICE
 """Terms of so many sums that are added up one after the other; longer ones are sums of such sums."""
-MAX_WRITTEN = 1200
-"""Instructions that are written out in the loop over a tile's terms, or one round of it."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorSide(Side):
@@ -51,6 +48,9 @@ class TensorSide(Side):
 class TensorGeometry(Geometry):
     """One config on one problem. There are no lanes: the tensor cores say which thread of a warp holds what."""
 
+    slices: int
+    """That are written out."""
+
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> TensorGeometry:
         return cls(
@@ -64,6 +64,7 @@ class TensorGeometry(Geometry):
             splits=config.integer("splits"),
             multiplies=config.integer("multiplies"),
             min_blocks=config.integer("min_blocks"),
+            slices=config.integer("slices"),
         )
 
     @property
@@ -85,16 +86,9 @@ class TensorGeometry(Geometry):
         return fragments * (3 * self.multiplies + 4 * sums) + 3 * parts * numbers
 
     @property
-    def unroll(self) -> int:
-        """Slices that are written out."""
-        whole = self.terms // SLICE
-        able = (count for count in range(1, whole + 1) if whole % count == 0)
-        return max(count for count in able if count == 1 or count * self.slice_instructions <= MAX_WRITTEN)
-
-    @property
     def written(self) -> int:
         """Instructions."""
-        return self.slice_instructions * self.unroll
+        return self.slice_instructions * self.slices
 
 
 def _side(problem: Cgemm, config: Config, name: str) -> TensorSide:

@@ -8,7 +8,6 @@ from warpsmith.generator.cgemm.tiled_geometry import WARP
 from warpsmith.generator.cgemm.tiled_space import (
     MAX_COPIES,
     MAX_REGISTERS,
-    PRODUCTS,
     SPLITS,
     grid_constraint,
     one_tile_constraint,
@@ -23,13 +22,15 @@ OWN = (16, 32, 64)
 WARPS = (1, 2, 4)
 TERMS = (8, 16, 32)
 STAGES = (1, 2, 3, 4)
+SLICES = (1, 2)
 MULTIPLIES = (4, 3)
+PRODUCTS = (1, 2, 4, 8)
 MIN_BLOCKS = (0, 2, 3, 4)
 MOST_WARPS = 8
 """Of a block."""
-OTHER_REGISTERS = 40
+OTHER_REGISTERS = 24
 """What a thread needs beside its sums and their factors: two products under way, addresses, counters."""
-MIN_RESULTS = 32 * 32
+MIN_RESULTS = 32 * 16
 """Of a warp, where results are as large: both parts of a number are made for each warp that reads it."""
 MOST_OBLONG = 2
 """How many times as long as wide a tile may be, where results are not: it reads what its sides have added up."""
@@ -45,7 +46,8 @@ def tensor_space(problem: Cgemm, device: Device) -> Space:
             Parameter("block_columns", WARPS, "warps across a tile"),
             Parameter("terms", TERMS, "terms of a sum that a tile has"),
             Parameter("stages", STAGES, "tiles in shared memory at once, of each operand"),
-            Parameter("products", PRODUCTS[:4], "of a block"),
+            Parameter("slices", SLICES, "products of 8 terms that are written out, one behind the other"),
+            Parameter("products", PRODUCTS, "of a block"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
             Parameter("multiplies", MULTIPLIES, "real products for each complex one: four, or three and sums (Gauss)"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
@@ -82,6 +84,10 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
             ),
         ),
         stages_constraint(problem),
+        Constraint(
+            f"a tile of so many times {SLICE} terms has the slices that are written out",
+            lambda terms, slices: slices * SLICE <= terms,
+        ),
     )
 
 
@@ -107,11 +113,11 @@ def _warp_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
 
 
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
-    reads = tuple(each for each in tensor_names() if each not in ("splits", "multiplies"))
+    reads = tuple(each for each in tensor_names() if each not in ("splits", "multiplies", "slices"))
 
     def geometry(*values: int) -> TensorGeometry:
         chosen = dict(zip(reads, values, strict=True))
-        return TensorGeometry.of(problem, Config.of({**chosen, "splits": 1, "multiplies": 4}))
+        return TensorGeometry.of(problem, Config.of({**chosen, "splits": 1, "multiplies": 4, "slices": 1}))
 
     def fits(*values: int) -> bool:
         nbytes, blocks = geometry(*values).shared_bytes, max(values[reads.index("min_blocks")], 1)
@@ -143,12 +149,12 @@ def tensor_names() -> tuple[str, ...]:
     """The parameters in order."""
     return (
         *("rows", "columns", "block_rows", "block_columns"),
-        *("terms", "stages", "products", "splits", "multiplies", "min_blocks"),
+        *("terms", "stages", "slices", "products", "splits", "multiplies", "min_blocks"),
     )
 
 
 def registers(rows: int, columns: int, multiplies: int) -> int:
     """Of a thread at the least: its sums, and two parts of each number that is multiplied."""
-    sums, a, b = (3, 3, 3) if multiplies == 3 else (2, 3, 2)
-    across = columns // FRAGMENT_COLUMNS
-    return 4 * sums * (rows // FRAGMENT_ROWS) * across + 2 * 4 * a + 2 * 2 * b * across + OTHER_REGISTERS
+    parts = 3 if multiplies == 3 else 2  # and as many sums for each result
+    down, across = rows // FRAGMENT_ROWS, columns // FRAGMENT_COLUMNS
+    return 4 * parts * (down * across + 2 + across) + OTHER_REGISTERS

@@ -23,6 +23,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN
 from warpsmith.generator.device import HOST
@@ -33,8 +34,8 @@ from warpsmith.tuner.operations.cgemm.judge import CgemmJudge
 from warpsmith.tuner.operations.cgemm.oracle import reference
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs, stress_slack
 
-PLAIN, TILED = CgemmPlain(), CgemmTiled()
-FAMILIES: tuple[Family, ...] = (TILED, PLAIN)
+PLAIN, TILED, TENSOR = CgemmPlain(), CgemmTiled(), CgemmTensor()
+FAMILIES: tuple[Family, ...] = (TILED, TENSOR, PLAIN)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
 
@@ -143,13 +144,23 @@ def covering(problem: Cgemm, family: Family) -> Iterator[Case]:
             yield Case(problem, family, config)
 
 
-def tiled(problem: Cgemm, **wanted: Value) -> Case:
-    """A config of `cgemm_tiled` that has at least `wanted`."""
-    space = TILED.space(problem, HOST)
-    config = space.like({**TILED.default(problem, HOST).values(), **wanted})
+def wanted_of(family: Family, problem: Cgemm, **wanted: Value) -> Case:
+    """A config of a family that has at least `wanted`."""
+    space = family.space(problem, HOST)
+    config = space.like({**family.default(problem, HOST).values(), **wanted})
     assert config is not None
     assert wanted.items() <= config.values().items(), config
-    return Case(problem, TILED, config)
+    return Case(problem, family, config)
+
+
+def tiled(problem: Cgemm, **wanted: Value) -> Case:
+    """A config of `cgemm_tiled` that has at least `wanted`."""
+    return wanted_of(TILED, problem, **wanted)
+
+
+def tensor(problem: Cgemm, **wanted: Value) -> Case:
+    """Likewise of `cgemm_tensor`."""
+    return wanted_of(TENSOR, problem, **wanted)
 
 
 class TestResults:
