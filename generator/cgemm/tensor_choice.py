@@ -9,28 +9,31 @@ from warpsmith.generator.cgemm.tiled_choice import splits_for
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
-DEFAULT_ROWS, DEFAULT_COLUMNS = 32, 16
+DEFAULT_ROWS, DEFAULT_COLUMNS = 16, 32
 """Of a warp: with so few, 128 registers of a thread suffice."""
 DEFAULT_WARPS = 8
-"""Two by four of a block, whose tile is 64 by 64. Two blocks of so many share a multiprocessor: four warps for each of
-its tensor cores, since a product waits for the one before it."""
+"""Four by two of a block, whose tile is 64 by 64."""
 DEFAULT_TERMS, DEFAULT_STAGES, DEFAULT_BLOCKS = 16, 3, 2
+"""Two blocks share a multiprocessor: four warps for each of its tensor cores, since a product waits for the one before
+it, and one block multiplies while another begins or ends."""
 STARTS: tuple[dict[str, Value], ...] = (
     {"multiplies": 3},
+    {"rows": 32, "columns": 16, "block_rows": 2, "block_columns": 2, "min_blocks": 3},
+    {"rows": 32, "columns": 16, "block_rows": 2, "block_columns": 4},
+    {"rows": 32, "block_rows": 2, "min_blocks": 0},
+    {"rows": 32, "block_rows": 2, "multiplies": 3, "min_blocks": 0},
+    {"rows": 64, "columns": 16, "block_rows": 1, "block_columns": 4},
+    {"rows": 32, "min_blocks": 0},
     {"terms": 32, "stages": 2},
-    {"columns": 32, "block_columns": 2, "min_blocks": 0},
-    {"columns": 32, "block_columns": 2, "multiplies": 3, "min_blocks": 0},
-    {"block_columns": 2, "min_blocks": 4},
-    {"columns": 32, "block_rows": 2, "block_columns": 4, "min_blocks": 0},
 )
-"""What differs from the default: fewer products, fewer barriers, larger tiles of a warp, which split fewer numbers, with
-fewer warps, smaller blocks and larger ones."""
+"""What differs from the default: fewer products, smaller blocks with more registers, other tiles of a warp, larger ones,
+which split fewer numbers, and fewer barriers."""
 
 
 def tensor_default(problem: Cgemm, device: Device) -> Config:
-    """32 by 16 results a warp and 64 by 64 a block, or what fits."""
-    rows, block_rows = _shape(problem.m, DEFAULT_ROWS, 2)
-    columns, block_columns = _shape(problem.n, DEFAULT_COLUMNS, 4)
+    """16 by 32 results a warp and 64 by 64 a block, or what fits."""
+    rows, block_rows = _shape(problem.m, DEFAULT_ROWS, 4)
+    columns, block_columns = _shape(problem.n, DEFAULT_COLUMNS, 2)
     terms = next((each for each in TERMS[::-1] if each <= DEFAULT_TERMS and each < 2 * problem.k), SLICE)
     tiles = -(-problem.m // (rows * block_rows)) * -(-problem.n // (columns * block_columns))
     products = min(DEFAULT_WARPS // (block_rows * block_columns), PRODUCTS[-1]) if tiles == 1 else 1
