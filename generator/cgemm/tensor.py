@@ -1,8 +1,8 @@
 """Results of warps by products of the tensor cores, each float32 as two tf32 numbers: as accurate as float32 sums.
 
 A float32 is the sum of two tf32 numbers but for its last bit, and keeps its exponent. Of the four products of two such
-sums the one of both small parts is left out. Tensor cores cut their sums off where float32 rounds them, so that long sums
-of theirs shrink: here each of them has 8 terms, small products first, and joins the others by a float32 addition.
+sums the one of both small parts is left out. Tensor cores cut their sums off where float32 rounds them, so that long
+sums of theirs shrink: here each of them has 8 terms, small products first, and joins the others by a float32 addition.
 Operands lie in shared memory as they lie in global memory and are split in registers.
 
 Source: Markidis et al. 2018, "NVIDIA Tensor Core Programmability, Performance and Precision", section V (numbers in two

@@ -26,8 +26,8 @@ STARTS: tuple[dict[str, Value], ...] = (
     {"rows": 32, "min_blocks": 0},
     {"terms": 32, "stages": 2},
 )
-"""What differs from the default: fewer products, smaller blocks with more registers, other tiles of a warp, larger ones,
-which split fewer numbers, and fewer barriers."""
+"""What differs from the default: fewer products, smaller blocks with more registers, other tiles of a warp, larger
+ones, which split fewer numbers, and fewer barriers."""
 
 
 def tensor_default(problem: Cgemm, device: Device) -> Config:

@@ -15,9 +15,10 @@ FRAGMENT_ROWS, FRAGMENT_COLUMNS = 16, 8
 CHAIN = 256 * SLICE
 """Terms of so many sums that are added up one after the other; longer ones are sums of such sums."""
 
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorSide(Side):
-    """One operand's tiles: `own` results along its side are a warp's, and `threads` counts the warps of a block there."""
+    """One operand's tiles: `own` results along its side are a warp's, and `threads` counts a block's warps there."""
 
     @property
     def pitch(self) -> int:

@@ -18,7 +18,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 OWN = (16, 32, 64)
-"""Rows of a result that a warp has, or columns; those of two products across at the least, since a read may bring two."""
+"""Rows of a result that a warp has, or columns; of two products across at the least, since a read may bring two."""
 WARPS = (1, 2, 4)
 TERMS = (8, 16, 32)
 STAGES = (1, 2, 3, 4)
@@ -66,7 +66,7 @@ def tensor_space(problem: Cgemm, device: Device) -> Space:
 def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
     return (
         Constraint(
-            f"a tile twice as large as a result of {problem.m}x{problem.n}, and larger than {OWN[0]}, has warps to spare",
+            f"a tile twice as large as a result of {problem.m}x{problem.n} and larger than {OWN[0]} has warps to spare",
             lambda rows, columns, block_rows, block_columns: (
                 (rows * block_rows < 2 * problem.m or rows * block_rows == OWN[0])
                 and (columns * block_columns < 2 * problem.n or columns * block_columns == OWN[0])
@@ -101,8 +101,8 @@ def _warp_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
             lambda rows, columns: rows * columns >= least,
         ),
         Constraint(
-            f"a thread has {MAX_REGISTERS} registers: for its sums, both parts of all factors across and of 16 down, and "
-            f"{OTHER_REGISTERS} more",
+            f"a thread has {MAX_REGISTERS} registers: for its sums, both parts of all factors across and of 16 down, "
+            f"and {OTHER_REGISTERS} more",
             lambda rows, columns, multiplies: registers(rows, columns, multiplies) <= MAX_REGISTERS,
         ),
         Constraint(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFft2, Conv2dFft3, Conv2dFftCublas
+from warpsmith.generator.conv2d.fourier.family import (
+    Conv2dFft,
+    Conv2dFft2,
+    Conv2dFft3,
+    Conv2dFftCublas,
+    Conv2dFftTensor,
+)
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.operation import Operation
@@ -12,5 +18,7 @@ _PLAIN = Conv2dPlain()
 """A thread an image's result, a block a weight's, and no constraint on the problem."""
 
 CONV2D = Operation(
-    Conv2d, (Conv2dDirect(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas(), _PLAIN), simplest=_PLAIN
+    Conv2d,
+    (Conv2dDirect(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas(), _PLAIN),
+    simplest=_PLAIN,
 )
