@@ -17,7 +17,7 @@ from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -83,11 +83,11 @@ def test_layers_in_the_frequency_domain(pass_: Pass, check_configs: CheckConfigs
 def test_layers_in_the_frequency_domain_under_compute_sanitizer(
     check_under_sanitizer: Callable[..., None], tool: str
 ) -> None:
-    device, family = cuda_device(0), Conv2dFft()
+    device = cuda_device(0)
     problems = [Conv2d((4, 5, 9, 12), (6, 5, 3, 5), padding=((1, 0), (2, 2)), pass_=pass_) for pass_ in Pass]  # type: ignore[arg-type]
     cases = [
         (problem, family.program(problem, config))
-        for problem in problems
+        for problem, family in itertools.product(problems, (Conv2dFft(), Conv2dFftTensor()))
         for config in some_configs(family, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
