@@ -5,10 +5,11 @@ from __future__ import annotations
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.operation import Operation
 
 _PLAIN = CgemmPlain()
 """A thread a result, and no constraint on the problem."""
 
-CGEMM = Operation(Cgemm, (CgemmTiled(), _PLAIN, CgemmCublas()), simplest=_PLAIN)
+CGEMM = Operation(Cgemm, (CgemmTiled(), CgemmTensor(), _PLAIN, CgemmCublas()), simplest=_PLAIN)

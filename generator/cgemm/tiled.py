@@ -57,21 +57,26 @@ class CgemmTiled(Family):
         cgemm = require_cgemm(problem)
         geometry = Geometry.of(cgemm, config)
         source = render("cgemm/tiled.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        a, b, c = cgemm_arguments(cgemm)
-        launch = Launch(
-            entry=self.name,
-            grid=(geometry.blocks, 1, 1),
-            block=(geometry.threads * geometry.products, 1, 1),
-            arguments=(a, b, c if geometry.splits == 1 else Pointer(PARTS)),
-            shared_bytes=geometry.shared_bytes,
-        )
-        if geometry.splits == 1:
-            return Program.of_source(self.name, config, source, (launch,))
-        total = Launch(
-            entry=f"{self.name}_sum",
-            grid=(-(-cgemm.output.size // SUM_THREADS), 1, 1),
-            block=(SUM_THREADS, 1, 1),
-            arguments=(Pointer(PARTS), c),
-        )
-        parts = Workspace(PARTS, parts_bytes(cgemm, geometry.splits))
-        return Program.of_source(self.name, config, source, (launch, total), (parts,))
+        return tile_program(self.name, cgemm, config, geometry, source)
+
+
+def tile_program(family: str, problem: Cgemm, config: Config, geometry: Geometry, source: str) -> Program:
+    """A kernel with a block for each tile, and where sums are split another one that adds their parts up."""
+    a, b, c = cgemm_arguments(problem)
+    launch = Launch(
+        entry=family,
+        grid=(geometry.blocks, 1, 1),
+        block=(geometry.threads * geometry.products, 1, 1),
+        arguments=(a, b, c if geometry.splits == 1 else Pointer(PARTS)),
+        shared_bytes=geometry.shared_bytes,
+    )
+    if geometry.splits == 1:
+        return Program.of_source(family, config, source, (launch,))
+    total = Launch(
+        entry=f"{family}_sum",
+        grid=(-(-problem.output.size // SUM_THREADS), 1, 1),
+        block=(SUM_THREADS, 1, 1),
+        arguments=(Pointer(PARTS), c),
+    )
+    parts = Workspace(PARTS, parts_bytes(problem, geometry.splits))
+    return Program.of_source(family, config, source, (launch, total), (parts,))

@@ -31,7 +31,7 @@ def tiled_default(problem: Cgemm, device: Device) -> Config:
     terms = next((each for each in TERMS[::-1] if each <= DEFAULT_TERMS and each < 2 * problem.k), TERMS[0])
     products = max(min(DEFAULT_THREADS // threads, PRODUCTS[-1]), 1)
     tiles = -(-problem.m // (rows * block_rows)) * -(-problem.n // (columns * block_columns))
-    splits = _splits(problem, tiles * -(-problem.batch // products), device) if products == 1 else 1
+    splits = splits_for(problem, tiles * -(-problem.batch // products), device) if products == 1 else 1
     wanted: dict[str, Value] = {
         "rows": rows,
         "columns": columns,
@@ -64,7 +64,7 @@ def _shape(size: int, most: int, most_threads: int) -> tuple[int, int]:
     return own, threads
 
 
-def _splits(problem: Cgemm, blocks: int, device: Device) -> int:
+def splits_for(problem: Cgemm, blocks: int, device: Device) -> int:
     """Parts of a sum, so many that there are enough blocks."""
     enough = FILLING * device.multiprocessors
     able = [each for each in SPLITS if each == 1 or each * LEAST_PART <= problem.k]

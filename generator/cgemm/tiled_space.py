@@ -62,7 +62,7 @@ def tiled_space(problem: Cgemm, device: Device) -> Space:
         constraints=(
             *_tile_constraints(problem),
             *_thread_constraints(problem, device),
-            *_split_constraints(problem, device),
+            *split_constraints(problem, device),
             *_device_constraints(problem, device),
         ),
     )
@@ -90,12 +90,7 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
                 and (columns * block_columns <= MOST_OBLONG * rows * block_rows or rows * block_rows >= problem.m)
             ),
         ),
-        Constraint(
-            "a sum that goes through several tiles has two stages or more, and no more stages than tiles",
-            lambda terms, stages, splits: (
-                1 < stages <= _steps(problem, terms, splits) or stages == _steps(problem, terms, splits) == 1
-            ),
-        ),
+        stages_constraint(problem),
     )
 
 
@@ -128,16 +123,12 @@ def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
                 or (lanes in NARROW_LANES and lanes < block_columns and lanes * block_rows >= WARP)
             ),
         ),
-        Constraint(
-            "only products of one tile share a block",
-            lambda rows, columns, block_rows, block_columns, products: (
-                products == 1 or (rows * block_rows >= problem.m and columns * block_columns >= problem.n)
-            ),
-        ),
+        one_tile_constraint(problem),
     )
 
 
-def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+def split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    """What a split of sums needs, of tiles whose sides are the products of `rows` and `block_rows`, and of columns."""
     enough = BLOCKS_ENOUGH * device.multiprocessors
 
     def few(rows: int, columns: int, block_rows: int, block_columns: int) -> bool:
@@ -160,6 +151,40 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
                     and terms * _steps(problem, terms, splits) >= LEAST_PART
                 )
             ),
+        ),
+    )
+
+
+def stages_constraint(problem: Cgemm) -> Constraint:
+    """How many tiles may lie in shared memory at once."""
+    return Constraint(
+        "a sum that goes through several tiles has two stages or more, and no more stages than tiles",
+        lambda terms, stages, splits: (
+            1 < stages <= _steps(problem, terms, splits) or stages == _steps(problem, terms, splits) == 1
+        ),
+    )
+
+
+def one_tile_constraint(problem: Cgemm) -> Constraint:
+    """Which products may share a block."""
+    return Constraint(
+        "only products of one tile share a block",
+        lambda rows, columns, block_rows, block_columns, products: (
+            products == 1 or (rows * block_rows >= problem.m and columns * block_columns >= problem.n)
+        ),
+    )
+
+
+def grid_constraint(problem: Cgemm) -> Constraint:
+    """How many blocks there may be."""
+    return Constraint(
+        f"a grid has at most {MAX_GRID} blocks",
+        lambda rows, columns, block_rows, block_columns, products, splits: (
+            -(-problem.m // (rows * block_rows))
+            * -(-problem.n // (columns * block_columns))
+            * -(-problem.batch // products)
+            * splits
+            <= MAX_GRID
         ),
     )
 
@@ -194,16 +219,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             lambda *values: geometry(*values).thread_copies <= MAX_COPIES,
             reads,
         ),
-        Constraint(
-            f"a grid has at most {MAX_GRID} blocks",
-            lambda rows, columns, block_rows, block_columns, products, splits: (
-                -(-problem.m // (rows * block_rows))
-                * -(-problem.n // (columns * block_columns))
-                * -(-problem.batch // products)
-                * splits
-                <= MAX_GRID
-            ),
-        ),
+        grid_constraint(problem),
     )
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFft2, Conv2dFft3, Conv2dFftCublas
+from warpsmith.generator.conv2d.fourier.family import (
+    Conv2dFft,
+    Conv2dFft2,
+    Conv2dFft3,
+    Conv2dFftCublas,
+    Conv2dFftTensor,
+)
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
 """A thread an image's result, a block a weight's, and no constraint on the problem."""
-_FOURIER = (Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas(), Conv2dCufft())
+_FOURIER = (Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas(), Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
 CONV2D = Operation(Conv2d, (Conv2dDirect(), *_FOURIER, Conv2dCircular(), _PLAIN), simplest=_PLAIN)

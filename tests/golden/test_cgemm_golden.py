@@ -17,6 +17,7 @@ import pytest
 
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
@@ -47,6 +48,11 @@ def tiled(*problem: int | str, **wanted: Value) -> Case:
     return Case(CgemmTiled(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 
+def tensor(*problem: int | str, **wanted: Value) -> Case:
+    """A config of `cgemm_tensor`."""
+    return Case(CgemmTensor(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
+
+
 CASES = {
     "plain": Case(CgemmPlain(), Cgemm(2112, 128, 64, 64, "n", "c")),  # type: ignore[arg-type]
     "plain_long": Case(CgemmPlain(), Cgemm(40, 64, 64, 16384, "c", "n")),  # type: ignore[arg-type]
@@ -56,6 +62,10 @@ CASES = {
     "tiled_three": tiled(544, 128, 128, 128, "n", "n", multiplies=3),
     "tiled_split": tiled(40, 64, 64, 16384, "c", "n", splits=4),
     "tiled_several": tiled(2047, 16, 16, 16, "n", "n"),
+    "tensor": tensor(544, 128, 128, 128, "n", "c"),
+    "tensor_three_wgrad": tensor(2112, 64, 64, 128, "c", "n", multiplies=3, min_blocks=0),
+    "tensor_ragged_split": tensor(5, 121, 98, 4136, "n", "n", splits=4, min_blocks=0),
+    "tensor_several": tensor(2047, 16, 16, 16, "t", "c"),
 }
 
 every_case = pytest.mark.parametrize("name", CASES)

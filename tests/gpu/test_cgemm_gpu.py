@@ -20,6 +20,7 @@ from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -32,8 +33,8 @@ from warpsmith.tuner.operations.cgemm.peers import torch_peer
 
 pytestmark = pytest.mark.gpu
 
-TILED, CUBLAS = CgemmTiled(), CgemmCublas()
-FAMILIES: tuple[Family, ...] = (TILED, CgemmPlain())
+TILED, TENSOR, CUBLAS = CgemmTiled(), CgemmTensor(), CgemmCublas()
+FAMILIES: tuple[Family, ...] = (TILED, TENSOR, CgemmPlain())
 OPS = tuple(itertools.product(Op, Op))
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), OPS)
 needs_cublas = pytest.mark.skipif(cublas.version() == "cublas missing", reason=cublas.MISSING)

@@ -20,7 +20,7 @@ from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -92,6 +92,7 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
     device = cuda_device(0)
     layers: tuple[tuple[Family, dict[str, Any]], ...] = (
         (Conv2dFft(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
+        (Conv2dFftTensor(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (Conv2dCircular(), {"input": (3, 4, 17, 14), "weight": (4, 1, 9, 7), "padding": (4, 3), "groups": 4}),
     )
     cases = [

@@ -23,6 +23,8 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.tensor_geometry import CHAIN as TENSOR_CHAIN
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN
 from warpsmith.generator.device import HOST
@@ -33,8 +35,8 @@ from warpsmith.tuner.operations.cgemm.judge import CgemmJudge
 from warpsmith.tuner.operations.cgemm.oracle import reference
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs, stress_slack
 
-PLAIN, TILED = CgemmPlain(), CgemmTiled()
-FAMILIES: tuple[Family, ...] = (TILED, PLAIN)
+PLAIN, TILED, TENSOR = CgemmPlain(), CgemmTiled(), CgemmTensor()
+FAMILIES: tuple[Family, ...] = (TILED, TENSOR, PLAIN)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
 
@@ -143,13 +145,23 @@ def covering(problem: Cgemm, family: Family) -> Iterator[Case]:
             yield Case(problem, family, config)
 
 
-def tiled(problem: Cgemm, **wanted: Value) -> Case:
-    """A config of `cgemm_tiled` that has at least `wanted`."""
-    space = TILED.space(problem, HOST)
-    config = space.like({**TILED.default(problem, HOST).values(), **wanted})
+def wanted_of(family: Family, problem: Cgemm, **wanted: Value) -> Case:
+    """A config of a family that has at least `wanted`."""
+    space = family.space(problem, HOST)
+    config = space.like({**family.default(problem, HOST).values(), **wanted})
     assert config is not None
     assert wanted.items() <= config.values().items(), config
-    return Case(problem, TILED, config)
+    return Case(problem, family, config)
+
+
+def tiled(problem: Cgemm, **wanted: Value) -> Case:
+    """A config of `cgemm_tiled` that has at least `wanted`."""
+    return wanted_of(TILED, problem, **wanted)
+
+
+def tensor(problem: Cgemm, **wanted: Value) -> Case:
+    """Likewise of `cgemm_tensor`."""
+    return wanted_of(TENSOR, problem, **wanted)
 
 
 class TestResults:
@@ -170,13 +182,22 @@ class TestResults:
     @every_pair_of_ops
     def test_of_inputs_that_are_hard_on_rounding_errors(self, a: Op, b: Op, bench: Bench) -> None:
         problem = Cgemm(7, 20, 24, 70, a, b)
-        cases = [*defaults([problem]), tiled(problem, multiplies=3)]
+        cases = [*defaults([problem]), tiled(problem, multiplies=3), tensor(problem, multiplies=3)]
         bench.check_all(cases, stress_inputs, stressed=True)
 
     @pytest.mark.parametrize("multiplies", [3, 4])
     @every_pair_of_ops
     def test_of_three_and_four_real_products(self, a: Op, b: Op, multiplies: int, bench: Bench) -> None:
-        bench.check_all([tiled(Cgemm(2, 9, 12, 13, a, b), multiplies=multiplies)])
+        problem = Cgemm(2, 9, 12, 13, a, b)
+        bench.check_all([tiled(problem, multiplies=multiplies), tensor(problem, multiplies=multiplies)])
+
+    @every_pair_of_ops
+    def test_of_warps_that_share_a_tile(self, a: Op, b: Op, bench: Bench) -> None:
+        """Of one result in two by two warps, and of results that end within a warp's."""
+        wide, ragged = Cgemm(1, 64, 64, 24, a, b), Cgemm(2, 34, 66, 20, a, b)
+        cases = [tensor(wide, rows=32, columns=32, block_rows=2, block_columns=2), tensor(wide, rows=16, columns=64)]
+        cases += [tensor(ragged, rows=16, columns=32, terms=16), tensor(ragged, rows=32, columns=16, multiplies=3)]
+        bench.check_all(cases)
 
 
 IN_PARTS: dict[str, Value] = {"rows": 1, "columns": 1, "block_rows": 8, "block_columns": 8, "products": 1, "splits": 2}
@@ -198,20 +219,31 @@ class TestSums:
         chain = np.add.accumulate(products, dtype=np.float32)[-1]
         assert abs(chain - expected[0, 0, 0, 0]) > ERROR_BOUND * scale[0, 0, 0, 0]
 
+    @pytest.mark.parametrize("wanted", [{}, {"splits": 2}, {"multiplies": 3, "slices": 2}], ids=str)
+    def test_of_many_terms_on_the_tensor_cores_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
+        """Sums that are longer than those that are added up one after the other; parts of sums too."""
+        bench.check_all([tensor(Cgemm(2, 5, 6, 5 * TENSOR_CHAIN + 3, "c", "n"), products=1, **wanted)])  # type: ignore[arg-type]
+
     @pytest.mark.parametrize("batch", [7, 8])
     def test_of_several_products_in_a_block_are_each_written_once(self, batch: int, bench: Bench) -> None:
         """Also those that are added to what is there, and those of a block that has more threads than products left."""
         problem = Cgemm(batch, 4, 5, 2 * CHAIN + 20, "n", "t")  # type: ignore[arg-type]
         bench.check_all([tiled(problem, products=4), tiled(problem, products=8)])
+        problem = dataclasses.replace(problem, k=TENSOR_CHAIN + 20)
+        bench.check_all([tensor(problem, products=4)])
 
     @pytest.mark.parametrize("splits", [2, 4, 8])
     def test_in_parts_are_those_of_the_whole(self, splits: int, bench: Bench) -> None:
         problem = Cgemm(2, 18, 20, 2100, "n", "c")  # type: ignore[arg-type]
-        bench.check_all([tiled(problem, splits=splits, terms=terms) for terms in (8, 32)])
+        cases = [tiled(problem, splits=splits, terms=terms) for terms in (8, 32)]
+        problem = dataclasses.replace(problem, batch=1, m=9, k=600)
+        cases += [tensor(problem, splits=splits, terms=terms, products=1) for terms in (8, 16)]
+        bench.check_all(cases)
 
     def test_have_the_same_bits_however_blocks_are_spread(self, bench: Bench) -> None:
-        problem = Cgemm(3, 40, 41, 300)
-        cases = [*defaults([problem]), tiled(problem, splits=4), tiled(problem, multiplies=3)]
+        problem, small = Cgemm(3, 40, 41, 300), Cgemm(3, 20, 18, 130)
+        cases = [*defaults([problem], (TILED, PLAIN)), tiled(problem, splits=4), tiled(problem, multiplies=3)]
+        cases += [*defaults([small], (TENSOR,)), tensor(small, splits=2, products=1), tensor(small, multiplies=3)]
         first = [result for _, _, result in bench.results(cases, random_inputs)]
         with contextlib.closing(HostRuntime(workers=1)) as one:
             again = [result for _, _, result in Bench(bench.compiler, one).results(cases, random_inputs)]
@@ -238,7 +270,8 @@ class TestSums:
 class TestUnderTheSanitizers:
     def test_kernels_are_clean(self, tmp_path: Path) -> None:
         some = [Cgemm(*sizes, a, b) for sizes, (a, b) in zip(SIZES, itertools.product(Op, Op), strict=False)]
-        cases = [*defaults(some), *drawn(some[3:5], 2), tiled(Cgemm(2, 18, 20, 270, "t", "n"), splits=2)]  # type: ignore[arg-type]
+        split = Cgemm(2, 18, 20, 270, "t", "n")  # type: ignore[arg-type]
+        cases = [*defaults(some), *drawn(some[3:5], 2), tiled(split, splits=2), tensor(split, splits=2, products=1)]
         sanitized.check([(case.problem, case.program) for case in cases], tmp_path)
 
     def test_a_read_beyond_an_operand_would_be_found(self, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, Conv2dFft2
+from warpsmith.generator.conv2d.fourier.family import SPECTRA, SPLITS, Conv2dFft, Conv2dFft2, Conv2dFftTensor
 from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import answering
@@ -28,7 +28,7 @@ from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
-FAMILY, SECOND = Conv2dFft(), Conv2dFft2()
+FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -70,6 +70,14 @@ def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quick: HostComp
     for family, config in ((FAMILY, drawn(problem)), (SECOND, SECOND.default(problem, DEVICE))):
         outcome = evaluated(host, quick, problem, family.program(problem, config))
         assert isinstance(outcome, Measurement), (family.name, config, outcome)
+
+
+@every_pass
+def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+    for shape in SHAPES:
+        problem = Conv2d(**shape, pass_=pass_)
+        outcome = evaluated(host, quick, problem, TENSOR.program(problem, TENSOR.default(problem, DEVICE)))
+        assert isinstance(outcome, Measurement), outcome
 
 
 @every_pass
@@ -214,7 +222,14 @@ class TestLikely:
         problem = Conv2d(**shape)
         assert FAMILY.is_likely(problem, H200) is likely
         assert not FAMILY.is_likely(problem, DEVICE)
-        assert answering(problem, H200)[0].name == ("conv2d_fft" if likely else "conv2d_direct")
+        assert TENSOR.is_likely(problem, H200) is likely
+        assert answering(problem, H200)[0].name == ("conv2d_fft_tensor" if likely else "conv2d_direct")
+
+    def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
+        problem = Conv2d((128, 3, 128, 128), (96, 3, 11, 11))
+        assert FAMILY.is_likely(problem, H200)
+        assert not TENSOR.is_likely(problem, H200)
+        assert answering(problem, H200)[0].name == "conv2d_fft"
 
 
 class TestWorkspace:
@@ -231,13 +246,19 @@ class TestWorkspace:
         assert outcome.kind is FailureKind.OUT_OF_MEMORY
         assert "its problem allows" in outcome.message
 
+    @pytest.mark.parametrize("family", [FAMILY, TENSOR], ids=lambda family: family.name)
     @pytest.mark.parametrize("room", [0, 4096, 2**20])
-    def test_leaves_sums_as_many_parts_as_there_is_room_for(self, room: int) -> None:
-        whole = Conv2d((4, 64, 8, 8), (8, 64, 3, 3))
-        spectra = sum(each.nbytes for each in FAMILY.workspaces(whole))
+    def test_leaves_sums_as_many_parts_as_there_is_room_for(self, room: int, family: Conv2dFft) -> None:
+        whole = Conv2d((4, 256, 8, 8), (8, 256, 3, 3))
+        spectra = sum(each.nbytes for each in family.workspaces(whole))
         problem = dataclasses.replace(whole, workspace=spectra + room)
-        space, rng = FAMILY.space(problem, H200), random.Random(2)
-        for _ in range(30):
-            config = space.drawn(rng)
-            assert config is not None
-            assert sum(each.nbytes for each in FAMILY.program(problem, config).workspaces) <= problem.workspace
+        space, rng = family.space(problem, H200), random.Random(2)
+        drawn = (space.drawn(rng) for _ in range(30))
+        found = [family.default(problem, H200), *family.starts(problem, H200), *filter(None, drawn)]
+        assert len(found) > 30
+        split = [config for config in found if config.integer(SPLITS) > 1]
+        assert not split or room > 0
+        assert split or family is FAMILY or room < 2**20
+        for config in found:
+            assert space.contains(config)
+            assert sum(each.nbytes for each in family.program(problem, config).workspaces) <= problem.workspace

@@ -52,6 +52,21 @@ extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* s
 """
 
 
+OF_TF32 = """
+extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* sums) {
+    const int group = threadIdx.x / 4, member = threadIdx.x % 4;
+    unsigned left[4], right[2];
+    for (int i = 0; i < 4; ++i) left[i] = a[(group + i % 2 * 8) * 8 + i / 2 * 4 + member];
+    for (int i = 0; i < 2; ++i) right[i] = b[(i * 4 + member) * 8 + group];
+    float mine[4];
+    for (int i = 0; i < 4; ++i) mine[i] = sums[(group + i / 2 * 8) * 8 + member * 2 + i % 2];
+    __syncwarp();  // tells the host device that threads work together
+    multiply_add_tf32(mine, left, right);
+    for (int i = 0; i < 4; ++i) sums[(group + i / 2 * 8) * 8 + member * 2 + i % 2] = mine[i];
+}
+"""
+
+
 def drawn(*shape: int) -> NDArray[np.float32]:
     """Numbers of 24 bits and either sign whose products, summed in double, are exact."""
     signs = RANDOM.choice(np.array([-1, 1], np.float32), shape)
@@ -98,6 +113,14 @@ def test_a_warp_multiplies_halves(run_kernel):
     run_kernel(OF_A_WARP, a.view(np.uint32), np.ascontiguousarray(b.T).view(np.uint32), sums, block=(32, 1, 1))
     exact = before + a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(sums, exact, rtol=1e-7, atol=1e-7)
+
+
+def test_a_warp_multiplies_what_tf32_holds_of_its_matrices(run_kernel):
+    a, b, before = drawn(16, 8), drawn(8, 8), drawn(16, 8)
+    sums = before.copy()
+    run_kernel(OF_TF32, a.view(np.uint32), b.view(np.uint32), sums, block=(32, 1, 1))
+    np.testing.assert_array_equal(sums, (before + cut(a) @ cut(b)).astype(np.float32))
+    assert (np.abs(sums - before - a.astype(np.float64) @ b) > 1e-5).mean() > 0.9
 
 
 def test_sums_here_are_rounded_once(run_kernel):

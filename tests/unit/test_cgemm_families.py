@@ -13,6 +13,7 @@ import pytest
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
+from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
 from warpsmith.generator.device import H200, HOST
@@ -25,8 +26,8 @@ from warpsmith.generator.space import Config
 
 SAMPLE = 16
 """Configs that are drawn for each family and problem, beside the default."""
-PLAIN, TILED, CUBLAS = CgemmPlain(), CgemmTiled(), CgemmCublas()
-FAMILIES: tuple[Family, ...] = (TILED, PLAIN)
+PLAIN, TILED, TENSOR, CUBLAS = CgemmPlain(), CgemmTiled(), CgemmTensor(), CgemmCublas()
+FAMILIES: tuple[Family, ...] = (TILED, TENSOR, PLAIN)
 PROBLEMS = [
     Cgemm(*each)
     for each in (
@@ -137,7 +138,9 @@ class TestRefusals:
     @every_problem
     def test_cublas_never_answers_where_nothing_is_stored(self, problem: Cgemm) -> None:
         assert CUBLAS.why_not(problem, H200) is None
-        assert answering(problem, H200)[0].name == TILED.name
+        expected = TENSOR if min(problem.m, problem.n, problem.k) >= 32 else TILED
+        assert answering(problem, H200)[0].name == expected.name
+        assert answering(problem, HOST)[0].name == TILED.name
 
 
 class TestText:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.conv2d.fourier.basis import bases
@@ -39,7 +40,7 @@ SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
 RESULT = "result"
 """The stage that transforms back."""
 SPLITS = "product.splits"
-"""The parameter of `cgemm_tiled` that takes workspace."""
+"""The parameter of `cgemm_tiled` and `cgemm_tensor` that takes workspace."""
 
 
 class Conv2dFft(Pipeline):
@@ -89,6 +90,13 @@ class Conv2dFft(Pipeline):
         limit = Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))
         return Space(joined.parameters, (*joined.constraints, limit))
 
+    def default(self, problem: Problem, device: Device) -> Config:
+        return self._fitting(super().default(problem, device), problem, device)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        fitting = (self._fitting(config, problem, device) for config in super().starts(problem, device))
+        return tuple(dict.fromkeys(fitting))
+
     def runs(self, problem: Problem) -> tuple[Run, ...]:
         """The second factor once, the rest for each part of the batch."""
         parts = self._parts(problem)
@@ -108,12 +116,28 @@ class Conv2dFft(Pipeline):
     def program(self, problem: Problem, config: Config) -> Program:
         return with_ends(super().program(problem, config), self._parts(problem), SPECTRA[2], RESULT)
 
+    def _fitting(self, config: Config, problem: Problem, device: Device) -> Config:
+        """`config` with as few parts of sums as the workspace has room for."""
+        space = self.space(problem, device)
+        return config if space.contains(config) else space.like(config.values()) or config
+
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)
         parts = FourierParts.of(layer, bases(layer)[self.rank])
         if parts is None:
             raise ValueError(f"{layer.key()} is not solved by {self.name}")
         return parts
+
+
+class Conv2dFftTensor(Conv2dFft):
+    """The same on the likeliest basis, with products on the tensor cores, as accurate as in float32."""
+
+    name = "conv2d_fft_tensor"
+    product = CgemmTensor()
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """Whether both the transforms and tensor cores for their products are."""
+        return super().is_likely(problem, device) and self.product.is_likely(self._parts(problem).product, device)
 
 
 class Conv2dFft2(Conv2dFft):

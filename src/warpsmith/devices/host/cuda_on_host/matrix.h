@@ -19,6 +19,32 @@ inline void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigne
     }
 }
 
+// What a tensor core reads of a tf32 number: the upper 19 bits.
+inline double tf32(float value) {
+    return static_cast<double>(__uint_as_float(__float_as_uint(value) & 0xffffe000u));
+}
+
+// sums += a * b: mma.m16n8k8 with tf32 numbers in and floats out. Which thread holds what: PTX manual, matrix fragments
+// for mma.m16n8k8. Products and their sum are taken in double and rounded once.
+inline void multiply_add_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+    double rows[2][8], columns[2][8];
+    for (int k = 0; k < 8; ++k) {
+        for (int i = 0; i < 2; ++i) {
+            const int row_holder = lane / 4 * 4 + k % 4, column_holder = (lane % 4 * 2 + i) * 4 + k % 4;
+            rows[i][k] = tf32(__uint_as_float(__shfl_sync(0xffffffffu, a[k / 4 * 2 + i], row_holder)));
+            columns[i][k] = tf32(__uint_as_float(__shfl_sync(0xffffffffu, b[k / 4], column_holder)));
+        }
+    }
+    for (int i = 0; i < 4; ++i) {
+        double sum = static_cast<double>(sums[i]);
+        for (int k = 0; k < 8; ++k) {
+            sum += rows[i / 2][k] * columns[i % 2][k];
+        }
+        sums[i] = static_cast<float>(sum);
+    }
+}
+
 // `low` and `high`, clamped to a byte each, below the lower half of `above`: cvt.pack.sat.u8.
 inline unsigned saturated_bytes(int low, int high, unsigned above) {
     const auto byte = [](int value) { return static_cast<unsigned>(value < 0 ? 0 : value > 255 ? 255 : value); };
@@ -45,9 +71,6 @@ inline MatrixB behind(MatrixB matrix, int elements) { return matrix + elements; 
 // sums = a * b, or sums += a * b. Which thread holds what: PTX manual, matrix fragments for wgmma.m64nNk8. Each number
 // is cut to its upper 19 bits; products and their sum are taken in double and rounded once.
 template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float (&a)[4], MatrixB b) {
-    const auto tf32 = [](float value) {
-        return static_cast<double>(__uint_as_float(__float_as_uint(value) & 0xffffe000u));
-    };
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     double rows[2][8];
     for (int k = 0; k < 8; ++k) {

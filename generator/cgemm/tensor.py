@@ -1,0 +1,66 @@
+"""Results of warps by products of the tensor cores, each float32 as two tf32 numbers: as accurate as float32 sums.
+
+A float32 is the sum of two tf32 numbers but for its last bit, and keeps its exponent. Of the four products of two such
+sums the one of both small parts is left out. Tensor cores cut their sums off where float32 rounds them, so that long
+sums of theirs shrink: here each of them has 8 terms, small products first, and joins the others by a float32 addition.
+Operands lie in shared memory as they lie in global memory and are split in registers.
+
+Source: Markidis et al. 2018, "NVIDIA Tensor Core Programmability, Performance and Precision", section V (numbers in two
+parts); Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", sections 3.1 (sums outside the
+tensor cores) and 3.3 (the product of both small parts is left out); m16n8k8 in the PTX manual.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.tensor_choice import tensor_default, tensor_starts
+from warpsmith.generator.cgemm.tensor_geometry import TensorGeometry
+from warpsmith.generator.cgemm.tensor_space import tensor_space
+from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
+from warpsmith.generator.cgemm.tiled import tile_program
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+LEAST_CAPABILITY = (8, 0)
+"""The first one whose tensor cores take tf32 numbers."""
+LIKELY_SIZE = 32
+"""Rows, columns and terms from which on products of tensor cores are expected to win."""
+
+
+class CgemmTensor(Family):
+    """`cgemm` on the tensor cores, in three products of tf32 numbers for each of float32."""
+
+    name = "cgemm_tensor"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Cgemm):
+            return "solves cgemm only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability < LEAST_CAPABILITY:
+            return "needs tensor cores that take tf32 numbers: compute capability 8.0"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        cgemm = require_cgemm(problem)
+        return device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n, cgemm.k) >= LIKELY_SIZE
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        return tensor_space(require_cgemm(problem), device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return tensor_default(require_cgemm(problem), device)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return tensor_starts(require_cgemm(problem), device)
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        return TensorGeometry.of(require_cgemm(problem), config).written
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        cgemm = require_cgemm(problem)
+        geometry = TensorGeometry.of(cgemm, config)
+        source = render("cgemm/tensor.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+        return tile_program(self.name, cgemm, config, geometry, source)
