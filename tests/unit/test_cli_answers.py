@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from builders import SMALL, timing, trial, winner
-from warpsmith import api
 from warpsmith.cli.app import run
 from warpsmith.cli.tune import _overall
 from warpsmith.devices import library_versions
@@ -214,7 +213,7 @@ class TestQuery:
         def interrupt(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(api, "query", interrupt)
+        monkeypatch.setattr("warpsmith.cli.query.find", interrupt)
         assert run(["query", "filter2d", *ON_HOST, "--json"]) == 1
         shown = capsys.readouterr()
         assert shown.err == "warpsmith: error: interrupted\n"

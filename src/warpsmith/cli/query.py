@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from warpsmith import api
 from warpsmith.cli.families import standings, standings_table
 from warpsmith.cli.operations.registry import add_commands
 from warpsmith.cli.options import DeviceOption, JsonOption, MethodOption, StoreOption
 from warpsmith.cli.output import match_document, print_facts, print_json, record_facts
+from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import NothingStored
 from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.plans.lookup import find
 from warpsmith.store.location import open_for_look_up
 
 
@@ -27,11 +28,12 @@ def _query(
     method: MethodOption = AUTO,
     json: JsonOption = False,
 ) -> int:
-    match = api.query(problem, device, method=method, store=store)
-    if match.record is None:
-        of = problem.key() if method == AUTO else f"{method} of {problem.key()}"
-        raise NothingStored(f"nothing is stored for {of}; run `warpsmith tune {problem.operation}` first")
+    # Opened once for both questions, so that a damaged store is told of once.
     with open_for_look_up(store) as stores:
+        match = find(problem, DeviceRef.parse(device).device(), stores, method)
+        if match.record is None:
+            of = problem.key() if method == AUTO else f"{method} of {problem.key()}"
+            raise NothingStored(f"nothing is stored for {of}; run `warpsmith tune {problem.operation}` first")
         families = standings(match.record, stores)
     if json:
         document = {"problem": problem.spec(), "problem_key": problem.key(), **match_document(match)}

@@ -50,10 +50,10 @@ def fft(
     kind: KindOption = Kind.R2C.value,
     inverse: InverseOption = False,
     valid: ValidOption = None,
-    start: StartOption = None,
     norm: NormOption = Norm.BACKWARD.value,
     layout: LayoutOption = Layout.BATCH.value,
     order: OrderOption = Order.NATURAL.value,
+    start: StartOption = None,
 ) -> Fft:
     """Batched Fourier transforms of one or two dimensions, with the conventions of numpy.fft."""
     return Fft(
@@ -62,8 +62,8 @@ def fft(
         kind=member(Kind, kind, "kind"),
         inverse=True if inverse else None,
         valid=None if valid is None else sizes(valid, "--valid"),
-        start=None if start is None else sizes(start, "--start"),
         norm=member(Norm, norm, "norm"),
         layout=member(Layout, layout, "layout"),
         order=member(Order, order, "order"),
+        start=None if start is None else sizes(start, "--start"),
     )
