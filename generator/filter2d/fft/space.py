@@ -1,0 +1,102 @@
+"""What may be chosen for tiles in global memory, and the limits, each with its reason."""
+
+from __future__ import annotations
+
+from math import ceil, log2, prod
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.words import Twiddles
+from warpsmith.generator.filter2d.fft.lines import Radices, axis_of, radices_of, span, text_of, ways
+from warpsmith.generator.filter2d.fft.model import MOST_CHUNKS, MOST_WORK, PAIRS, SIDE, axis_sizes, is_allowed
+from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights, words
+from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.space import Constraint, Parameter
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES
+
+THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+OTHER_REGISTERS = 36
+"""Of a thread, beside those of its points."""
+
+
+def fft_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
+    """The choices. Weights that fit a kernel's parameters come in them, so that callers need not know who answers."""
+    y, x = (tuple(text_of(each) for size in axis_sizes(problem, axis) for each in ways(size)) for axis in (0, 1))
+    weights = Weights.GLOBAL if too_many_weights(problem, pointers=1) else Weights.ARGUMENT
+    return (
+        Parameter("path", words((MemoryPath.GLOBAL,)), "how pixels come from the image to a thread"),
+        Parameter("weights", words((weights,)), "where the spectrum's kernel finds the weights"),
+        Parameter("y_radices", y, "rows of a tile as two or three radices, in the order of passes"),
+        Parameter("x_radices", x, "columns of a tile, likewise"),
+        Parameter("pairs", PAIRS, "of tiles, that are in the workspace at a time"),
+        Parameter("columns", SIDE, "of a block, side by side"),
+        Parameter("column_threads", THREADS, "of a block that transforms columns"),
+        Parameter("rows", ROWS, "of a block, one after the other"),
+        Parameter("row_threads", THREADS, "of a block that transforms rows"),
+        Parameter("twiddles", (Twiddles.TABLE.value, Twiddles.POWERS.value), "all from memory, or some as products"),
+        Parameter("partners", words(Partners), "which two tiles are one complex tile"),
+        Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
+    )
+
+
+def likely_threads(radices: Radices, lines: int, about: int) -> tuple[int, ...]:
+    """Of a block that transforms so many lines: about so many, those first that are seldom without work."""
+    points = lines * prod(radices)
+
+    def lost(threads: int) -> float:
+        taken = sum(ceil(points / radix / threads) * threads * radix for radix in radices)
+        return taken / (points * len(radices)) + abs(log2(threads / about)) / 4
+
+    legal = [threads for threads in THREADS if threads <= max(32, points // min(radices))]
+    return tuple(sorted(legal, key=lost))
+
+
+def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+    """The limits."""
+    limit, registers = device.shared_per_block_bytes, device.registers_per_multiprocessor
+
+    def has_registers(radices: str, threads: int) -> bool:
+        return (2 * max(radices_of(radices)) + OTHER_REGISTERS) * threads <= registers
+
+    def has_work(radices: str, lines: int, threads: int) -> bool:
+        axis = axis_of(radices_of(radices), 1)
+        return threads <= max(32, lines * axis.points // min(axis.radices))
+
+    def fits(radices: str, lines: int, side_by_side: int) -> bool:
+        return COMPLEX_BYTES * lines * span(axis_of(radices_of(radices), side_by_side)) <= limit
+
+    return (
+        Constraint(
+            f"a workspace has at most {MOST_WORK} complex numbers, and there are {MOST_CHUNKS} chunks at most, where "
+            f"{max(PAIRS)} pairs make so few",
+            lambda y_radices, x_radices, pairs: is_allowed(
+                problem, radices_of(y_radices), radices_of(x_radices), pairs
+            ),
+        ),
+        Constraint(
+            f"columns of a block fit {limit} bytes of shared memory",
+            lambda y_radices, columns: fits(y_radices, columns, columns),
+        ),
+        Constraint(
+            f"rows of a block fit {limit} bytes of shared memory",
+            lambda x_radices, rows: fits(x_radices, rows, 1),
+        ),
+        Constraint(
+            f"twice its points and {OTHER_REGISTERS} registers a thread fit {registers}",
+            lambda y_radices, column_threads: has_registers(y_radices, column_threads),
+        ),
+        Constraint(
+            f"the same of rows: twice their points and {OTHER_REGISTERS} registers a thread fit {registers}",
+            lambda x_radices, row_threads: has_registers(x_radices, row_threads),
+        ),
+        Constraint(
+            "threads of columns have work in the pass that has most",
+            lambda y_radices, columns, column_threads: has_work(y_radices, columns, column_threads),
+        ),
+        Constraint(
+            "threads of rows have work in the pass that has most",
+            lambda x_radices, rows, row_threads: has_work(x_radices, rows, row_threads),
+        ),
+    )
