@@ -124,7 +124,7 @@ def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     blocks = resident(choice.side * rows, device)
     if not blocks:
         return float("inf")
-    (height, width), (r, s) = problem.output_shape, problem.filter
+    height, r = problem.output_shape[0], problem.filter[0]
     count = items(problem, rows, columns)
     pairs = min(choice.pairs, count)
     valid = min(rows - r + 1, height)
