@@ -15,6 +15,7 @@ spreads over both tiles: a problem must allow that, with `nonfinite="any"`, or h
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from math import prod
 
@@ -23,7 +24,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.fft.geometry import Geometry
 from warpsmith.generator.filter2d.fft.lines import points_of, radices_of, text_of, ways
-from warpsmith.generator.filter2d.fft.model import Choice, likely
+from warpsmith.generator.filter2d.fft.model import Choice, likely, pairs_in_cache
 from warpsmith.generator.filter2d.fft.space import fft_constraints, fft_parameters, likely_threads
 from warpsmith.generator.filter2d.fft.text import FftText
 from warpsmith.generator.filter2d.overlap.geometry import Partners
@@ -108,7 +109,8 @@ class Filter2dFft(Family):
         changes = (*_CHANGES, *({"pairs": each} for each in (2 * pairs, max(1, pairs // 2))))
         found = [Config.of({**default.values(), **change}) for change in changes]
         for choice in likely(filter2d, device)[:START_SIZES]:
-            found += list(_configs(filter2d, choice))[:2]
+            kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device))
+            found += [config for each in (choice, kept) for config in list(_configs(filter2d, each))[:2]]
         return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered

@@ -7,7 +7,6 @@ Several lines lie one after the other, or side by side, element by element.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math

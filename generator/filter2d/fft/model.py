@@ -28,7 +28,7 @@ MOST_WORK = 1 << 27
 """Complex numbers of a workspace: 1 GB."""
 MOST_CHUNKS = 96
 """Each is three launches, of which a stream takes one in two microseconds or so."""
-_MEMORY, _CACHE = 4.2e3, 5.0e3
+_MEMORY, _CACHE = 4.2e3, 6.0e3
 """Bytes a nanosecond (H200) of memory, as copies measure it, and of L2, a guess: only their ratio matters here."""
 _LAUNCH_NS = 2.0e3
 """Of a launch whose predecessor has to end first. A guess."""
@@ -39,7 +39,7 @@ _LANES = 128 * 1.75
 _KEPT = 0.6
 """Of the L2 cache that tiles may fill and stay there: pixels and results pass through it. A guess."""
 _HIDDEN = 0.3
-"""Of the shorter one of transfers and arithmetic, that is not hidden."""
+"""Of what memory, cache and arithmetic take, but for the longest, that is not hidden. A guess."""
 _LIKELY = 32
 """Sizes of tiles that are looked at more closely."""
 
@@ -73,7 +73,9 @@ def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
         for rows, columns in itertools.product(axis_sizes(problem, 0), axis_sizes(problem, 1))
         if rows * columns <= MOST_WORK
     ]
-    choices.sort(key=lambda each: nanoseconds(problem, dataclasses.replace(each, pairs=_roomy(each, device)), device))
+    choices.sort(
+        key=lambda each: nanoseconds(problem, dataclasses.replace(each, pairs=pairs_in_cache(each, device)), device)
+    )
     few = [
         min(
             (
@@ -90,8 +92,8 @@ def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
     return tuple(sorted(found, key=lambda each: nanoseconds(problem, each, device)))
 
 
-def _roomy(choice: Choice, device: Device) -> int:
-    """As many pairs as the cache has room for, or one."""
+def pairs_in_cache(choice: Choice, device: Device) -> int:
+    """As many pairs as the L2 cache has room for, or one."""
     room = _KEPT * device.l2_bytes / (COMPLEX_BYTES * _points(choice.y) * _points(choice.x)) - 1
     return max((pairs for pairs in PAIRS if pairs <= room), default=1)
 
@@ -139,7 +141,7 @@ def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     cache = image + results + (tiles + spectrum * count) * (1.25 if choice.side < 8 else 1.0)
     arithmetic = count * rows * columns * _OVERHEAD * 2 * (instructions(choice.y) + instructions(choice.x) + TWIDDLE)
     lanes = _LANES * device.multiprocessors
-    longer, shorter = sorted((max(memory / _MEMORY, cache / _CACHE), arithmetic / lanes), reverse=True)
+    longest, *others = sorted((memory / _MEMORY, cache / _CACHE, arithmetic / lanes), reverse=True)
     waves = max(pairs * columns / choice.side / (device.multiprocessors * blocks), 0.2)
     ragged = (ceil(waves) + waves) / (2 * waves) * (1.15 if blocks == 1 else 1.0)
-    return (longer + _HIDDEN * shorter) * (0.6 + 0.4 * ragged) + 3 * ceil(count / pairs) * _LAUNCH_NS
+    return (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + 3 * ceil(count / pairs) * _LAUNCH_NS
