@@ -25,7 +25,7 @@ from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.fft.geometry import Geometry
 from warpsmith.generator.filter2d.fft.lines import points_of, radices_of, text_of, ways
 from warpsmith.generator.filter2d.fft.model import Choice, likely, pairs_in_cache
-from warpsmith.generator.filter2d.fft.space import fft_constraints, fft_parameters, likely_threads
+from warpsmith.generator.filter2d.fft.space import BLOCK_POINTS, ROWS, fft_constraints, fft_parameters, likely_threads
 from warpsmith.generator.filter2d.fft.text import FftText
 from warpsmith.generator.filter2d.overlap.geometry import Partners
 from warpsmith.generator.filter2d.overlap.model import likely_axes
@@ -164,7 +164,7 @@ def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights
 def _configs(problem: Filter2d, choice: Choice) -> Iterator[Config]:
     """Tiles of a size, the likeliest way to do them first; not all are legal."""
     y, x = text_of(choice.y), text_of(choice.x)
-    rows = max(1, min(8, 4096 // points_of(x)))
+    rows = max(each for each in ROWS if each == 1 or each * points_of(x) <= BLOCK_POINTS)
     column_threads = likely_threads(choice.y, choice.side, 512 if choice.side * points_of(y) > 8192 else 256)
     usual: dict[str, Value] = {
         "path": MemoryPath.GLOBAL.value,

@@ -17,6 +17,8 @@ from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+BLOCK_POINTS = 4096
+"""Of the rows of a block by default, 32 KB: several blocks share a multiprocessor."""
 OTHER_REGISTERS = 36
 """Of a thread, beside those of its points."""
 
