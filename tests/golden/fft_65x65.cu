@@ -1,6 +1,6 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=9216x9216 filter=65x65 planes=1 dtype=float32 border=valid accuracy=imagewise
-// config:  column_threads=256 columns=8 pairs=4 partners=adjacent path=global row_threads=128 rows=4 store=plain twiddles=powers weights=argument x_radices=8x8x16 y_radices=32x32
+// config:  buffers=1 column_threads=256 columns=8 pairs=4 partners=adjacent path=global row_threads=128 rows=4 store=plain twiddles=powers weights=argument x_radices=8x8x16 y_radices=32x32
 //
 // Overlap-save: tiles of 1024 x 1024 pixels, 960 x 960 results.
 // Two are one complex tile in global memory, 4 of them at a time: their rows are transformed,
@@ -403,9 +403,14 @@ __device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int 
             column - kBeforeColumns, rows, columns};
 }
 
-// What item `number` of a chunk works on. The address `chunk` is as many bytes beyond the workspace as its number.
-__device__ __forceinline__ int item_of(const float2* work, const void* chunk, int number) {
-    return static_cast<int>(static_cast<const char*>(chunk) - reinterpret_cast<const char*>(work)) * kChunk + number;
+// The address `chunk` is as many bytes beyond the workspace as the chunk's number.
+__device__ __forceinline__ int number_of(const float2* work, const void* chunk) {
+    return static_cast<int>(static_cast<const char*>(chunk) - reinterpret_cast<const char*>(work));
+}
+
+// Where item `number` of a chunk lies in the workspace.
+__device__ __forceinline__ float2* place_of(float2* work, int, int number) {
+    return work + number * (kPixelRows * kTileColumns);
 }
 
 __device__ __forceinline__ Pair pair_of(const Pixel* image, Result* result, int item) {
@@ -728,13 +733,12 @@ __device__ __forceinline__ void transform_rows(const Pair& pair, int first, floa
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
-                  const void* chunk) {
-    extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / 256, first = blockIdx.x % 256 * kLines;
-    const Pair pair = pair_of(image, result, item_of(work, chunk, number));
-    float2* const target = work + number * (kPixelRows * kTileColumns);
+// What block `block` has of that, for chunk `chunk`.
+__device__ __forceinline__ void read_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
+                                          float2* tile) {
+    const int number = block / 256, first = block % 256 * kLines;
+    const Pair pair = pair_of(image, result, chunk * kChunk + number);
+    float2* const target = place_of(work, chunk, number);
     if (is_inside(pair.first, first) && is_inside(pair.second, first)) {
         transform_rows<true>(pair, first, target, tile);
     } else {
@@ -742,12 +746,19 @@ filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, 
     }
 }
 
+extern "C" __global__ void __launch_bounds__(128)
+filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
+                  const void* chunk) {
+    extern __shared__ __align__(16) float2 tile[];
+    read_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
+}
+
 // Columns forward, times the filter's spectrum, and backward: in the workspace.
 extern "C" __global__ void __launch_bounds__(256)
 filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra) {
     extern __shared__ __align__(16) float2 tile[];
     const int number = blockIdx.x / 128, column = blockIdx.x % 128 * kSide;
-    float2* const source = work + number * (kPixelRows * kTileColumns) + column;
+    float2* const source = place_of(work, 0, number) + column;
     const float2* const factors = spectra + column * kTileRows;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 256u; i += 256) {
@@ -935,14 +946,12 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
     }
 }
 
-// Rows backward, from the workspace to the result.
-extern "C" __global__ void __launch_bounds__(128)
-filter2d_fft_results(const Pixel* __restrict__ image, Result* __restrict__ result, const float2* __restrict__ work,
-                     const void* chunk) {
-    extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / 240, first = blockIdx.x % 240 * kLines;
-    const Pair pair = pair_of(image, result, item_of(work, chunk, number));
-    const float2* const source = work + number * (kPixelRows * kTileColumns);
+// Rows backward, from the workspace to the result: what block `block` has of them.
+__device__ __forceinline__ void write_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
+                                           float2* tile) {
+    const int number = block / 240, first = block % 240 * kLines;
+    const Pair pair = pair_of(image, result, chunk * kChunk + number);
+    const float2* const source = place_of(work, chunk, number);
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 256u; i += 128) {
         const int line = i / 64u, item = i % 64u;
@@ -1025,4 +1034,11 @@ filter2d_fft_results(const Pixel* __restrict__ image, Result* __restrict__ resul
             }
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+filter2d_fft_results(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
+                     const void* chunk) {
+    extern __shared__ __align__(16) float2 tile[];
+    write_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
 }

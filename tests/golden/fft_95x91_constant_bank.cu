@@ -1,6 +1,6 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=200x190 filter=95x91 planes=3 dtype=uint8 border=constant cval=3.0 filters=2 convolve=yes accuracy=imagewise
-// config:  column_threads=64 columns=4 pairs=2 partners=apart path=global row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
+// config:  buffers=2 column_threads=64 columns=4 pairs=2 partners=apart path=global row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
 //
 // Overlap-save: tiles of 192 x 144 pixels, 98 x 54 results.
 // Two are one complex tile in global memory, 2 of them at a time: their rows are transformed,
@@ -305,9 +305,14 @@ __device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int 
             column - kBeforeColumns, rows, columns};
 }
 
-// What item `number` of a chunk works on. The address `chunk` is as many bytes beyond the workspace as its number.
-__device__ __forceinline__ int item_of(const float2* work, const void* chunk, int number) {
-    return static_cast<int>(static_cast<const char*>(chunk) - reinterpret_cast<const char*>(work)) * kChunk + number;
+// The address `chunk` is as many bytes beyond the workspace as the chunk's number.
+__device__ __forceinline__ int number_of(const float2* work, const void* chunk) {
+    return static_cast<int>(static_cast<const char*>(chunk) - reinterpret_cast<const char*>(work));
+}
+
+// Where item `number` of a chunk lies in the workspace.
+__device__ __forceinline__ float2* place_of(float2* work, int chunk, int number) {
+    return work + (chunk % 2 * kChunk + number) * (kPixelRows * kTileColumns);
 }
 
 __device__ __forceinline__ Pair pair_of(const Pixel* image, Result* result, int item) {
@@ -532,13 +537,12 @@ __device__ __forceinline__ void transform_rows(const Pair& pair, int first, floa
     }
 }
 
-extern "C" __global__ void __launch_bounds__(96)
-filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
-                  const void* chunk) {
-    extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / 64, first = blockIdx.x % 64 * kLines;
-    const Pair pair = pair_of(image, result, item_of(work, chunk, number));
-    float2* const target = work + number * (kPixelRows * kTileColumns);
+// What block `block` has of that, for chunk `chunk`.
+__device__ __forceinline__ void read_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
+                                          float2* tile) {
+    const int number = block / 64, first = block % 64 * kLines;
+    const Pair pair = pair_of(image, result, chunk * kChunk + number);
+    float2* const target = place_of(work, chunk, number);
     if (is_inside(pair.first, first) && is_inside(pair.second, first)) {
         transform_rows<true>(pair, first, target, tile);
     } else {
@@ -546,13 +550,20 @@ filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, 
     }
 }
 
+extern "C" __global__ void __launch_bounds__(96)
+filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
+                  const void* chunk) {
+    extern __shared__ __align__(16) float2 tile[];
+    read_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
+}
+
 // Columns forward, times the filter's spectrum, and backward: in the workspace.
 extern "C" __global__ void __launch_bounds__(64)
 filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra, const void* chunk) {
     extern __shared__ __align__(16) float2 tile[];
     const int number = blockIdx.x / 36, column = blockIdx.x % 36 * kSide;
-    float2* const source = work + number * (kPixelRows * kTileColumns) + column;
-    const int f = item_of(work, chunk, number) % kFilters;
+    float2* const source = place_of(work, number_of(work, chunk), number) + column;
+    const int f = (number_of(work, chunk) * kChunk + number) % kFilters;
     const float2* const factors = spectra + (f * kTileColumns + column) * kTileRows;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 64u; i += 64) {
@@ -624,14 +635,12 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
     }
 }
 
-// Rows backward, from the workspace to the result.
-extern "C" __global__ void __launch_bounds__(96)
-filter2d_fft_results(const Pixel* __restrict__ image, Result* __restrict__ result, const float2* __restrict__ work,
-                     const void* chunk) {
-    extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / 33, first = blockIdx.x % 33 * kLines;
-    const Pair pair = pair_of(image, result, item_of(work, chunk, number));
-    const float2* const source = work + number * (kPixelRows * kTileColumns);
+// Rows backward, from the workspace to the result: what block `block` has of them.
+__device__ __forceinline__ void write_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
+                                           float2* tile) {
+    const int number = block / 33, first = block % 33 * kLines;
+    const Pair pair = pair_of(image, result, chunk * kChunk + number);
+    const float2* const source = place_of(work, chunk, number);
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 72u; i += 96) {
         const int line = quotient<24>(i), item = modulo<24>(i);
@@ -694,4 +703,27 @@ filter2d_fft_results(const Pixel* __restrict__ image, Result* __restrict__ resul
             }
         }
     }
+}
+
+// The results of a chunk, and, in turns, the pixels of the next one.
+extern "C" __global__ void __launch_bounds__(96)
+filter2d_fft_between(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
+                     const void* chunk) {
+    extern __shared__ __align__(16) float2 tile[];
+    constexpr int kResults = kChunk * 33;  // blocks
+    const int block = blockIdx.x, both = min(kResults, static_cast<int>(gridDim.x) - kResults), number = number_of(work, chunk);
+    const bool writes = block < 2 * both ? block % 2 == 0 : both < kResults;
+    const int mine = block < 2 * both ? block / 2 : block - both;
+    if (writes) {
+        write_rows(image, result, work, number, mine, tile);
+    } else {
+        read_rows(image, result, work, number + 1, mine, tile);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(96)
+filter2d_fft_results(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
+                     const void* chunk) {
+    extern __shared__ __align__(16) float2 tile[];
+    write_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
 }

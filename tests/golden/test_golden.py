@@ -111,6 +111,7 @@ def fft(y_radices: str, x_radices: str, **other: Value) -> Config:
             "y_radices": y_radices,
             "x_radices": x_radices,
             "pairs": 2,
+            "buffers": 1,
             "columns": 4,
             "column_threads": 64,
             "rows": 4,
@@ -284,7 +285,9 @@ CASES = {
             convolve=True,
             accuracy="imagewise",
         ),
-        fft(y_radices="12x16", x_radices="4x6x6", rows=3, row_threads=96, partners="apart", store="streaming"),
+        fft(
+            y_radices="12x16", x_radices="4x6x6", rows=3, row_threads=96, buffers=2, partners="apart", store="streaming"
+        ),
     ),
     "warpgroup_31x31_parts": Case("filter2d_warpgroup", Filter2d(image=(4096, 4096), filter=(31, 31))),
     "warpgroup_31x31_uint8": Case(

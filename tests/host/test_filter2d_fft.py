@@ -25,7 +25,7 @@ FAMILY = Filter2dFft()
 PLAIN = Filter2dPlain()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Value] = {
-    **{"y_radices": "4x4", "x_radices": "4x4", "rows": 3, "columns": 8, "pairs": 2},
+    **{"y_radices": "4x4", "x_radices": "4x4", "rows": 3, "columns": 8, "pairs": 2, "buffers": 1},
     **{"row_threads": 32, "column_threads": 32},
 }
 """Tiles of 16 x 16, whose rows no block has a divisor of: quick to compile, and small images have many chunks."""
@@ -45,8 +45,9 @@ def config(problem: Filter2d, wanted: dict[str, Value]) -> Config:
 
 CASES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (of((50, 61), (7, 7)), SMALL),
+    (of((50, 61), (7, 7), filters=2), {**SMALL, "buffers": 2, "pairs": 3, "rows": 6}),
     (of((31, 33), (9, 8), border="constant", cval=-1.5), SMALL),
-    (of((40, 64), (8, 9), border="nearest", convolve=True, planes=3), WIDE),
+    (of((40, 64), (8, 9), border="nearest", convolve=True, planes=3), {**WIDE, "buffers": 2}),
     (of((33, 50), (9, 6), border="reflect", anchor=(8, 0), filters=3, planes=2), SMALL),
     (of((29, 40), (7, 7), border="mirror", pitch=176, result_pitch=164), SMALL),
     (of((35, 37), (8, 8), border="wrap", convolve=True, anchor=(0, 7)), {**SMALL, "partners": "apart"}),
@@ -59,7 +60,7 @@ CASES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (of((40, 12), (5, 12)), SMALL),  # and of one column
     (of((12, 12), (12, 12)), SMALL),  # one pixel
     (of((34, 36), (7, 7), weights=tuple((i * 5 % 7 - 3) / 8 for i in range(49)), border="mirror"), SMALL),
-    (of((150, 170), (41, 33)), LONG),
+    (of((150, 170), (41, 33)), {**LONG, "buffers": 2, "pairs": 1}),
     (of((150, 75), (41, 33), border="constant", convolve=True), LONG),
 )
 

@@ -96,6 +96,9 @@ def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: F
         taps, spectrum, *steps = program.launches
         assert [taps.entry, spectrum.entry] == ["filter2d_fft_taps", "filter2d_fft_spectrum"]
         assert spectrum.grid[0] == geometry.column_blocks * problem.filters
+        assert spectrum.arguments == (Pointer("spectra"), Pointer("taps"))
+        if geometry.is_double:
+            continue
         assert len(steps) == 3 * len(geometry.chunks)
         for number, items in enumerate(geometry.chunks):
             rows, columns, results = steps[3 * number : 3 * number + 3]
@@ -107,13 +110,48 @@ def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: F
             assert (Pointer("work", number) in columns.arguments) == (problem.filters > 1 or number == 0)
 
 
+def test_two_buffers_take_turns() -> None:
+    """A chunk's results are stored, and the next one's pixels read into the other buffer, by the same launch."""
+    problem = PROBLEMS[0]
+    config = Config.of({**FAMILY.default(problem, H200).values(), "buffers": 2, "pairs": 4})
+    assert FAMILY.space(problem, H200).contains(config)
+    geometry, program = Geometry.of(problem, config), FAMILY.program(problem, config)
+    count, steps = len(geometry.chunks), program.launches[2:]
+    assert count > 2
+    names = [each.entry.removeprefix("filter2d_fft_") for each in steps]
+    assert names == ["rows", *["columns", "between"] * (count - 1), "columns", "results"]
+    assert [steps[1 + 2 * number].arguments[-1] for number in range(count)] == [
+        Pointer("work", n) for n in range(count)
+    ]
+    for number in range(count - 1):
+        between, (here, there) = steps[2 + 2 * number], geometry.chunks[number : number + 2]
+        assert between.grid[0] == geometry.result_blocks * here + geometry.row_blocks * there
+        assert between.arguments[-1] == Pointer("work", number)
+    assert geometry.work_bytes == 2 * 4 * 8 * geometry.pixel_rows * geometry.rows.points
+
+
+@pytest.mark.parametrize(("results", "rows"), [(6, 6), (6, 2), (2, 7), (5, 0)])
+def test_blocks_of_both_kinds_alternate(results: int, rows: int) -> None:
+    """As filter2d_fft_between numbers them: each once."""
+    both = min(results, rows)
+    found: dict[bool, list[int]] = {True: [], False: []}
+    for block in range(results + rows):
+        writes = block % 2 == 0 if block < 2 * both else both < results
+        found[writes].append(block // 2 if block < 2 * both else block - both)
+    assert found == {True: list(range(results)), False: list(range(rows))}
+
+
 @every_problem
 def test_workspaces_have_room(problem: Filter2d) -> None:
     for config in sample(problem):
         geometry, program = Geometry.of(problem, config), FAMILY.program(problem, config)
         sizes = {each.name: each.nbytes for each in program.workspaces}
         tile = 8 * geometry.rows.points
-        assert sizes["work"] == max(geometry.chunks) * geometry.pixel_rows * tile <= 8 * MOST_WORK
+        assert (
+            sizes["work"]
+            == (1 + geometry.is_double) * max(geometry.chunks) * geometry.pixel_rows * tile
+            <= 8 * MOST_WORK
+        )
         assert sizes["spectra"] == problem.filters * geometry.columns.points * tile
         assert sizes["taps"] == problem.filters * problem.filter[0] * tile
         assert all(each.lifetime is Lifetime.CALL for each in program.workspaces)

@@ -60,6 +60,8 @@ _CHANGES: tuple[dict[str, Value], ...] = (
     {"column_threads": 512},
     {"rows": 2},
     {"rows": 8},
+    {"buffers": 1},
+    {"buffers": 2},
 )
 """To the default, that are worth a try."""
 
@@ -140,7 +142,7 @@ class Filter2dFft(Family):
 
 
 def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights) -> Iterator[Launch]:
-    """The filter's spectrum, then three for each chunk of tiles."""
+    """The filter's spectrum, then three for each chunk of tiles, or two and one more."""
     rows, columns = geometry.rows, geometry.columns
 
     def by_rows(entry: str, blocks: int, *arguments: Pointer) -> Launch:
@@ -153,12 +155,19 @@ def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights
     given = weights_arguments(weights, known=problem.weights is not None)
     yield Launch(f"{name}_taps", (geometry.tap_blocks, 1, 1), (rows.threads, 1, 1), (taps, *given), rows.shared_bytes)
     yield by_columns("spectrum", geometry.column_blocks * geometry.filters, spectra, taps)
-    for number, items in enumerate(geometry.chunks):
+    chunks, double = geometry.chunks, geometry.is_double
+    for number, items in enumerate(chunks):
         chunk = Pointer("work", number)
-        yield by_rows("rows", geometry.row_blocks * items, image, result, work, chunk)
-        which = (chunk,) if geometry.filters > 1 else ()
+        everything = (image, result, work, chunk)
+        if number == 0 or not double:
+            yield by_rows("rows", geometry.row_blocks * items, *everything)
+        which = (chunk,) if geometry.filters > 1 or double else ()
         yield by_columns("columns", geometry.column_blocks * items, work, spectra, *which)
-        yield by_rows("results", geometry.result_blocks * items, image, result, work, chunk)
+        if double and number + 1 < len(chunks):
+            blocks = geometry.result_blocks * items + geometry.row_blocks * chunks[number + 1]
+            yield by_rows("between", blocks, *everything)
+        else:
+            yield by_rows("results", geometry.result_blocks * items, *everything)
 
 
 def _configs(problem: Filter2d, choice: Choice) -> Iterator[Config]:
@@ -172,6 +181,7 @@ def _configs(problem: Filter2d, choice: Choice) -> Iterator[Config]:
         "y_radices": y,
         "x_radices": x,
         "pairs": choice.pairs,
+        "buffers": choice.buffers,
         "columns": choice.side,
         "column_threads": column_threads[0],
         "rows": rows,

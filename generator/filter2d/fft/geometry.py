@@ -48,6 +48,8 @@ class Geometry:
     columns: Lines
     chunk: int
     """Items that are in the workspace at a time."""
+    buffers: int
+    """Chunks that the workspace has room for."""
     partners: Partners
     twiddles: Twiddles
     streaming: bool
@@ -75,6 +77,7 @@ class Geometry:
             rows=Lines(axis_of(radices_of(x), 1), lines, False, config.integer("row_threads")),
             columns=Lines(axis_of(radices_of(y), side_by_side), side_by_side, True, config.integer("column_threads")),
             chunk=config.integer("pairs"),
+            buffers=config.integer("buffers"),
             partners=Partners(config.text("partners")),
             twiddles=Twiddles(config.text("twiddles")),
             streaming=config.text("store") == StoreHint.STREAMING,
@@ -120,6 +123,11 @@ class Geometry:
         return tuple(min(self.chunk, self.items - start) for start in range(0, self.items, self.chunk))
 
     @property
+    def is_double(self) -> bool:
+        """Whether one launch stores the results of a chunk and reads the pixels of the next one."""
+        return self.buffers == 2 and len(self.chunks) > 1
+
+    @property
     def pixel_rows(self) -> int:
         """Of a tile, that some result needs: the others are 0, and are never stored."""
         return self.valid_rows + self.filter_rows - 1
@@ -150,8 +158,9 @@ class Geometry:
 
     @property
     def work_bytes(self) -> int:
-        """Of a chunk's tiles."""
-        return COMPLEX_BYTES * min(self.chunk, self.items) * self.pixel_rows * self.rows.points
+        """Of a chunk's tiles, or of two chunks'."""
+        buffers = self.buffers if self.is_double else 1
+        return COMPLEX_BYTES * buffers * min(self.chunk, self.items) * self.pixel_rows * self.rows.points
 
     @property
     def tap_bytes(self) -> int:

@@ -53,6 +53,8 @@ class Choice:
     side: int
     """Columns of a block."""
     pairs: int
+    buffers: int = 1
+    """Chunks that lie in the workspace at a time."""
 
 
 def axis_sizes(problem: Filter2d, axis: int) -> tuple[int, ...]:
@@ -79,9 +81,9 @@ def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
     few = [
         min(
             (
-                dataclasses.replace(each, side=side, pairs=pairs)
-                for side, pairs in itertools.product(SIDE, PAIRS)
-                if is_allowed(problem, each.y, each.x, pairs)
+                dataclasses.replace(each, side=side, pairs=pairs, buffers=buffers)
+                for side, pairs, buffers in itertools.product(SIDE, PAIRS, (1, 2))
+                if is_allowed(problem, each.y, each.x, pairs, buffers)
             ),
             key=lambda choice: nanoseconds(problem, choice, device),
             default=None,
@@ -113,11 +115,12 @@ def items(problem: Filter2d, rows: int, columns: int) -> int:
     return ceil(tiles / 2) * problem.planes * problem.filters
 
 
-def is_allowed(problem: Filter2d, y: Radices, x: Radices, pairs: int) -> bool:
-    """Whether a workspace of so many pairs is no larger, and chunks are no more, than they may be."""
+def is_allowed(problem: Filter2d, y: Radices, x: Radices, pairs: int, buffers: int) -> bool:
+    """Whether a workspace of so many pairs, once or twice, is no larger, and chunks are no more, than they may be."""
     rows, columns = _points(y), _points(x)
     chunks = ceil(items(problem, rows, columns) / pairs)
-    return pairs * rows * columns <= MOST_WORK and (chunks <= MOST_CHUNKS or pairs == max(PAIRS))
+    has_room = buffers * pairs * rows * columns <= MOST_WORK
+    return has_room and (chunks <= MOST_CHUNKS or pairs == max(PAIRS)) and (buffers == 1 or chunks > 1)
 
 
 def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
@@ -135,7 +138,7 @@ def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     image = count * 2 * (pixel_rows * columns * problem.dtype.itemsize)
     results = problem.output.size * problem.output_dtype.itemsize
     spectrum = COMPLEX_BYTES * rows * columns
-    kept = COMPLEX_BYTES * pairs * pixel_rows * columns + spectrum <= _KEPT * device.l2_bytes
+    kept = COMPLEX_BYTES * choice.buffers * pairs * pixel_rows * columns + spectrum <= _KEPT * device.l2_bytes
     memory = problem.operands[0].span_bytes + results + (0 if kept else tiles)
     # Narrow columns take more requests for as many bytes.
     cache = image + results + (tiles + spectrum * count) * (1.25 if choice.side < 8 else 1.0)
@@ -144,4 +147,6 @@ def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     longest, *others = sorted((memory / _MEMORY, cache / _CACHE, arithmetic / lanes), reverse=True)
     waves = max(pairs * columns / choice.side / (device.multiprocessors * blocks), 0.2)
     ragged = (ceil(waves) + waves) / (2 * waves) * (1.15 if blocks == 1 else 1.0)
-    return (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + 3 * ceil(count / pairs) * _LAUNCH_NS
+    return (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + (4 - choice.buffers) * ceil(
+        count / pairs
+    ) * _LAUNCH_NS

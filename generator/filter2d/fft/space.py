@@ -33,6 +33,7 @@ def fft_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
         Parameter("y_radices", y, "rows of a tile as two or three radices, in the order of passes"),
         Parameter("x_radices", x, "columns of a tile, likewise"),
         Parameter("pairs", PAIRS, "of tiles, that are in the workspace at a time"),
+        Parameter("buffers", (1, 2), "2: one launch stores results of some pairs and reads the next ones' pixels"),
         Parameter("columns", SIDE, "of a block, side by side"),
         Parameter("column_threads", THREADS, "of a block that transforms columns"),
         Parameter("rows", ROWS, "of a block, one after the other"),
@@ -72,9 +73,9 @@ def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]
     return (
         Constraint(
             f"a workspace has at most {MOST_WORK} complex numbers, and there are {MOST_CHUNKS} chunks at most, where "
-            f"{max(PAIRS)} pairs make so few",
-            lambda y_radices, x_radices, pairs: is_allowed(
-                problem, radices_of(y_radices), radices_of(x_radices), pairs
+            f"{max(PAIRS)} pairs make so few; two chunks lie in it only where there are two",
+            lambda y_radices, x_radices, pairs, buffers: is_allowed(
+                problem, radices_of(y_radices), radices_of(x_radices), pairs, buffers
             ),
         ),
         Constraint(
