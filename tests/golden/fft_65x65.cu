@@ -1,6 +1,6 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=9216x9216 filter=65x65 planes=1 dtype=float32 border=valid accuracy=imagewise
-// config:  buffers=1 column_threads=256 columns=8 pairs=4 partners=adjacent path=global row_threads=128 rows=4 store=plain twiddles=powers weights=argument x_radices=8x8x16 y_radices=32x32
+// config:  buffers=1 column_threads=256 columns=8 min_blocks=2 pairs=4 partners=adjacent path=global row_threads=128 rows=4 store=plain twiddles=powers weights=argument x_radices=8x8x16 y_radices=32x32
 //
 // Overlap-save: tiles of 1024 x 1024 pixels, 960 x 960 results.
 // Two are one complex tile in global memory, 4 of them at a time: their rows are transformed,
@@ -438,7 +438,7 @@ __device__ __forceinline__ void store(const Tile& tile, int y, int x, float valu
 }
 
 // The filters' rows, transformed: of kFilters * kFilterRows, a block has kLines.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 1)
 filter2d_fft_taps(float2* __restrict__ taps, const __grid_constant__ Weights weights) {
     extern __shared__ __align__(16) float2 tile[];
     const int first = blockIdx.x * kLines;
@@ -531,7 +531,7 @@ filter2d_fft_taps(float2* __restrict__ taps, const __grid_constant__ Weights wei
 
 // Their columns: the conjugate of the filters' transforms, since that of a correlation is the image's times it. Scaled,
 // and where filter2d_fft_columns reads it.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 1)
 filter2d_fft_spectrum(float2* __restrict__ spectra, const float2* __restrict__ taps) {
     extern __shared__ __align__(16) float2 tile[];
     const int f = blockIdx.x / 128, column = blockIdx.x % 128 * kSide;
@@ -754,7 +754,7 @@ filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, 
 }
 
 // Columns forward, times the filter's spectrum, and backward: in the workspace.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 2)
 filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra) {
     extern __shared__ __align__(16) float2 tile[];
     const int number = blockIdx.x / 128, column = blockIdx.x % 128 * kSide;

@@ -1,6 +1,6 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=200x190 filter=95x91 planes=3 dtype=uint8 border=constant cval=3.0 filters=2 convolve=yes accuracy=imagewise
-// config:  buffers=2 column_threads=64 columns=4 pairs=2 partners=apart path=global row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
+// config:  buffers=2 column_threads=64 columns=4 min_blocks=2 pairs=2 partners=apart path=global row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
 //
 // Overlap-save: tiles of 192 x 144 pixels, 98 x 54 results.
 // Two are one complex tile in global memory, 2 of them at a time: their rows are transformed,
@@ -340,7 +340,7 @@ __device__ __forceinline__ void store(const Tile& tile, int y, int x, float valu
 }
 
 // The filters' rows, transformed: of kFilters * kFilterRows, a block has kLines.
-extern "C" __global__ void __launch_bounds__(96)
+extern "C" __global__ void __launch_bounds__(96, 1)
 filter2d_fft_taps(float2* __restrict__ taps, const Weights weights) {
     extern __shared__ __align__(16) float2 tile[];
     const int first = blockIdx.x * kLines;
@@ -413,7 +413,7 @@ filter2d_fft_taps(float2* __restrict__ taps, const Weights weights) {
 
 // Their columns: the conjugate of the filters' transforms, since that of a correlation is the image's times it. Scaled,
 // and where filter2d_fft_columns reads it.
-extern "C" __global__ void __launch_bounds__(64)
+extern "C" __global__ void __launch_bounds__(64, 1)
 filter2d_fft_spectrum(float2* __restrict__ spectra, const float2* __restrict__ taps) {
     extern __shared__ __align__(16) float2 tile[];
     const int f = blockIdx.x / 36, column = blockIdx.x % 36 * kSide;
@@ -558,7 +558,7 @@ filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, 
 }
 
 // Columns forward, times the filter's spectrum, and backward: in the workspace.
-extern "C" __global__ void __launch_bounds__(64)
+extern "C" __global__ void __launch_bounds__(64, 2)
 filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra, const void* chunk) {
     extern __shared__ __align__(16) float2 tile[];
     const int number = blockIdx.x / 36, column = blockIdx.x % 36 * kSide;
@@ -711,13 +711,13 @@ filter2d_fft_between(const Pixel* __restrict__ image, Result* __restrict__ resul
                      const void* chunk) {
     extern __shared__ __align__(16) float2 tile[];
     constexpr int kResults = kChunk * 33;  // blocks
-    const int block = blockIdx.x, both = min(kResults, static_cast<int>(gridDim.x) - kResults), number = number_of(work, chunk);
+    const int block = blockIdx.x, both = min(kResults, static_cast<int>(gridDim.x) - kResults);
     const bool writes = block < 2 * both ? block % 2 == 0 : both < kResults;
     const int mine = block < 2 * both ? block / 2 : block - both;
     if (writes) {
-        write_rows(image, result, work, number, mine, tile);
+        write_rows(image, result, work, number_of(work, chunk), mine, tile);
     } else {
-        read_rows(image, result, work, number + 1, mine, tile);
+        read_rows(image, result, work, number_of(work, chunk) + 1, mine, tile);
     }
 }
 

@@ -112,6 +112,7 @@ def fft(y_radices: str, x_radices: str, **other: Value) -> Config:
             "x_radices": x_radices,
             "pairs": 2,
             "buffers": 1,
+            "min_blocks": 2,
             "columns": 4,
             "column_threads": 64,
             "rows": 4,

@@ -25,7 +25,7 @@ FAMILY = Filter2dFft()
 PLAIN = Filter2dPlain()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Value] = {
-    **{"y_radices": "4x4", "x_radices": "4x4", "rows": 3, "columns": 8, "pairs": 2, "buffers": 1},
+    **{"y_radices": "4x4", "x_radices": "4x4", "rows": 3, "columns": 8, "pairs": 2, "buffers": 1, "min_blocks": 1},
     **{"row_threads": 32, "column_threads": 32},
 }
 """Tiles of 16 x 16, whose rows no block has a divisor of: quick to compile, and small images have many chunks."""

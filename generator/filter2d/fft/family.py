@@ -25,7 +25,14 @@ from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.fft.geometry import Geometry
 from warpsmith.generator.filter2d.fft.lines import points_of, radices_of, text_of, ways
 from warpsmith.generator.filter2d.fft.model import Choice, likely, pairs_in_cache
-from warpsmith.generator.filter2d.fft.space import BLOCK_POINTS, ROWS, fft_constraints, fft_parameters, likely_threads
+from warpsmith.generator.filter2d.fft.space import (
+    BLOCK_POINTS,
+    MIN_BLOCKS,
+    ROWS,
+    fft_constraints,
+    fft_parameters,
+    likely_threads,
+)
 from warpsmith.generator.filter2d.fft.text import FftText
 from warpsmith.generator.filter2d.overlap.geometry import Partners
 from warpsmith.generator.filter2d.overlap.model import likely_axes
@@ -102,7 +109,8 @@ class Filter2dFft(Family):
         filter2d = require_filter2d(problem)
         space = self.space(problem, device)
         choices = (each for choice in likely(filter2d, device) for each in _configs(filter2d, choice))
-        return next((config for config in choices if space.contains(config)), None) or next(space.configs())
+        found = next((config for config in choices if space.contains(config)), None) or next(space.configs())
+        return _most_blocks(found, space)
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
         filter2d = require_filter2d(problem)
@@ -113,6 +121,7 @@ class Filter2dFft(Family):
         for choice in likely(filter2d, device)[:START_SIZES]:
             kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device))
             found += [config for each in (choice, kept) for config in list(_configs(filter2d, each))[:2]]
+        found = [_most_blocks(each, space) for each in found]
         return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
@@ -170,6 +179,12 @@ def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights
             yield by_rows("results", geometry.result_blocks * items, *everything)
 
 
+def _most_blocks(config: Config, space: Space) -> Config:
+    """With as many blocks of columns on a multiprocessor as find room there."""
+    choices = (Config.of({**config.values(), "min_blocks": blocks}) for blocks in reversed(MIN_BLOCKS))
+    return next((each for each in choices if space.contains(each)), config)
+
+
 def _configs(problem: Filter2d, choice: Choice) -> Iterator[Config]:
     """Tiles of a size, the likeliest way to do them first; not all are legal."""
     y, x = text_of(choice.y), text_of(choice.x)
@@ -183,6 +198,7 @@ def _configs(problem: Filter2d, choice: Choice) -> Iterator[Config]:
         "pairs": choice.pairs,
         "buffers": choice.buffers,
         "columns": choice.side,
+        "min_blocks": 1,
         "column_threads": column_threads[0],
         "rows": rows,
         "row_threads": likely_threads(choice.x, rows, 256)[0],

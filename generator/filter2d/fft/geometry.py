@@ -48,6 +48,8 @@ class Geometry:
     columns: Lines
     chunk: int
     """Items that are in the workspace at a time."""
+    min_blocks: int
+    """Blocks of columns that a multiprocessor must hold."""
     buffers: int
     """Chunks that the workspace has room for."""
     partners: Partners
@@ -77,6 +79,7 @@ class Geometry:
             rows=Lines(axis_of(radices_of(x), 1), lines, False, config.integer("row_threads")),
             columns=Lines(axis_of(radices_of(y), side_by_side), side_by_side, True, config.integer("column_threads")),
             chunk=config.integer("pairs"),
+            min_blocks=config.integer("min_blocks"),
             buffers=config.integer("buffers"),
             partners=Partners(config.text("partners")),
             twiddles=Twiddles(config.text("twiddles")),

@@ -13,13 +13,15 @@ from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights, words
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.space import Constraint, Parameter
+from warpsmith.generator.tiles.radices import RESERVED_BYTES
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+MIN_BLOCKS = (1, 2, 3, 4, 6)
 BLOCK_POINTS = 4096
 """Of the rows of a block by default, 32 KB: several blocks share a multiprocessor."""
-OTHER_REGISTERS = 36
+OTHER_REGISTERS = 44
 """Of a thread, beside those of its points."""
 
 
@@ -36,6 +38,7 @@ def fft_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
         Parameter("buffers", (1, 2), "2: one launch stores results of some pairs and reads the next ones' pixels"),
         Parameter("columns", SIDE, "of a block, side by side"),
         Parameter("column_threads", THREADS, "of a block that transforms columns"),
+        Parameter("min_blocks", MIN_BLOCKS, "blocks of columns a multiprocessor must hold, which bounds registers"),
         Parameter("rows", ROWS, "of a block, one after the other"),
         Parameter("row_threads", THREADS, "of a block that transforms rows"),
         Parameter("twiddles", (Twiddles.TABLE.value, Twiddles.POWERS.value), "all from memory, or some as products"),
@@ -59,6 +62,7 @@ def likely_threads(radices: Radices, lines: int, about: int) -> tuple[int, ...]:
 def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     """The limits."""
     limit, registers = device.shared_per_block_bytes, device.registers_per_multiprocessor
+    whole = device.shared_per_multiprocessor_bytes
 
     def has_registers(radices: str, threads: int) -> bool:
         return (2 * max(radices_of(radices)) + OTHER_REGISTERS) * threads <= registers
@@ -67,8 +71,8 @@ def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]
         axis = axis_of(radices_of(radices), 1)
         return threads <= max(32, lines * axis.points // min(axis.radices))
 
-    def fits(radices: str, lines: int, side_by_side: int) -> bool:
-        return COMPLEX_BYTES * lines * span(axis_of(radices_of(radices), side_by_side)) <= limit
+    def column_bytes(radices: str, columns: int) -> int:
+        return COMPLEX_BYTES * columns * span(axis_of(radices_of(radices), columns))
 
     return (
         Constraint(
@@ -80,15 +84,22 @@ def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]
         ),
         Constraint(
             f"columns of a block fit {limit} bytes of shared memory",
-            lambda y_radices, columns: fits(y_radices, columns, columns),
+            lambda y_radices, columns: column_bytes(y_radices, columns) <= limit,
+        ),
+        Constraint(
+            f"a multiprocessor holds {device.threads_per_multiprocessor} threads and {whole} bytes of shared memory",
+            lambda y_radices, columns, column_threads, min_blocks: (
+                min_blocks * column_threads <= device.threads_per_multiprocessor
+                and (min_blocks == 1 or min_blocks * (column_bytes(y_radices, columns) + RESERVED_BYTES) <= whole)
+            ),
         ),
         Constraint(
             f"rows of a block fit {limit} bytes of shared memory",
-            lambda x_radices, rows: fits(x_radices, rows, 1),
+            lambda x_radices, rows: COMPLEX_BYTES * rows * span(axis_of(radices_of(x_radices), 1)) <= limit,
         ),
         Constraint(
             f"twice its points and {OTHER_REGISTERS} registers a thread fit {registers}",
-            lambda y_radices, column_threads: has_registers(y_radices, column_threads),
+            lambda y_radices, column_threads, min_blocks: has_registers(y_radices, min_blocks * column_threads),
         ),
         Constraint(
             f"the same of rows: twice their points and {OTHER_REGISTERS} registers a thread fit {registers}",
