@@ -116,7 +116,10 @@ class Filter2dFft(Family):
         filter2d = require_filter2d(problem)
         space, default = self.space(problem, device), self.default(problem, device)
         pairs = default.integer("pairs")
-        changes = (*_CHANGES, *({"pairs": each} for each in (2 * pairs, max(1, pairs // 2))))
+        changes: tuple[dict[str, Value], ...] = (
+            *_CHANGES,
+            *({"pairs": each} for each in (2 * pairs, max(1, pairs // 2))),
+        )
         found = [Config.of({**default.values(), **change}) for change in changes]
         for choice in likely(filter2d, device)[:START_SIZES]:
             kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device))
