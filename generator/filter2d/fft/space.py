@@ -14,7 +14,7 @@ from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weig
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.space import Constraint, Parameter
 from warpsmith.generator.tiles.radices import RESERVED_BYTES
-from warpsmith.generator.tiles.tile import COMPLEX_BYTES
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
 
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -55,25 +55,12 @@ def likely_threads(radices: Radices, lines: int, about: int) -> tuple[int, ...]:
         taken = sum(ceil(points / radix / threads) * threads * radix for radix in radices)
         return taken / (points * len(radices)) + abs(log2(threads / about)) / 4
 
-    legal = [threads for threads in THREADS if threads <= max(32, points // min(radices))]
+    legal = [threads for threads in THREADS if threads <= max(WARP, points // min(radices))]
     return tuple(sorted(legal, key=lost))
 
 
 def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     """The limits."""
-    limit, registers = device.shared_per_block_bytes, device.registers_per_multiprocessor
-    whole = device.shared_per_multiprocessor_bytes
-
-    def has_registers(radices: str, threads: int) -> bool:
-        return (2 * max(radices_of(radices)) + OTHER_REGISTERS) * threads <= registers
-
-    def has_work(radices: str, lines: int, threads: int) -> bool:
-        axis = axis_of(radices_of(radices), 1)
-        return threads <= max(32, lines * axis.points // min(axis.radices))
-
-    def column_bytes(radices: str, columns: int) -> int:
-        return COMPLEX_BYTES * columns * span(axis_of(radices_of(radices), columns))
-
     return (
         Constraint(
             f"a workspace has at most {MOST_WORK} complex numbers, and there are {MOST_CHUNKS} chunks at most, where "
@@ -82,35 +69,67 @@ def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]
                 problem, radices_of(y_radices), radices_of(x_radices), pairs, buffers
             ),
         ),
+        *_column_constraints(device),
+        *_row_constraints(device),
+    )
+
+
+def _column_constraints(device: Device) -> tuple[Constraint, ...]:
+    limit, whole = device.shared_per_block_bytes, device.shared_per_multiprocessor_bytes
+    registers = device.registers_per_multiprocessor
+
+    def shared_bytes(radices: str, columns: int) -> int:
+        return COMPLEX_BYTES * columns * span(axis_of(radices_of(radices), columns))
+
+    return (
         Constraint(
             f"columns of a block fit {limit} bytes of shared memory",
-            lambda y_radices, columns: column_bytes(y_radices, columns) <= limit,
+            lambda y_radices, columns: shared_bytes(y_radices, columns) <= limit,
         ),
         Constraint(
             f"a multiprocessor holds {device.threads_per_multiprocessor} threads and {whole} bytes of shared memory",
             lambda y_radices, columns, column_threads, min_blocks: (
                 min_blocks * column_threads <= device.threads_per_multiprocessor
-                and (min_blocks == 1 or min_blocks * (column_bytes(y_radices, columns) + RESERVED_BYTES) <= whole)
+                and (min_blocks == 1 or min_blocks * (shared_bytes(y_radices, columns) + RESERVED_BYTES) <= whole)
             ),
         ),
+        Constraint(
+            f"twice its points and {OTHER_REGISTERS} registers a thread fit {registers}",
+            lambda y_radices, column_threads, min_blocks: (
+                _registers(y_radices) * min_blocks * column_threads <= registers
+            ),
+        ),
+        Constraint(
+            "threads of columns have work in the pass that has most",
+            lambda y_radices, columns, column_threads: column_threads <= _most_items(y_radices, columns),
+        ),
+    )
+
+
+def _row_constraints(device: Device) -> tuple[Constraint, ...]:
+    limit, registers = device.shared_per_block_bytes, device.registers_per_multiprocessor
+    return (
         Constraint(
             f"rows of a block fit {limit} bytes of shared memory",
             lambda x_radices, rows: COMPLEX_BYTES * rows * span(axis_of(radices_of(x_radices), 1)) <= limit,
         ),
         Constraint(
-            f"twice its points and {OTHER_REGISTERS} registers a thread fit {registers}",
-            lambda y_radices, column_threads, min_blocks: has_registers(y_radices, min_blocks * column_threads),
-        ),
-        Constraint(
             f"the same of rows: twice their points and {OTHER_REGISTERS} registers a thread fit {registers}",
-            lambda x_radices, row_threads: has_registers(x_radices, row_threads),
-        ),
-        Constraint(
-            "threads of columns have work in the pass that has most",
-            lambda y_radices, columns, column_threads: has_work(y_radices, columns, column_threads),
+            lambda x_radices, row_threads: _registers(x_radices) * row_threads <= registers,
         ),
         Constraint(
             "threads of rows have work in the pass that has most",
-            lambda x_radices, rows, row_threads: has_work(x_radices, rows, row_threads),
+            lambda x_radices, rows, row_threads: row_threads <= _most_items(x_radices, rows),
         ),
     )
+
+
+def _registers(radices: str) -> int:
+    """That a thread needs, as a guess."""
+    return 2 * max(radices_of(radices)) + OTHER_REGISTERS
+
+
+def _most_items(radices: str, lines: int) -> int:
+    """Transforms of so many lines in the pass that has most, or a warp."""
+    factors = radices_of(radices)
+    return max(WARP, lines * prod(factors) // min(factors))
