@@ -116,11 +116,8 @@ class Filter2dFft(Family):
         filter2d = require_filter2d(problem)
         space, default = self.space(problem, device), self.default(problem, device)
         pairs = default.integer("pairs")
-        changes: tuple[dict[str, Value], ...] = (
-            *_CHANGES,
-            *({"pairs": each} for each in (2 * pairs, max(1, pairs // 2))),
-        )
-        found = [Config.of({**default.values(), **change}) for change in changes]
+        more: tuple[dict[str, Value], ...] = ({"pairs": 2 * pairs}, {"pairs": max(1, pairs // 2)})
+        found = [Config.of({**default.values(), **change}) for change in (*_CHANGES, *more)]
         for choice in likely(filter2d, device)[:START_SIZES]:
             kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device))
             found += [config for each in (choice, kept) for config in list(_configs(filter2d, each))[:2]]
