@@ -15,7 +15,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.family import Filter2dFft
 from warpsmith.generator.filter2d.fft.geometry import Geometry
 from warpsmith.generator.filter2d.fft.lines import axis_of, radices_of, span, turns, ways
-from warpsmith.generator.filter2d.fft.model import MOST_WORK, Choice, likely, nanoseconds
+from warpsmith.generator.filter2d.fft.model import MOST_SPECTRA, MOST_WORK, Choice, likely, nanoseconds
 from warpsmith.generator.filter2d.text import PARAMETER_BYTES
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
@@ -241,6 +241,18 @@ def test_says_why_not(fields: dict[str, object], told: str | None) -> None:
     problem = Filter2d(**{**usual, **fields})  # type: ignore[arg-type]
     why_not = FAMILY.why_not(problem, H200)
     assert why_not is None if told is None else (why_not and told in why_not)
+
+
+def test_no_workspace_of_a_large_bank_is_too_large() -> None:
+    problem = of((300, 310), (64, 65), filters=3000)
+    for config in sample(problem):
+        geometry = Geometry.of(problem, config)
+        assert geometry.spectrum_bytes <= 8 * MOST_SPECTRA
+        assert geometry.spectrum_bytes // 8 < 2**31  # kernels count in int
+        assert len(geometry.chunks) < geometry.work_bytes
+    told = FAMILY.why_not(dataclasses.replace(problem, image=(64, 65), filters=200_000), H200)
+    assert told is not None
+    assert "fits its workspaces" in told
 
 
 def test_answers_for_filters_that_tiles_in_shared_memory_are_too_small_for() -> None:

@@ -24,7 +24,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.fft.geometry import Geometry
 from warpsmith.generator.filter2d.fft.lines import points_of, radices_of, text_of, ways
-from warpsmith.generator.filter2d.fft.model import Choice, likely, pairs_in_cache
+from warpsmith.generator.filter2d.fft.model import MOST_POINTS, Choice, likely, pairs_in_cache
 from warpsmith.generator.filter2d.fft.space import (
     BLOCK_POINTS,
     MIN_BLOCKS,
@@ -90,7 +90,8 @@ class Filter2dFft(Family):
         if prod(problem.filter) < MIN_TAPS:
             return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"
         if not likely(problem, device):
-            return f"no tile for a filter of {problem.filter[0]}x{problem.filter[1]} has lines of at most 4096 points"
+            r, s = problem.filter
+            return f"no tile for a filter of {r}x{s} has lines of at most {MOST_POINTS} points and fits its workspaces"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:

@@ -26,6 +26,10 @@ MOST_POINTS = 4096
 """Of a line."""
 MOST_WORK = 1 << 27
 """Complex numbers of a workspace: 1 GB."""
+MOST_SPECTRA = 1 << 28
+"""Of all filters' spectra: 2 GB."""
+_MOST_CHUNKS_EVER = 2048
+"""Of the largest chunks. A smaller workspace than that has more bytes, so that an address in it can tell the number."""
 MOST_CHUNKS = 96
 """Each is three launches, of which a stream takes one in two microseconds or so."""
 _MEMORY, _CACHE = 4.2e3, 6.0e3
@@ -71,9 +75,9 @@ def axis_sizes(problem: Filter2d, axis: int) -> tuple[int, ...]:
 def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
     """Tiles that fit a device, the quickest first by the model, each size once for as many pairs as are best."""
     choices = [
-        Choice(ways(rows)[0], ways(columns)[0], 8, 1)
+        Choice(ways(rows)[0], ways(columns)[0], 8 if resident(8 * rows, device) else SIDE[0], 1)
         for rows, columns in itertools.product(axis_sizes(problem, 0), axis_sizes(problem, 1))
-        if rows * columns <= MOST_WORK
+        if problem.filters * rows * columns <= MOST_SPECTRA
     ]
     choices.sort(
         key=lambda each: nanoseconds(problem, dataclasses.replace(each, pairs=pairs_in_cache(each, device)), device)
@@ -119,8 +123,9 @@ def is_allowed(problem: Filter2d, y: Radices, x: Radices, pairs: int, buffers: i
     """Whether a workspace of so many pairs, once or twice, is no larger, and chunks are no more, than they may be."""
     rows, columns = _points(y), _points(x)
     chunks = ceil(items(problem, rows, columns) / pairs)
-    has_room = buffers * pairs * rows * columns <= MOST_WORK
-    return has_room and (chunks <= MOST_CHUNKS or pairs == max(PAIRS)) and (buffers == 1 or chunks > 1)
+    has_room = buffers * pairs * rows * columns <= MOST_WORK and problem.filters * rows * columns <= MOST_SPECTRA
+    most_chunks = _MOST_CHUNKS_EVER if pairs == max(PAIRS) else MOST_CHUNKS
+    return has_room and chunks <= most_chunks and (buffers == 1 or chunks > 1)
 
 
 def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:

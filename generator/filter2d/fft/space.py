@@ -7,7 +7,15 @@ from math import ceil, log2, prod
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.fft.lines import Radices, axis_of, radices_of, span, text_of, ways
-from warpsmith.generator.filter2d.fft.model import MOST_CHUNKS, MOST_WORK, PAIRS, SIDE, axis_sizes, is_allowed
+from warpsmith.generator.filter2d.fft.model import (
+    MOST_CHUNKS,
+    MOST_SPECTRA,
+    MOST_WORK,
+    PAIRS,
+    SIDE,
+    axis_sizes,
+    is_allowed,
+)
 from warpsmith.generator.filter2d.overlap.geometry import Partners
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights, words
@@ -18,6 +26,8 @@ from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
 
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+_GRAIN = 128
+"""Threads whose registers nvcc 13.0 counts together where it bounds them."""
 MIN_BLOCKS = (1, 2, 3, 4, 6)
 BLOCK_POINTS = 4096
 """Of the rows of a block by default, 32 KB: several blocks share a multiprocessor."""
@@ -63,8 +73,8 @@ def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]
     """The limits."""
     return (
         Constraint(
-            f"a workspace has at most {MOST_WORK} complex numbers, and there are {MOST_CHUNKS} chunks at most, where "
-            f"{max(PAIRS)} pairs make so few; two chunks lie in it only where there are two",
+            f"a workspace has at most {MOST_WORK} complex numbers, all spectra {MOST_SPECTRA}; there are at most "
+            f"{MOST_CHUNKS} chunks where {max(PAIRS)} pairs make so few, and two in the workspace where there are two",
             lambda y_radices, x_radices, pairs, buffers: is_allowed(
                 problem, radices_of(y_radices), radices_of(x_radices), pairs, buffers
             ),
@@ -94,9 +104,9 @@ def _column_constraints(device: Device) -> tuple[Constraint, ...]:
             ),
         ),
         Constraint(
-            f"twice its points and {OTHER_REGISTERS} registers a thread fit {registers}",
+            f"twice its points and {OTHER_REGISTERS} registers a thread, {_GRAIN} threads at a time, fit {registers}",
             lambda y_radices, column_threads, min_blocks: (
-                _registers(y_radices) * min_blocks * column_threads <= registers
+                _registers(y_radices) * min_blocks * _GRAIN * ceil(column_threads / _GRAIN) <= registers
             ),
         ),
         Constraint(
