@@ -290,6 +290,19 @@ CASES = {
             y_radices="12x16", x_radices="4x6x6", rows=3, row_threads=96, buffers=2, partners="apart", store="streaming"
         ),
     ),
+    "fft_7x8_known": Case(
+        "filter2d_fft",
+        Filter2d(
+            image=(60, 71),
+            filter=(7, 8),
+            border=Border.REFLECT,
+            dtype="float16",
+            weights=tuple(float(i % 5 - 1) for i in range(56)),
+            accuracy="imagewise",
+            nonfinite=NonFinite.ANY,
+        ),
+        fft(y_radices="4x6", x_radices="4x8", weights="argument", column_threads=32, row_threads=32),
+    ),
     "warpgroup_31x31_parts": Case("filter2d_warpgroup", Filter2d(image=(4096, 4096), filter=(31, 31))),
     "warpgroup_31x31_uint8": Case(
         "filter2d_warpgroup", Filter2d(image=(2000, 3000), filter=(31, 31), dtype="uint8", border=Border.CONSTANT)
