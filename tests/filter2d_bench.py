@@ -124,7 +124,9 @@ class Bench:
         source, target = LaidOut(problem.operands[0]), LaidOut(problem.output)
         source.elements[...] = image
         scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
-        addresses = {"image": source.address, "result": target.address}
+        filters = LaidOut(problem.operands[1])
+        filters.elements[...] = weights.reshape(filters.elements.shape)
+        addresses = {"image": source.address, "result": target.address, "weights": filters.address}
         addresses |= {name: allocation.address for name, allocation in scratch.items()}
         for launch in program.launches:
             module.bind(launch, addresses, {"weights": weights.tobytes()})(None)

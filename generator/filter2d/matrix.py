@@ -27,6 +27,7 @@ from warpsmith.generator.filter2d.text import (
     require_filter2d,
     result_pitch,
     row_pitch,
+    too_many_weights,
     words,
 )
 from warpsmith.generator.filter2d.window.geometry import StoreHint
@@ -133,6 +134,8 @@ class Filter2dMatrix(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Filter2d):
             return "solves filter2d only"
+        if told := too_many_weights(problem):
+            return told
         if problem.dtype is DType.FLOAT32:
             return "float32 pixels do not fit a half"
         if problem.filters > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.filter2d.fft.family import Filter2dFft
 from warpsmith.generator.filter2d.matrix import Filter2dMatrix
 from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
 from warpsmith.generator.filter2d.plain import Filter2dPlain
@@ -14,5 +15,7 @@ _PLAIN = Filter2dPlain()
 """No prefetch, and no constraint on the problem."""
 
 FILTER2D = Operation(
-    Filter2d, (Filter2dWindow(), Filter2dMatrix(), Filter2dWarpgroup(), Filter2dOverlapSave(), _PLAIN), simplest=_PLAIN
+    Filter2d,
+    (Filter2dWindow(), Filter2dMatrix(), Filter2dWarpgroup(), Filter2dFft(), Filter2dOverlapSave(), _PLAIN),
+    simplest=_PLAIN,
 )

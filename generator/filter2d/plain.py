@@ -156,7 +156,7 @@ class Filter2dPlain(Family):
             entry=self.name,
             grid=(geometry.blocks * filter2d.planes, 1, 1),
             block=(geometry.block_columns, geometry.block_rows, 1),
-            arguments=filter2d_arguments(weights, texture),
+            arguments=filter2d_arguments(weights, texture, known=filter2d.weights is not None),
             constants=filter2d_constants(weights),
         )
         return Program.of_source(self.name, config, source, (launch,))

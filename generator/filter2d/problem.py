@@ -14,10 +14,6 @@ from warpsmith.generator.filter2d.border import Border as Border
 from warpsmith.generator.filter2d.distance import between_filters
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
-MAX_WEIGHTS_BYTES = 32764 - 2 * 8
-"""Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters),
-less the pointers to image and result."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Filter2d(Problem):
@@ -111,12 +107,11 @@ class Filter2d(Problem):
             raise BadArgument(
                 f"the filter ({r}x{s}) is larger than the image ({rows}x{columns}); choose a border other than valid"
             )
-        if self.filters * r * s * DType.FLOAT32.itemsize > MAX_WEIGHTS_BYTES:
-            what = f"{self.filters} filters of {r}x{s} are" if self.filters > 1 else f"a filter of {r}x{s} is"
-            raise BadArgument(f"{what} too large for a kernel parameter ({MAX_WEIGHTS_BYTES} bytes)")
 
     def _check_offsets(self) -> None:
         """Kernels count elements in int."""
+        if self.filters * self.filter[0] * self.filter[1] >= 2**31:
+            raise BadArgument("the weights have 2^31 taps or more: no filter is so large")
         for operand in (self.operands[0], self.output):
             if operand.shape[0] * operand.strides[0] // operand.dtype.itemsize >= 2**31:
                 raise BadArgument(f"the {operand.name} spans 2^31 elements or more; split the batch")

@@ -20,6 +20,9 @@ MAX_TEXTURE_WIDTH, MAX_TEXTURE_HEIGHT = 131072, 65000
 MAX_TEXTURE_LINE = 2**27
 """Texels of a 1-D texture over linear memory, the least that any supported architecture has."""
 
+PARAMETER_BYTES = 32764
+"""Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters)."""
+
 DEFAULT_REACH = 2.0
 """`Family.default_reach` of families whose defaults were compared with winners carried over: of 23 problems that 400
 trials searched on an H200, defaults took 1.26 times the best at the most, winners from 2 to 8 octaves away 1.59."""
@@ -49,6 +52,9 @@ class Weights(enum.StrEnum):
     """In a `__constant__` variable."""
     LITERAL = "literal"
     """In the code."""
+    GLOBAL = "global"
+    """In global memory: where a pointer says, or in a table of the program where they are known. For those that are
+    too many for the others."""
 
     @classmethod
     def of(cls, config: Config) -> Weights:
@@ -57,6 +63,8 @@ class Weights(enum.StrEnum):
 
 def weights_parameter(problem: Filter2d) -> Parameter:
     """The choice of where the filter's values lie; literals where they are known."""
+    if too_many_weights(problem):
+        return Parameter("weights", (Weights.GLOBAL.value,), "filter values are too many for all but global memory")
     known = (Weights.LITERAL,) if problem.weights is not None else ()
     meaning = "filter values as a kernel argument, in constant memory, or as literals in the code"
     return Parameter(
@@ -66,7 +74,17 @@ def weights_parameter(problem: Filter2d) -> Parameter:
 
 def default_weights(problem: Filter2d) -> str:
     """The choice that needs no search: literals where they are known."""
+    if too_many_weights(problem):
+        return Weights.GLOBAL.value
     return Weights.ARGUMENT.value if problem.weights is None else Weights.LITERAL.value
+
+
+def too_many_weights(problem: Filter2d, pointers: int = 2) -> str | None:
+    """Why a kernel with so many pointers cannot have the filters in its parameters, nor in constant memory; None where
+    it can.
+    """
+    room, nbytes = PARAMETER_BYTES - 8 * pointers, problem.operands[1].nbytes
+    return None if nbytes <= room else f"weights of {nbytes} bytes do not fit a kernel's parameters ({room} bytes)"
 
 
 def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
@@ -188,10 +206,18 @@ def image_texture(problem: Filter2d) -> Texture | None:
     return Texture("image", image.dtype, texels) if texels <= MAX_TEXTURE_LINE else None
 
 
-def filter2d_arguments(weights: Weights, texture: Texture | None = None) -> tuple[Argument, ...]:
+def filter2d_arguments(
+    weights: Weights, texture: Texture | None = None, *, known: bool = False
+) -> tuple[Argument, ...]:
     """The kernel arguments that every filter2d template declares; weights that lie elsewhere need none."""
-    pointers: tuple[Argument, ...] = (texture or Pointer("image"), Pointer("result"))
-    return (*pointers, ByValue("weights")) if weights is Weights.ARGUMENT else pointers
+    return (texture or Pointer("image"), Pointer("result"), *weights_arguments(weights, known=known))
+
+
+def weights_arguments(weights: Weights, *, known: bool) -> tuple[Argument, ...]:
+    """The last of a kernel's arguments, where it takes the weights; `known` ones in global memory are a table."""
+    if weights is Weights.ARGUMENT:
+        return (ByValue("weights"),)
+    return (Pointer("weights"),) if weights is Weights.GLOBAL and not known else ()
 
 
 def filter2d_constants(weights: Weights) -> tuple[Constant, ...]:

@@ -102,6 +102,29 @@ def plain(
     )
 
 
+def fft(y_radices: str, x_radices: str, **other: Value) -> Config:
+    """A config of tiles in global memory, with small blocks unless told."""
+    return Config.of(
+        {
+            "path": "global",
+            "weights": "global",
+            "y_radices": y_radices,
+            "x_radices": x_radices,
+            "pairs": 2,
+            "buffers": 1,
+            "min_blocks": 2,
+            "columns": 4,
+            "column_threads": 64,
+            "rows": 4,
+            "row_threads": 128,
+            "twiddles": "table",
+            "partners": "adjacent",
+            "store": "plain",
+            **other,
+        }
+    )
+
+
 def warpgroup(
     rows: int, prefetch: int, block: tuple[int, int], weights: str, min_blocks: int, **other: Value
 ) -> Config:
@@ -236,6 +259,49 @@ CASES = {
                 "store": "streaming",
             }
         ),
+    ),
+    "fft_65x65": Case(
+        "filter2d_fft",
+        Filter2d(image=(9216, 9216), filter=(65, 65), accuracy="imagewise", nonfinite=NonFinite.ANY),
+        fft(
+            y_radices="32x32",
+            x_radices="8x8x16",
+            twiddles="powers",
+            weights="argument",
+            column_threads=256,
+            columns=8,
+            pairs=4,
+        ),
+    ),
+    "fft_95x91_constant_bank": Case(
+        "filter2d_fft",
+        Filter2d(
+            image=(200, 190),
+            filter=(95, 91),
+            filters=2,
+            planes=3,
+            dtype="uint8",
+            border=Border.CONSTANT,
+            cval=3.0,
+            convolve=True,
+            accuracy="imagewise",
+        ),
+        fft(
+            y_radices="12x16", x_radices="4x6x6", rows=3, row_threads=96, buffers=2, partners="apart", store="streaming"
+        ),
+    ),
+    "fft_7x8_known": Case(
+        "filter2d_fft",
+        Filter2d(
+            image=(60, 71),
+            filter=(7, 8),
+            border=Border.REFLECT,
+            dtype="float16",
+            weights=tuple(float(i % 5 - 1) for i in range(56)),
+            accuracy="imagewise",
+            nonfinite=NonFinite.ANY,
+        ),
+        fft(y_radices="4x6", x_radices="4x8", weights="argument", column_threads=32, row_threads=32),
     ),
     "warpgroup_31x31_parts": Case("filter2d_warpgroup", Filter2d(image=(4096, 4096), filter=(31, 31))),
     "warpgroup_31x31_uint8": Case(

@@ -57,6 +57,20 @@ TRANSFORMED = (
         accuracy="imagewise",
     ),
     Filter2d(image=(500, 640), filter=(17, 17), border=Border.NEAREST, dtype=DType.UINT8, accuracy="imagewise"),
+    Filter2d(image=(1000, 1111), filter=(65, 48), accuracy="imagewise", nonfinite="any"),
+    Filter2d(image=(700, 901), filter=(101, 103), border=Border.WRAP, accuracy="imagewise", nonfinite="any"),
+    Filter2d(
+        image=(400, 410),
+        filter=(33, 34),
+        border=Border.CONSTANT,
+        cval=0.5,
+        dtype=DType.FLOAT16,
+        planes=3,
+        filters=2,
+        convolve=True,
+        accuracy="imagewise",
+        nonfinite="any",
+    ),
 )
 """Filters by transforms: a compiler takes minutes for the sums over so many taps that random configs write out."""
 

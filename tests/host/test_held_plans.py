@@ -19,6 +19,7 @@ from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.fft.family import Filter2dFft
 from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
 from warpsmith.generator.holding import held
 from warpsmith.generator.problem import Problem
@@ -32,11 +33,13 @@ LAYER = Conv2d((2, 3, 9, 7), (4, 3, 3, 2), padding=1, bias=True)  # type: ignore
 GRADIENT = Conv2d((2, 3, 9, 7), (4, 3, 3, 2), pass_=Pass.DGRAD)
 DEPTHWISE = Conv2d((3, 2, 12, 11), (2, 1, 7, 7), padding=3, groups=2)  # type: ignore[arg-type]
 FILTER = Filter2d((40, 37), (9, 8), accuracy="imagewise")
+LARGE = Filter2d((90, 70), (19, 21), accuracy="imagewise", nonfinite="any")
 CASES: tuple[tuple[Family, Problem, str], ...] = (
     (Conv2dFft(), LAYER, "w"),
     (Conv2dFft(), GRADIENT, "w"),
     (Conv2dCircular(), DEPTHWISE, "w"),
     (Filter2dOverlapSave(), FILTER, "weights"),
+    (Filter2dFft(), LARGE, "weights"),
     (Conv2dDirect(), LAYER, "w"),
 )
 every_case = pytest.mark.parametrize(("family", "problem", "name"), CASES, ids=lambda each: getattr(each, "name", None))
@@ -67,7 +70,7 @@ def test_has_the_same_results(host: Runtime, quick: HostCompiler, family: Family
         assert np.array_equal(out, whole)
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_what_is_made_of_them_is_made_once(host: Runtime, quick: HostCompiler, number: int) -> None:
     """Otherwise another array of weights would show."""
     family, problem, name = CASES[number]
@@ -142,7 +145,7 @@ class TestParts:
         assert {unit.name for unit in parts.first.units} == {"second"}
 
     @pytest.mark.parametrize(
-        ("family", "problem", "name"), [CASES[4], (Conv2dFft(), LAYER, "x"), (Conv2dFft(), LAYER, "b")]
+        ("family", "problem", "name"), [CASES[5], (Conv2dFft(), LAYER, "x"), (Conv2dFft(), LAYER, "b")]
     )
     def test_there_are_none_where_nothing_is_made_of_the_input_alone(
         self, family: Family, problem: Problem, name: str

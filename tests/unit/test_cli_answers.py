@@ -238,6 +238,7 @@ class TestExplain:
             "filter2d_window": None,
             "filter2d_matrix": "float32 pixels do not fit a half",
             "filter2d_warpgroup": "a warp computes 128 elements of a row; the image is too small",
+            "filter2d_fft": "has errors relative to its whole tile: accuracy imagewise",
             "filter2d_overlap_save": "has errors relative to its whole tile: accuracy imagewise",
             "filter2d_plain": None,
         }

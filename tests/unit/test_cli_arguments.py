@@ -121,7 +121,7 @@ BORDERED = (*SHAPE, "--border", "mirror")
         ((*SHAPE, "--channels", "5"), "channels must be 1 to 4; got 5"),
         ((*SHAPE, "--channels", "0"), "channels must be 1 to 4; got 0"),
         ((*SHAPE, "--filters", "0"), "filters must be 1 or more; got 0"),
-        ((*SHAPE, "--filters", "1000"), "1000 filters of 3x3 are too large for a kernel parameter"),
+        ((*SHAPE, "--filters", "268435456"), "the weights have 2^31 taps or more"),
         ((*BORDERED, "--anchor", "1"), "--anchor must be ROW,COLUMN, such as 1,0; got '1'"),
         ((*BORDERED, "--anchor", "1x1"), "--anchor must be ROW,COLUMN"),
         ((*BORDERED, "--anchor", "3,0"), "the anchor must be a row and a column of the 3x3 filter; got (3, 0)"),

@@ -17,14 +17,16 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d.plain import MAX_UNROLLED, Filter2dPlain, Geometry
-from warpsmith.generator.filter2d.problem import MAX_WEIGHTS_BYTES, Border, Filter2d
-from warpsmith.generator.filter2d.text import image_texture, require_filter2d, result_pitch
+from warpsmith.generator.filter2d.problem import Border, Filter2d
+from warpsmith.generator.filter2d.text import PARAMETER_BYTES, image_texture, require_filter2d, result_pitch
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture, Transformed
 from warpsmith.generator.registry import FAMILIES, families_for, family_named
 from warpsmith.generator.space import Config
 
+MOST_TAPS = (PARAMETER_BYTES - 2 * 8) // 4
+"""That fit a kernel's parameters beside the pointers to image and result."""
 SAMPLE = 24
 """Configs that are drawn for each family and problem, beside the default; a whole space can hold 10^7."""
 
@@ -56,6 +58,9 @@ PROBLEMS = [
     Filter2d(image=(300, 514), filter=(7, 7), channels=2, dtype=DType.UINT8, pitch=1057),
     Filter2d(image=(60, 1101), filter=(4, 7), border=Border.REFLECT, convolve=True, result_dtype=DType.UINT8),
     Filter2d(image=(150, 200), filter=(9, 9), border=Border.REFLECT, accuracy="imagewise"),
+    Filter2d(image=(150, 200), filter=(9, 9), filters=2, accuracy="imagewise", nonfinite="any"),
+    Filter2d(image=(200, 190), filter=(95, 91), border=Border.CONSTANT, accuracy="imagewise", nonfinite="any"),
+    Filter2d(image=(99, 98), filter=(91, 93), weights=weights(91 * 93), accuracy="imagewise", nonfinite="any"),
     Filter2d(image=(48, 530), filter=(3, 3), border=Border.WRAP, planes=2, weights=(1, 2, 1, 2, 4, 2, 1, 2, 1)),
 ]
 
@@ -125,7 +130,8 @@ class TestEveryProgram:
         for program in programs(family, problem):
             header = program.source[: program.source.index("constexpr")]
             assert family.name in header
-            assert problem.key() in header
+            # Most texts do not depend on `nonfinite`.
+            assert dataclasses.replace(problem, nonfinite="window").key() in header
             assert program.config.key() in header
             assert (program.family, program.config) == (family.name, Config.of(program.config.values()))
 
@@ -142,7 +148,7 @@ class TestEveryProgram:
             entries = re.findall(
                 r'extern "C" __global__ void(?: __launch_bounds__\([^)]*\))?\s+(\w+)\(', program.source
             )
-            assert [launch.entry for launch in program.launches] == entries
+            assert list(dict.fromkeys(launch.entry for launch in program.launches)) == entries
 
     def test_launches_stay_within_what_every_gpu_can_do(self, family: Family, problem: Problem) -> None:
         for launch in itertools.chain.from_iterable(program.launches for program in programs(family, problem)):
@@ -167,9 +173,12 @@ class TestEveryProgram:
 
     def test_weights_and_textures_are_bound_as_the_config_says(self, family: Family, problem: Problem) -> None:
         for program in programs(family, problem):
+            where = program.config.text("weights")
+            arguments = [each for launch in program.launches for each in launch.arguments]
+            assert (ByValue("weights") in arguments) == (where == "argument")
+            is_given = require_filter2d(problem).weights is None
+            assert (Pointer("weights") in arguments) == (where == "global" and is_given)
             for launch in program.launches:
-                where = program.config.text("weights")
-                assert (ByValue("weights") in launch.arguments) == (where not in ("constant", "literal"))
                 is_transformed = where == "argument" and program.config.values().get("method") == "winograd"
                 assert any(isinstance(each, Transformed) for each in launch.arguments) == is_transformed
                 assert launch.constants == ((Constant("weights", "weights"),) if where == "constant" else ())
@@ -254,10 +263,12 @@ class TestPlain:
     @pytest.mark.parametrize(
         "problem",
         [
-            Filter2d(image=(MAX_WEIGHTS_BYTES // 4, 1), filter=(MAX_WEIGHTS_BYTES // 4, 1)),
-            Filter2d(image=(1, 1), filter=(1, MAX_WEIGHTS_BYTES // 4), border=Border.WRAP),
+            Filter2d(image=(MOST_TAPS, 1), filter=(MOST_TAPS, 1)),
+            Filter2d(image=(1, 1), filter=(1, MOST_TAPS), border=Border.WRAP),
             Filter2d(image=(64, 64), filter=(90, 90), border=Border.MIRROR),
-            Filter2d(image=(64, 64), filter=(1, 1), filters=MAX_WEIGHTS_BYTES // 4),
+            Filter2d(image=(64, 64), filter=(1, 1), filters=MOST_TAPS),
+            Filter2d(image=(64, 64), filter=(1, 1), filters=MOST_TAPS + 1),
+            Filter2d(image=(512, 512), filter=(255, 255)),
         ],
         ids=name_of,
     )

@@ -71,6 +71,50 @@ class TestScipy:
         assert verdict.right, verdict.message
 
     @pytest.mark.parametrize("convolve", [False, True])
+    @pytest.mark.parametrize("border", [Border.VALID, Border.CONSTANT])
+    @pytest.mark.parametrize(("size", "anchor"), [((7, 8), None), ((8, 5), (7, 0)), ((24, 31), None)])
+    def test_computes_it_by_transforms(
+        self, size: tuple[int, int], anchor: tuple[int, int] | None, border: Border, convolve: bool
+    ) -> None:
+        anchor = None if border is Border.VALID else anchor
+        for planes in (1, 3):
+            problem = Filter2d(
+                (24, 31), size, planes, border=border, convolve=convolve, anchor=anchor, accuracy="imagewise"
+            )
+            operands = random_operands(problem, 0)
+            by_taps, by_transforms = peers(problem, operands, DeviceKind.HOST)
+            assert by_transforms.name.endswith("signal.fftconvolve")
+            for peer in (by_taps, by_transforms):
+                peer.run()
+                assert peer.result().shape == problem.output.shape
+                verdict = verify(peer.result(), reference(problem, operands), DType.FLOAT32)
+                assert verdict.right, verdict.message
+
+    @pytest.mark.parametrize(
+        ("fields", "told"),
+        [
+            ({"border": "reflect"}, "zeros outside"),
+            ({"border": "constant", "cval": 1.0}, "zeros outside"),
+            ({"filters": 2}, "one filter and one channel"),
+            ({"channels": 3}, "one filter and one channel"),
+            ({"dtype": "uint8"}, "float32"),
+        ],
+    )
+    def test_says_what_it_has_no_transforms_for(self, fields: dict[str, Any], told: str) -> None:
+        problem = dataclasses.replace(PROBLEM, accuracy="imagewise", **fields)
+        left_out = candidates(problem, random_operands(problem, 0), DeviceKind.HOST)[1]
+        assert isinstance(left_out, LeftOut)
+        assert told in left_out.reason
+
+    def test_sums_over_no_more_taps_than_take_a_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers._MOST_MULTIPLY_ADDS", 1000)
+        problem = dataclasses.replace(PROBLEM, accuracy="imagewise")
+        by_taps, by_transforms = candidates(problem, random_operands(problem, 0), DeviceKind.HOST)
+        assert isinstance(by_taps, LeftOut)
+        assert by_taps.reason == "sums over taps: 6e+03 multiply-adds"
+        assert isinstance(by_transforms, Peer)
+
+    @pytest.mark.parametrize("convolve", [False, True])
     @pytest.mark.parametrize("border", Border)
     @pytest.mark.parametrize(("planes", "channels"), [(1, 1), (1, 3), (2, 1), (2, 4)])
     def test_computes_every_layout(self, border: Border, planes: int, channels: int, convolve: bool) -> None:

@@ -19,8 +19,15 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.overlap.geometry import Geometry, Partners
 from warpsmith.generator.filter2d.overlap.model import likely_axes, sizes
-from warpsmith.generator.filter2d.problem import MAX_WEIGHTS_BYTES, Filter2d
-from warpsmith.generator.filter2d.text import Filter2dText, MemoryPath, Weights, require_filter2d, words
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.text import (
+    Filter2dText,
+    MemoryPath,
+    Weights,
+    require_filter2d,
+    too_many_weights,
+    words,
+)
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program, Workspace
@@ -69,8 +76,8 @@ class Filter2dOverlapSave(Family):
             return "transforms images of one channel"
         if prod(problem.filter) < MIN_TAPS:
             return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"
-        if problem.filters * prod(problem.filter) * 4 > MAX_WEIGHTS_BYTES - 8:
-            return "the weights and three pointers are too large for a kernel's parameters"
+        if told := too_many_weights(problem, pointers=3):
+            return told
         if not likely_axes(problem, device):
             r, s = problem.filter
             return f"no tile for a filter of {r}x{s} fits {device.shared_per_block_bytes} bytes of shared memory"

@@ -34,6 +34,7 @@ from warpsmith.generator.filter2d.text import (
     filter2d_constants,
     literals,
     require_filter2d,
+    too_many_weights,
     words,
 )
 from warpsmith.generator.filter2d.warpgroup.frame import (
@@ -99,6 +100,8 @@ class Filter2dWarpgroup(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Filter2d):
             return "solves filter2d only"
+        if told := too_many_weights(problem):
+            return told
         if device.kind is DeviceKind.CUDA and device.compute_capability != (9, 0):
             return "needs compute capability 9.0, whose warpgroups multiply matrices"
         if problem.filters > 1:

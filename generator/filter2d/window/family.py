@@ -26,6 +26,7 @@ from warpsmith.generator.filter2d.text import (
     image_texture,
     literals,
     require_filter2d,
+    too_many_weights,
     words,
 )
 from warpsmith.generator.filter2d.window.geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
@@ -48,6 +49,8 @@ from warpsmith.generator.space import Config, Parameter, Space
 VECTORS = {DType.FLOAT32: (1, 2, 4), DType.FLOAT16: (1, 2, 4, 8), DType.UINT8: (1, 2, 4, 8, 16)}
 """Elements of one access, up to 16 bytes."""
 
+_WEIGHTS = (Weights.ARGUMENT, Weights.CONSTANT, Weights.LITERAL)
+
 
 class Filter2dWindow(Family):
     """`filter2d` with a window sliding down in registers."""
@@ -58,6 +61,8 @@ class Filter2dWindow(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Filter2d):
             return "solves filter2d only"
+        if told := too_many_weights(problem):
+            return told
         if next(self.space(problem, device).configs(), None) is None:
             what = f"{problem.filters} filters" if problem.filters > 1 else "a filter"
             return f"{what} of {problem.filter[0]}x{problem.filter[1]} do not fit the registers of a thread"
@@ -67,7 +72,7 @@ class Filter2dWindow(Family):
         filter2d = require_filter2d(problem)
         texture = image_texture(filter2d) is not None
         paths = words(path for path in MemoryPath if texture or path is not MemoryPath.TEXTURE)
-        weights = words(each for each in Weights if filter2d.weights is not None or each is not Weights.LITERAL)
+        weights = words(each for each in _WEIGHTS if filter2d.weights is not None or each is not Weights.LITERAL)
         widths = (1, 2, 4, 8) if filter2d.dtype is DType.FLOAT32 else (1, 2, 4, 8, 16)
         return Space(
             parameters=(

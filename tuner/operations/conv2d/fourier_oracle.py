@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
+from warpsmith.tuner.operations.lengths import quick_length
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
 
 Values = NDArray[np.float64]
@@ -55,7 +56,7 @@ class _Plane:
     def of(cls, problem: Conv2d) -> _Plane:
         """Large enough for a padded image, and so for what a gradient and a filter make."""
         sizes = (size + sum(pads) for size, pads in zip(problem.input[2:], problem.padding, strict=True))
-        rows, columns = map(_quick, sizes)
+        rows, columns = map(quick_length, sizes)
         return cls((rows, columns))
 
     def spectra(self, planes: Values) -> Spectra:
@@ -68,19 +69,6 @@ class _Plane:
         half = (self.size[0], self.size[1] // 2 + 1)
         found = np.moveaxis(spectra, 0, -1).reshape(*spectra.shape[1:], *half)
         return np.fft.irfft2(found, s=self.size)
-
-
-def _quick(least: int) -> int:
-    """The least size from there on whose primes are 2, 3 and 5."""
-    size = least
-    while True:
-        left = size
-        for prime in (2, 3, 5):
-            while left % prime == 0:
-                left //= prime
-        if left == 1:
-            return size
-        size += 1
 
 
 def _padded(problem: Conv2d, images: Values) -> Values:

@@ -1,4 +1,7 @@
-"""Float64 correlations by NumPy; nothing is shared with the generator."""
+"""Float64 correlations by NumPy: products with band matrices, or transforms (fourier_oracle.py) where those take long.
+
+Nothing is shared with the generator.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy
+from warpsmith.tuner.operations.filter2d.fourier_oracle import correlate, is_by_transforms
 from warpsmith.tuner.operations.reference import Reference
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
 
@@ -35,7 +39,11 @@ def reference_filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[
         padded = _padded(problem, plane, row_steps, column_steps)
         for taps, target, scale_of_target in zip(filters, of_plane, scale_of_plane, strict=True):
             steps = (row_steps - row_steps.min(), (column_steps - column_steps.min()) * problem.channels)
-            _accumulate(padded, taps, steps, target, scale_of_target, problem.accuracy)
+            if is_by_transforms(problem):
+                correlate(padded, taps, steps, target, absolute=False)
+                correlate(padded, taps, steps, scale_of_target, absolute=True)
+            else:
+                _accumulate(padded, taps, steps, target, scale_of_target, problem.accuracy)
             if problem.accuracy is Accuracy.IMAGEWISE:
                 np.maximum(scale_of_target, _largest_gain(taps) * _largest_pixel(problem, plane), out=scale_of_target)
     return Reference(expected.reshape(problem.output.shape), scale.reshape(problem.output.shape))

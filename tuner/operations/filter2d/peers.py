@@ -1,14 +1,21 @@
-"""The libraries that filter images: cuDNN, CuPy and NPP on a GPU, SciPy on the host."""
+"""The libraries that filter images: cuDNN, CuPy and NPP on a GPU, SciPy on the host.
+
+Those that sum over taps are left out where that takes a second or more.
+"""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import Accuracy
+from warpsmith.tuner.operations.filter2d.fft_peers import cupy_signal, fftconvolve_peer, scipy_signal
 from warpsmith.tuner.operations.filter2d.ndimage_peers import (
     cupy_library,
     ndimage_peer,
@@ -18,49 +25,82 @@ from warpsmith.tuner.operations.filter2d.ndimage_peers import (
 )
 from warpsmith.tuner.operations.filter2d.npp_peers import DeviceArrays, npp_peer, separable_npp_peer
 from warpsmith.tuner.operations.filter2d.torch_peers import cudnn_peer
-from warpsmith.tuner.operations.peer import PeerMaker
+from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
 from warpsmith.tuner.operations.reference import Operands
+
+_MOST_MULTIPLY_ADDS = 2e12
+"""Of a library that sums over taps: an H200 does 3e13 in a second at best."""
 
 
 def scipy_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
     """The libraries of the host."""
-    packages, term = ("scipy",), only_term(problem)
-    whole = PeerMaker("SciPy ndimage", packages, lambda: ndimage_peer(problem, operands, scipy_library(problem), sets))
-    if term is None:
-        return (whole,)
-    in_two = PeerMaker(
-        "SciPy ndimage.correlate1d twice",
-        packages,
-        lambda: separable_ndimage_peer(problem, term, operands, scipy_library(problem), sets),
-    )
-    return whole, in_two
+    packages, term, direct = ("scipy",), only_term(problem), partial(_direct, problem)
+    makers = [
+        direct("SciPy ndimage", packages, lambda: ndimage_peer(problem, operands, scipy_library(problem), sets)),
+    ]
+    if problem.accuracy is Accuracy.IMAGEWISE:
+        taps = _taps(problem, operands)
+        makers.append(
+            PeerMaker(
+                "SciPy signal.fftconvolve",
+                packages,
+                lambda: fftconvolve_peer(problem, taps, operands, scipy_signal(), sets),
+            )
+        )
+    if term is not None:
+        makers.append(
+            PeerMaker(
+                "SciPy ndimage.correlate1d twice",
+                packages,
+                lambda: separable_ndimage_peer(problem, term, operands, scipy_library(problem), sets),
+            )
+        )
+    return tuple(makers)
 
 
 def gpu_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
     """The libraries of a GPU."""
-    taps, term = _taps(problem, operands), only_term(problem)
+    taps, term, direct = _taps(problem, operands), only_term(problem), partial(_direct, problem)
     # NPP has no arrays of its own: either library's are its memory.
-    memory = ("cupy", "torch")
-    whole = (
-        PeerMaker("cuDNN through PyTorch", ("torch",), lambda: cudnn_peer(problem, taps, operands, sets)),
-        PeerMaker("CuPy ndimage", ("cupy",), lambda: ndimage_peer(problem, operands, cupy_library(problem), sets)),
-        PeerMaker("NPP", memory, lambda: npp_peer(problem, taps, operands, _device_arrays(), sets)),
-    )
-    if term is None:
-        return whole
-    return (
-        *whole,
-        PeerMaker(
-            "CuPy ndimage.correlate1d twice",
-            ("cupy",),
-            lambda: separable_ndimage_peer(problem, term, operands, cupy_library(problem), sets),
-        ),
-        PeerMaker(
-            "NPP by row and column",
-            memory,
-            lambda: separable_npp_peer(problem, term, operands, _device_arrays(), sets),
-        ),
-    )
+    memory, cupy = ("cupy", "torch"), ("cupy",)
+    makers = [
+        direct("cuDNN through PyTorch", ("torch",), lambda: cudnn_peer(problem, taps, operands, sets)),
+        direct("CuPy ndimage", cupy, lambda: ndimage_peer(problem, operands, cupy_library(problem), sets)),
+        direct("NPP", memory, lambda: npp_peer(problem, taps, operands, _device_arrays(), sets)),
+    ]
+    if problem.accuracy is Accuracy.IMAGEWISE:
+        makers.append(
+            PeerMaker(
+                "CuPy signal.fftconvolve",
+                cupy,
+                lambda: fftconvolve_peer(problem, taps, operands, cupy_signal(), sets),
+            )
+        )
+    if term is not None:
+        makers += [
+            PeerMaker(
+                "CuPy ndimage.correlate1d twice",
+                cupy,
+                lambda: separable_ndimage_peer(problem, term, operands, cupy_library(problem), sets),
+            ),
+            PeerMaker(
+                "NPP by row and column",
+                memory,
+                lambda: separable_npp_peer(problem, term, operands, _device_arrays(), sets),
+            ),
+        ]
+    return tuple(makers)
+
+
+def _direct(problem: Filter2d, name: str, packages: tuple[str, ...], make: Callable[[], Peer]) -> PeerMaker:
+    """A library that sums over all taps, unless those are too many."""
+
+    def made() -> Peer:
+        if problem.flops / 2 > _MOST_MULTIPLY_ADDS:
+            raise Unavailable(f"sums over taps: {problem.flops / 2:.0e} multiply-adds")
+        return make()
+
+    return PeerMaker(name, packages, made)
 
 
 def _taps(problem: Filter2d, operands: Operands) -> NDArray[np.float32]:

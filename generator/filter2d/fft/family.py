@@ -1,0 +1,215 @@
+"""Large filters by transforms of tiles in global memory: overlap-save in three kernels.
+
+Source: Stockham 1966, "High-speed convolution and correlation" (overlap-save); Lavin and Gray 2015 name it for images.
+The row-column form of a two-dimensional transform: Cooley and Tukey 1965. The kernels are this repository's own.
+
+Two tiles of a plane are one complex tile. The first kernel transforms its rows and writes them to a workspace. The
+second one transforms columns there, a few side by side, multiplies by the filter's spectrum, and transforms them back.
+The third one transforms rows back, and stores the results of both tiles. Tiles are taken in chunks so small that the
+workspace stays in the L2 cache. Nothing is ever reordered: decimation in frequency leaves an order that decimation in
+time takes back, and the filter's spectrum, which the same passes make, lies in it too.
+
+An FFT's error is relative to the whole tile, so a problem must ask for `accuracy="imagewise"`. A NaN or an infinity
+spreads over both tiles: a problem must allow that, with `nonfinite="any"`, or have pixels that are none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from math import prod
+
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft.words import Twiddles
+from warpsmith.generator.filter2d.fft.geometry import Geometry
+from warpsmith.generator.filter2d.fft.lines import points_of, radices_of, text_of, ways
+from warpsmith.generator.filter2d.fft.model import MOST_POINTS, Choice, likely, pairs_in_cache
+from warpsmith.generator.filter2d.fft.space import (
+    BLOCK_POINTS,
+    MIN_BLOCKS,
+    ROWS,
+    fft_constraints,
+    fft_parameters,
+    likely_threads,
+)
+from warpsmith.generator.filter2d.fft.text import FftText
+from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.overlap.model import likely_axes
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.text import (
+    Filter2dText,
+    MemoryPath,
+    Weights,
+    is_strict,
+    require_filter2d,
+    too_many_weights,
+    weights_arguments,
+)
+from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.tiles.radices import INSTRUCTIONS
+
+MIN_TAPS = 49
+"""Fewer cost less one by one than a transform does."""
+LIKELY_TAPS = 65 * 65
+"""From which on it answers where nothing is stored, and from fewer where tiles in shared memory are too small."""
+START_SIZES = 4
+"""Sizes of tiles that a search begins with, the default's among them."""
+_CHANGES: tuple[dict[str, Value], ...] = (
+    {"twiddles": Twiddles.POWERS.value},
+    {"store": StoreHint.STREAMING.value},
+    {"columns": 4},
+    {"columns": 16},
+    {"column_threads": 512},
+    {"rows": 2},
+    {"rows": 8},
+    {"buffers": 1},
+    {"buffers": 2},
+)
+"""To the default, that are worth a try."""
+
+
+class Filter2dFft(Family):
+    """`filter2d` by transforms of tiles in global memory."""
+
+    name = "filter2d_fft"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Filter2d):
+            return "solves filter2d only"
+        if problem.accuracy is not Accuracy.IMAGEWISE:
+            return "has errors relative to its whole tile: accuracy imagewise"
+        if is_strict(problem):
+            return "spreads what is not finite over its tiles: nonfinite any"
+        if problem.channels > 1:
+            return "transforms images of one channel"
+        if prod(problem.filter) < MIN_TAPS:
+            return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"
+        if not likely(problem, device):
+            r, s = problem.filter
+            return f"no tile for a filter of {r}x{s} has lines of at most {MOST_POINTS} points and fits its workspaces"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """Where tiles in shared memory are too small for the filter, or much larger than the part that has results."""
+        filter2d = require_filter2d(problem)
+        if device.kind is not DeviceKind.CUDA:
+            return False
+        too_large = bool(too_many_weights(filter2d, pointers=3)) or not likely_axes(filter2d, device)
+        return too_large or prod(filter2d.filter) >= LIKELY_TAPS
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        filter2d = require_filter2d(problem)
+        return Space(fft_parameters(filter2d), fft_constraints(filter2d, device))
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        filter2d = require_filter2d(problem)
+        space = self.space(problem, device)
+        choices = (each for choice in likely(filter2d, device) for each in _configs(filter2d, choice))
+        found = next((config for config in choices if space.contains(config)), None) or next(space.configs())
+        return _most_blocks(found, space)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        filter2d = require_filter2d(problem)
+        space, default = self.space(problem, device), self.default(problem, device)
+        pairs = default.integer("pairs")
+        more: tuple[dict[str, Value], ...] = ({"pairs": 2 * pairs}, {"pairs": max(1, pairs // 2)})
+        found = [Config.of({**default.values(), **change}) for change in (*_CHANGES, *more)]
+        for choice in likely(filter2d, device)[:START_SIZES]:
+            kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device))
+            found += [config for each in (choice, kept) for config in list(_configs(filter2d, each))[:2]]
+        found = [_most_blocks(each, space) for each in found]
+        return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
+
+    def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
+        """Rows three times, one of them in two forms, and columns three times."""
+        x, y = (sum(INSTRUCTIONS[n] + 4 * n for n in radices_of(config.text(f"{axis}_radices"))) for axis in "xy")
+        return 4 * x + 3 * y
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        filter2d = require_filter2d(problem)
+        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
+        source = render(
+            "filter2d/fft.cu.jinja",
+            p=Filter2dText.of(filter2d),
+            g=FftText(geometry),
+            at=geometry,
+            config=config.key(),
+            weights=weights.value,
+        )
+        workspaces = (
+            Workspace("taps", geometry.tap_bytes, holds=("weights",)),
+            Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)),
+            Workspace("work", geometry.work_bytes),
+        )
+        return Program.of_source(
+            self.name, config, source, tuple(_launches(self.name, filter2d, geometry, weights)), workspaces
+        )
+
+
+def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights) -> Iterator[Launch]:
+    """The filter's spectrum, then three for each chunk of tiles, or two and one more."""
+    rows, columns = geometry.rows, geometry.columns
+
+    def by_rows(entry: str, blocks: int, *arguments: Pointer) -> Launch:
+        return Launch(f"{name}_{entry}", (blocks, 1, 1), (rows.threads, 1, 1), arguments, rows.shared_bytes)
+
+    def by_columns(entry: str, blocks: int, *arguments: Pointer) -> Launch:
+        return Launch(f"{name}_{entry}", (blocks, 1, 1), (columns.threads, 1, 1), arguments, columns.shared_bytes)
+
+    image, result, taps, spectra, work = map(Pointer, ("image", "result", "taps", "spectra", "work"))
+    given = weights_arguments(weights, known=problem.weights is not None)
+    yield Launch(f"{name}_taps", (geometry.tap_blocks, 1, 1), (rows.threads, 1, 1), (taps, *given), rows.shared_bytes)
+    yield by_columns("spectrum", geometry.column_blocks * geometry.filters, spectra, taps)
+    chunks, double = geometry.chunks, geometry.is_double
+    for number, items in enumerate(chunks):
+        chunk = Pointer("work", number)
+        everything = (image, result, work, chunk)
+        if number == 0 or not double:
+            yield by_rows("rows", geometry.row_blocks * items, *everything)
+        which = (chunk,) if geometry.filters > 1 or double else ()
+        yield by_columns("columns", geometry.column_blocks * items, work, spectra, *which)
+        if double and number + 1 < len(chunks):
+            blocks = geometry.result_blocks * items + geometry.row_blocks * chunks[number + 1]
+            yield by_rows("between", blocks, *everything)
+        else:
+            yield by_rows("results", geometry.result_blocks * items, *everything)
+
+
+def _most_blocks(config: Config, space: Space) -> Config:
+    """With as many blocks of columns on a multiprocessor as find room there."""
+    choices = (Config.of({**config.values(), "min_blocks": blocks}) for blocks in reversed(MIN_BLOCKS))
+    return next((each for each in choices if space.contains(each)), config)
+
+
+def _configs(problem: Filter2d, choice: Choice) -> Iterator[Config]:
+    """Tiles of a size, the likeliest way to do them first; not all are legal."""
+    y, x = text_of(choice.y), text_of(choice.x)
+    rows = max(each for each in ROWS if each == 1 or each * points_of(x) <= BLOCK_POINTS)
+    column_threads = likely_threads(choice.y, choice.side, 512 if choice.side * points_of(y) > 8192 else 256)
+    usual: dict[str, Value] = {
+        "path": MemoryPath.GLOBAL.value,
+        "weights": fft_parameters(problem)[1].values[0],
+        "y_radices": y,
+        "x_radices": x,
+        "pairs": choice.pairs,
+        "buffers": choice.buffers,
+        "columns": choice.side,
+        "min_blocks": 1,
+        "column_threads": column_threads[0],
+        "rows": rows,
+        "row_threads": likely_threads(choice.x, rows, 256)[0],
+        "twiddles": Twiddles.TABLE.value,
+        "partners": Partners.ADJACENT.value,
+        "store": StoreHint.PLAIN.value,
+    }
+    yield Config.of(usual)
+    for radices in ways(points_of(y))[1:2]:
+        yield Config.of({**usual, "y_radices": text_of(radices)})
+    for radices in ways(points_of(x))[1:2]:
+        yield Config.of({**usual, "x_radices": text_of(radices)})
+    yield Config.of({**usual, "column_threads": 32, "row_threads": 32})

@@ -1,0 +1,187 @@
+"""One config of `filter2d_fft` on one problem: tiles, chunks of pairs, what each launch's blocks do."""
+
+from __future__ import annotations
+
+import dataclasses
+from math import ceil
+
+from warpsmith.generator.fft.axes import Axis
+from warpsmith.generator.fft.words import Twiddles
+from warpsmith.generator.filter2d.fft.lines import axis_of, points_of, radices_of, span
+from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines that a block transforms at a time."""
+
+    axis: Axis
+    count: int
+    side_by_side: bool
+    """Columns, whose elements follow each other in rows; else one line follows the other."""
+    threads: int
+
+    @property
+    def points(self) -> int:
+        return self.axis.points
+
+    @property
+    def pitch(self) -> int:
+        """Complex numbers from a line to the next in shared memory."""
+        return 1 if self.side_by_side else span(self.axis)
+
+    @property
+    def shared_bytes(self) -> int:
+        return COMPLEX_BYTES * self.count * span(self.axis)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes in pixels, tiles and threads. An item is a pair of tiles and a filter."""
+
+    rows: Lines
+    """Rows of tiles: they have as many points as a tile has columns."""
+    columns: Lines
+    chunk: int
+    """Items that are in the workspace at a time."""
+    min_blocks: int
+    """Blocks of columns that a multiprocessor must hold."""
+    buffers: int
+    """Chunks that the workspace has room for."""
+    partners: Partners
+    twiddles: Twiddles
+    streaming: bool
+    valid_rows: int
+    """Of a tile: rows of results that its pixels suffice for, and that the whole result has."""
+    valid_columns: int
+    tile_rows_valid: int
+    """How far a tile lies from the next one down."""
+    tile_columns_valid: int
+    tiles_down: int
+    """Of a plane."""
+    tiles_across: int
+    planes: int
+    filters: int
+    filter_rows: int
+    filter_columns: int
+
+    @classmethod
+    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+        (r, s), (rows, columns) = problem.filter, problem.output_shape
+        x, y = config.text("x_radices"), config.text("y_radices")
+        lines, side_by_side = config.integer("rows"), config.integer("columns")
+        down, across = points_of(y) - r + 1, points_of(x) - s + 1
+        return cls(
+            rows=Lines(axis_of(radices_of(x), 1), lines, False, config.integer("row_threads")),
+            columns=Lines(axis_of(radices_of(y), side_by_side), side_by_side, True, config.integer("column_threads")),
+            chunk=config.integer("pairs"),
+            min_blocks=config.integer("min_blocks"),
+            buffers=config.integer("buffers"),
+            partners=Partners(config.text("partners")),
+            twiddles=Twiddles(config.text("twiddles")),
+            streaming=config.text("store") == StoreHint.STREAMING,
+            valid_rows=min(down, rows),
+            valid_columns=min(across, columns),
+            tile_rows_valid=down,
+            tile_columns_valid=across,
+            tiles_down=ceil(rows / down),
+            tiles_across=ceil(columns / across),
+            planes=problem.planes,
+            filters=problem.filters,
+            filter_rows=r,
+            filter_columns=s,
+        )
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """What the kernels do, for their header."""
+        y, x = self.columns.points, self.rows.points
+        return (
+            f"Overlap-save: tiles of {y} x {x} pixels, {self.tile_rows_valid} x {self.tile_columns_valid} results.",
+            f"Two are one complex tile in global memory, {self.chunk} of them at a time: their rows are transformed,",
+            "then columns, times the filter's spectrum, and columns backward, then rows backward. All keeps its place.",
+        )
+
+    @property
+    def tiles(self) -> int:
+        """Of a plane."""
+        return self.tiles_down * self.tiles_across
+
+    @property
+    def pairs(self) -> int:
+        """Of a plane: the errors of a tile are relative to its partner's pixels too, and so may not leave a plane."""
+        return ceil(self.tiles / 2)
+
+    @property
+    def items(self) -> int:
+        return self.pairs * self.planes * self.filters
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The items of each chunk."""
+        return tuple(min(self.chunk, self.items - start) for start in range(0, self.items, self.chunk))
+
+    @property
+    def is_double(self) -> bool:
+        """Whether one launch stores the results of a chunk and reads the pixels of the next one."""
+        return self.buffers == 2 and len(self.chunks) > 1
+
+    @property
+    def pixel_rows(self) -> int:
+        """Of a tile, that some result needs: the others are 0, and are never stored."""
+        return self.valid_rows + self.filter_rows - 1
+
+    @property
+    def pixel_columns(self) -> int:
+        return self.valid_columns + self.filter_columns - 1
+
+    @property
+    def row_blocks(self) -> int:
+        """Of an item, forward."""
+        return ceil(self.pixel_rows / self.rows.count)
+
+    @property
+    def result_blocks(self) -> int:
+        """Of an item, backward."""
+        return ceil(self.valid_rows / self.rows.count)
+
+    @property
+    def column_blocks(self) -> int:
+        """Of an item."""
+        return self.rows.points // self.columns.count
+
+    @property
+    def tap_blocks(self) -> int:
+        """Of all filters' rows."""
+        return ceil(self.filters * self.filter_rows / self.rows.count)
+
+    @property
+    def work_bytes(self) -> int:
+        """Of a chunk's tiles, or of two chunks'."""
+        buffers = self.buffers if self.is_double else 1
+        return COMPLEX_BYTES * buffers * min(self.chunk, self.items) * self.pixel_rows * self.rows.points
+
+    @property
+    def tap_bytes(self) -> int:
+        """Of the filters' rows, transformed."""
+        return COMPLEX_BYTES * self.filters * self.filter_rows * self.rows.points
+
+    @property
+    def spectrum_bytes(self) -> int:
+        return COMPLEX_BYTES * self.filters * self.columns.points * self.rows.points
+
+    def partners_of(self, pair: int) -> tuple[int, int]:
+        """The numbers of a plane's two tiles in a pair; the second one may be as many as there are, which is none."""
+        return (pair, self.pairs + pair) if self.partners is Partners.APART else (2 * pair, 2 * pair + 1)
+
+    def results(self, tile: int) -> tuple[slice, slice]:
+        """Rows and columns of a plane's results that a tile has; those past the last one are none."""
+        row, column = divmod(tile, self.tiles_across)
+        return (
+            slice(row * self.tile_rows_valid, (row + 1) * self.tile_rows_valid),
+            slice(column * self.tile_columns_valid, (column + 1) * self.tile_columns_valid),
+        )

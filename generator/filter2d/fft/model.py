@@ -1,0 +1,157 @@
+"""What tiles in global memory cost, by counting bytes, instructions and launches: which are worth trying first.
+
+All goes through the L2 cache: pixels and results once, tiles four times, the filter's spectrum once for each tile. What
+does not stay there goes to memory, too. Larger tiles waste fewer results at their edge; larger chunks take fewer
+launches, until they no longer stay in the cache.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from math import ceil
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.filter2d.fft.lines import Radices, instructions, sizes, ways
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.tiles.radices import TWIDDLE, resident
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES
+
+PAIRS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+"""Of tiles, that are in the workspace at a time."""
+SIDE = (4, 8, 16)
+"""Columns of a block: 32 bytes, what L2 delivers at least, and more."""
+MOST_POINTS = 4096
+"""Of a line."""
+MOST_WORK = 1 << 27
+"""Complex numbers of a workspace: 1 GB."""
+MOST_SPECTRA = 1 << 28
+"""Of all filters' spectra: 2 GB."""
+_MOST_CHUNKS_EVER = 2048
+"""Of the largest chunks. A smaller workspace than that has more bytes, so that an address in it can tell the number."""
+MOST_CHUNKS = 96
+"""Each is three launches, of which a stream takes one in two microseconds or so."""
+_MEMORY, _CACHE = 4.2e3, 6.0e3
+"""Bytes a nanosecond (H200) of memory, as copies measure it, and of L2, a guess: only their ratio matters here."""
+_LAUNCH_NS = 2.0e3
+"""Of a launch whose predecessor has to end first. A guess."""
+_OVERHEAD = 1.6
+"""Instructions for each that computes: addresses, loads, stores."""
+_LANES = 128 * 1.75
+"""float32 instructions that a multiprocessor does in a nanosecond (H200 under load)."""
+_KEPT = 0.6
+"""Of the L2 cache that tiles may fill and stay there: pixels and results pass through it. A guess."""
+_HIDDEN = 0.3
+"""Of what memory, cache and arithmetic take, but for the longest, that is not hidden. A guess."""
+_LIKELY = 32
+"""Sizes of tiles that are looked at more closely."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """Tiles of one size, and how many there are at a time."""
+
+    y: Radices
+    x: Radices
+    side: int
+    """Columns of a block."""
+    pairs: int
+    buffers: int = 1
+    """Chunks that lie in the workspace at a time."""
+
+
+def axis_sizes(problem: Filter2d, axis: int) -> tuple[int, ...]:
+    """Points of a tile along an axis (0 down, 1 across) that are worth a try: more than the filter has taps by an
+    eighth, and no more than the whole result needs, where fewer do.
+    """
+    taps, results = problem.filter[axis], problem.output_shape[axis]
+    every = sizes(max(16, taps + taps // 8), 8 if axis == 0 else max(SIDE), MOST_POINTS)
+    enough = next((size for size in every if size >= results + taps - 1), MOST_POINTS)
+    return tuple(size for size in every if size <= enough)
+
+
+@functools.lru_cache(maxsize=256)
+def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
+    """Tiles that fit a device, the quickest first by the model, each size once for as many pairs as are best."""
+    choices = [
+        Choice(ways(rows)[0], ways(columns)[0], 8 if resident(8 * rows, device) else SIDE[0], 1)
+        for rows, columns in itertools.product(axis_sizes(problem, 0), axis_sizes(problem, 1))
+        if problem.filters * rows * columns <= MOST_SPECTRA
+    ]
+    choices.sort(
+        key=lambda each: nanoseconds(problem, dataclasses.replace(each, pairs=pairs_in_cache(each, device)), device)
+    )
+    few = [
+        min(
+            (
+                dataclasses.replace(each, side=side, pairs=pairs, buffers=buffers)
+                for side, pairs, buffers in itertools.product(SIDE, PAIRS, (1, 2))
+                if is_allowed(problem, each.y, each.x, pairs, buffers)
+            ),
+            key=lambda choice: nanoseconds(problem, choice, device),
+            default=None,
+        )
+        for each in choices[:_LIKELY]
+    ]
+    found = [each for each in few if each and nanoseconds(problem, each, device) < float("inf")]
+    return tuple(sorted(found, key=lambda each: nanoseconds(problem, each, device)))
+
+
+def pairs_in_cache(choice: Choice, device: Device) -> int:
+    """As many pairs as the L2 cache has room for, or one."""
+    room = _KEPT * device.l2_bytes / (COMPLEX_BYTES * _points(choice.y) * _points(choice.x)) - 1
+    return max((pairs for pairs in PAIRS if pairs <= room), default=1)
+
+
+@functools.cache
+def _points(radices: Radices) -> int:
+    points = 1
+    for radix in radices:
+        points *= radix
+    return points
+
+
+def items(problem: Filter2d, rows: int, columns: int) -> int:
+    """Pairs of tiles of a size, for each filter."""
+    (height, width), (r, s) = problem.output_shape, problem.filter
+    tiles = ceil(height / (rows - r + 1)) * ceil(width / (columns - s + 1))
+    return ceil(tiles / 2) * problem.planes * problem.filters
+
+
+def is_allowed(problem: Filter2d, y: Radices, x: Radices, pairs: int, buffers: int) -> bool:
+    """Whether a workspace of so many pairs, once or twice, is no larger, and chunks are no more, than they may be."""
+    rows, columns = _points(y), _points(x)
+    chunks = ceil(items(problem, rows, columns) / pairs)
+    has_room = buffers * pairs * rows * columns <= MOST_WORK and problem.filters * rows * columns <= MOST_SPECTRA
+    most_chunks = _MOST_CHUNKS_EVER if pairs == max(PAIRS) else MOST_CHUNKS
+    return has_room and chunks <= most_chunks and (buffers == 1 or chunks > 1)
+
+
+def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
+    """That the whole problem takes, by the model; infinite where a block's columns do not fit."""
+    rows, columns = _points(choice.y), _points(choice.x)
+    blocks = resident(choice.side * rows, device)
+    if not blocks:
+        return float("inf")
+    height, r = problem.output_shape[0], problem.filter[0]
+    count = items(problem, rows, columns)
+    pairs = min(choice.pairs, count)
+    valid = min(rows - r + 1, height)
+    pixel_rows = valid + r - 1
+    tiles = COMPLEX_BYTES * columns * 2 * (pixel_rows + valid) * count
+    image = count * 2 * (pixel_rows * columns * problem.dtype.itemsize)
+    results = problem.output.size * problem.output_dtype.itemsize
+    spectrum = COMPLEX_BYTES * rows * columns
+    kept = COMPLEX_BYTES * choice.buffers * pairs * pixel_rows * columns + spectrum <= _KEPT * device.l2_bytes
+    memory = problem.operands[0].span_bytes + results + (0 if kept else tiles)
+    # Narrow columns take more requests for as many bytes.
+    cache = image + results + (tiles + spectrum * count) * (1.25 if choice.side < 8 else 1.0)
+    arithmetic = count * rows * columns * _OVERHEAD * 2 * (instructions(choice.y) + instructions(choice.x) + TWIDDLE)
+    lanes = _LANES * device.multiprocessors
+    longest, *others = sorted((memory / _MEMORY, cache / _CACHE, arithmetic / lanes), reverse=True)
+    waves = max(pairs * columns / choice.side / (device.multiprocessors * blocks), 0.2)
+    ragged = (ceil(waves) + waves) / (2 * waves) * (1.15 if blocks == 1 else 1.0)
+    return (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + (4 - choice.buffers) * ceil(
+        count / pairs
+    ) * _LAUNCH_NS

@@ -1,0 +1,145 @@
+"""What may be chosen for tiles in global memory, and the limits, each with its reason."""
+
+from __future__ import annotations
+
+from math import ceil, log2, prod
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.words import Twiddles
+from warpsmith.generator.filter2d.fft.lines import Radices, axis_of, radices_of, span, text_of, ways
+from warpsmith.generator.filter2d.fft.model import (
+    MOST_CHUNKS,
+    MOST_SPECTRA,
+    MOST_WORK,
+    PAIRS,
+    SIDE,
+    axis_sizes,
+    is_allowed,
+)
+from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights, words
+from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.space import Constraint, Parameter
+from warpsmith.generator.tiles.radices import RESERVED_BYTES
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
+
+THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+_GRAIN = 128
+"""Threads whose registers nvcc 13.0 counts together where it bounds them."""
+MIN_BLOCKS = (1, 2, 3, 4, 6)
+BLOCK_POINTS = 4096
+"""Of the rows of a block by default, 32 KB: several blocks share a multiprocessor."""
+OTHER_REGISTERS = 44
+"""Of a thread, beside those of its points."""
+
+
+def fft_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
+    """The choices. Weights that fit a kernel's parameters come in them, so that callers need not know who answers."""
+    y, x = (tuple(text_of(each) for size in axis_sizes(problem, axis) for each in ways(size)) for axis in (0, 1))
+    weights = Weights.GLOBAL if too_many_weights(problem, pointers=1) else Weights.ARGUMENT
+    return (
+        Parameter("path", words((MemoryPath.GLOBAL,)), "how pixels come from the image to a thread"),
+        Parameter("weights", words((weights,)), "where the spectrum's kernel finds the weights"),
+        Parameter("y_radices", y, "rows of a tile as two or three radices, in the order of passes"),
+        Parameter("x_radices", x, "columns of a tile, likewise"),
+        Parameter("pairs", PAIRS, "of tiles, that are in the workspace at a time"),
+        Parameter("buffers", (1, 2), "2: one launch stores results of some pairs and reads the next ones' pixels"),
+        Parameter("columns", SIDE, "of a block, side by side"),
+        Parameter("column_threads", THREADS, "of a block that transforms columns"),
+        Parameter("min_blocks", MIN_BLOCKS, "blocks of columns a multiprocessor must hold, which bounds registers"),
+        Parameter("rows", ROWS, "of a block, one after the other"),
+        Parameter("row_threads", THREADS, "of a block that transforms rows"),
+        Parameter("twiddles", (Twiddles.TABLE.value, Twiddles.POWERS.value), "all from memory, or some as products"),
+        Parameter("partners", words(Partners), "which two tiles are one complex tile"),
+        Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
+    )
+
+
+def likely_threads(radices: Radices, lines: int, about: int) -> tuple[int, ...]:
+    """Of a block that transforms so many lines: about so many, those first that are seldom without work."""
+    points = lines * prod(radices)
+
+    def lost(threads: int) -> float:
+        taken = sum(ceil(points / radix / threads) * threads * radix for radix in radices)
+        return taken / (points * len(radices)) + abs(log2(threads / about)) / 4
+
+    legal = [threads for threads in THREADS if threads <= max(WARP, points // min(radices))]
+    return tuple(sorted(legal, key=lost))
+
+
+def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+    """The limits."""
+    return (
+        Constraint(
+            f"a workspace has at most {MOST_WORK} complex numbers, all spectra {MOST_SPECTRA}; there are at most "
+            f"{MOST_CHUNKS} chunks where {max(PAIRS)} pairs make so few, and two in the workspace where there are two",
+            lambda y_radices, x_radices, pairs, buffers: is_allowed(
+                problem, radices_of(y_radices), radices_of(x_radices), pairs, buffers
+            ),
+        ),
+        *_column_constraints(device),
+        *_row_constraints(device),
+    )
+
+
+def _column_constraints(device: Device) -> tuple[Constraint, ...]:
+    limit, whole = device.shared_per_block_bytes, device.shared_per_multiprocessor_bytes
+    registers = device.registers_per_multiprocessor
+
+    def shared_bytes(radices: str, columns: int) -> int:
+        return COMPLEX_BYTES * columns * span(axis_of(radices_of(radices), columns))
+
+    return (
+        Constraint(
+            f"columns of a block fit {limit} bytes of shared memory",
+            lambda y_radices, columns: shared_bytes(y_radices, columns) <= limit,
+        ),
+        Constraint(
+            f"a multiprocessor holds {device.threads_per_multiprocessor} threads and {whole} bytes of shared memory",
+            lambda y_radices, columns, column_threads, min_blocks: (
+                min_blocks * column_threads <= device.threads_per_multiprocessor
+                and (min_blocks == 1 or min_blocks * (shared_bytes(y_radices, columns) + RESERVED_BYTES) <= whole)
+            ),
+        ),
+        Constraint(
+            f"twice its points and {OTHER_REGISTERS} registers a thread, {_GRAIN} threads at a time, fit {registers}",
+            lambda y_radices, column_threads, min_blocks: (
+                _registers(y_radices) * min_blocks * _GRAIN * ceil(column_threads / _GRAIN) <= registers
+            ),
+        ),
+        Constraint(
+            "threads of columns have work in the pass that has most",
+            lambda y_radices, columns, column_threads: column_threads <= _most_items(y_radices, columns),
+        ),
+    )
+
+
+def _row_constraints(device: Device) -> tuple[Constraint, ...]:
+    limit, registers = device.shared_per_block_bytes, device.registers_per_multiprocessor
+    return (
+        Constraint(
+            f"rows of a block fit {limit} bytes of shared memory",
+            lambda x_radices, rows: COMPLEX_BYTES * rows * span(axis_of(radices_of(x_radices), 1)) <= limit,
+        ),
+        Constraint(
+            f"the same of rows: twice their points and {OTHER_REGISTERS} registers a thread fit {registers}",
+            lambda x_radices, row_threads: _registers(x_radices) * row_threads <= registers,
+        ),
+        Constraint(
+            "threads of rows have work in the pass that has most",
+            lambda x_radices, rows, row_threads: row_threads <= _most_items(x_radices, rows),
+        ),
+    )
+
+
+def _registers(radices: str) -> int:
+    """That a thread needs, as a guess."""
+    return 2 * max(radices_of(radices)) + OTHER_REGISTERS
+
+
+def _most_items(radices: str, lines: int) -> int:
+    """Transforms of so many lines in the pass that has most, or a warp."""
+    factors = radices_of(radices)
+    return max(WARP, lines * prod(factors) // min(factors))
