@@ -45,8 +45,9 @@ def held(program: Program, names: Collection[str]) -> Held | None:
     rest = tuple(step for step in program.steps if step not in first)
     if not first or any(wanted & _pointed(step) for step in rest):
         return None
+    read = frozenset().union(*map(_used, rest)) & made
     kept = tuple(
-        dataclasses.replace(each, lifetime=Lifetime.KEPT) if each.name in made else each for each in program.workspaces
+        dataclasses.replace(each, lifetime=Lifetime.KEPT) if each.name in read else each for each in program.workspaces
     )
     return Held(wanted, _part(program, first, kept), _part(program, rest, kept))
 
