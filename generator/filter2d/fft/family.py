@@ -55,8 +55,6 @@ from warpsmith.generator.tiles.radices import INSTRUCTIONS
 
 MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
-LIKELY_TAPS = 65 * 65
-"""From which on it answers where nothing is stored, and from fewer where tiles in shared memory are too small."""
 START_SIZES = 4
 """Sizes of tiles that a search begins with, the default's among them."""
 _CHANGES: tuple[dict[str, Value], ...] = (
@@ -95,12 +93,13 @@ class Filter2dFft(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Where tiles in shared memory are too small for the filter, or much larger than the part that has results."""
+        """Where tiles in shared memory are too small for the filter. No GPU has timed it yet: where there is a choice, a
+        search decides.
+        """
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA:
             return False
-        too_large = bool(too_many_weights(filter2d, pointers=3)) or not likely_axes(filter2d, device)
-        return too_large or prod(filter2d.filter) >= LIKELY_TAPS
+        return bool(too_many_weights(filter2d, pointers=3)) or not likely_axes(filter2d, device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
