@@ -93,9 +93,7 @@ class Filter2dFft(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Where tiles in shared memory are too small for the filter. No GPU has timed it yet: where there is a choice, a
-        search decides.
-        """
+        """Where tiles in shared memory are too small for the filter. Elsewhere a search decides: no GPU has timed it."""
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA:
             return False
