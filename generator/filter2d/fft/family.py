@@ -93,7 +93,7 @@ class Filter2dFft(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Where tiles in shared memory are too small for the filter. Elsewhere a search decides: no GPU has timed it."""
+        """Where tiles in shared memory are too small for the filter. Else a search decides: no GPU has timed it."""
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA:
             return False
