@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_geometry import SLICE
 from warpsmith.generator.cgemm.tensor_space import OWN, PRODUCTS, TERMS, tensor_space
-from warpsmith.generator.cgemm.tiled_choice import splits_for
+from warpsmith.generator.cgemm.tiled_choice import changed, splits_for
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
@@ -55,9 +55,7 @@ def tensor_default(problem: Cgemm, device: Device) -> Config:
 
 def tensor_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
     """The configs that are most like STARTS, each once."""
-    space, default = tensor_space(problem, device), tensor_default(problem, device)
-    found = (space.like({**default.values(), **changes}) for changes in STARTS)
-    return tuple(dict.fromkeys(config for config in found if config not in (None, default) and config is not None))
+    return changed(tensor_space(problem, device), tensor_default(problem, device), STARTS)
 
 
 def _shape(size: int, most: int, most_warps: int) -> tuple[int, int]:

@@ -6,9 +6,9 @@ from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_geometry import FRAGMENT_COLUMNS, FRAGMENT_ROWS, SLICE, TensorGeometry
 from warpsmith.generator.cgemm.tiled_geometry import WARP
 from warpsmith.generator.cgemm.tiled_space import (
-    MAX_COPIES,
     MAX_REGISTERS,
     SPLITS,
+    copy_constraints,
     grid_constraint,
     one_tile_constraint,
     split_constraints,
@@ -119,10 +119,6 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
         chosen = dict(zip(reads, values, strict=True))
         return TensorGeometry.of(problem, Config.of({**chosen, "splits": 1, "multiplies": 4, "slices": 1}))
 
-    def fits(*values: int) -> bool:
-        nbytes, blocks = geometry(*values).shared_bytes, max(values[reads.index("min_blocks")], 1)
-        return nbytes <= device.shared_per_block_bytes and blocks * nbytes <= device.shared_per_multiprocessor_bytes
-
     return (
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers",
@@ -131,17 +127,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
                 <= device.registers_per_multiprocessor
             ),
         ),
-        Constraint(
-            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
-            f"{device.shared_per_multiprocessor_bytes}",
-            fits,
-            reads,
-        ),
-        Constraint(
-            f"a thread begins {MAX_COPIES} copies at the most for a tile of both operands",
-            lambda *values: geometry(*values).thread_copies <= MAX_COPIES,
-            reads,
-        ),
+        *copy_constraints(device, reads, geometry),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_space import LEAST_PART, PRODUCTS, SPLITS, TERMS, tiled_space
 from warpsmith.generator.device import Device
-from warpsmith.generator.space import Config, Value
+from warpsmith.generator.space import Config, Space, Value
 
 DEFAULT_THREADS = 128
 """Three blocks of so many, with 32 sums a thread, share a multiprocessor: one copies or stores, the others multiply."""
@@ -50,9 +52,13 @@ def tiled_default(problem: Cgemm, device: Device) -> Config:
 
 def tiled_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
     """The configs that are most like STARTS, each once."""
-    space, default = tiled_space(problem, device), tiled_default(problem, device)
-    found = (space.like({**default.values(), **changes}) for changes in STARTS)
-    return tuple(dict.fromkeys(config for config in found if config not in (None, default) and config is not None))
+    return changed(tiled_space(problem, device), tiled_default(problem, device), STARTS)
+
+
+def changed(space: Space, default: Config, starts: Iterable[Mapping[str, Value]]) -> tuple[Config, ...]:
+    """The configs of a space that are most like its default with some values changed, each once."""
+    found = (space.like({**default.values(), **changes}) for changes in starts)
+    return tuple(dict.fromkeys(config for config in found if config is not None and config != default))
 
 
 def _shape(size: int, most: int, most_threads: int) -> tuple[int, int]:

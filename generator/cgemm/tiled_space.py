@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_geometry import WARP, Geometry
 from warpsmith.generator.device import Device
@@ -189,25 +191,22 @@ def grid_constraint(problem: Cgemm) -> Constraint:
     )
 
 
-def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
-    reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits", "multiplies"))
+def copy_constraints(
+    device: Device, reads: tuple[str, ...], geometry: Callable[..., Geometry]
+) -> tuple[Constraint, ...]:
+    """What a tile's copies take: room in shared memory, and threads' time.
 
-    def geometry(*values: int) -> Geometry:
-        chosen = dict(zip(reads, values, strict=True))
-        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4}))
+    Args:
+        device: with so much shared memory.
+        reads: the parameters that decide it, `min_blocks` among them.
+        geometry: of values of these parameters, in order.
+    """
 
     def fits(*values: int) -> bool:
         nbytes, blocks = geometry(*values).shared_bytes, max(values[reads.index("min_blocks")], 1)
         return nbytes <= device.shared_per_block_bytes and blocks * nbytes <= device.shared_per_multiprocessor_bytes
 
     return (
-        Constraint(
-            f"a multiprocessor has {device.registers_per_multiprocessor} registers",
-            lambda rows, columns, block_rows, block_columns, products, multiplies, min_blocks: (
-                _registers(rows, columns, multiplies) * block_rows * block_columns * products * max(min_blocks, 1)
-                <= device.registers_per_multiprocessor
-            ),
-        ),
         Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
             f"{device.shared_per_multiprocessor_bytes}",
@@ -219,6 +218,25 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             lambda *values: geometry(*values).thread_copies <= MAX_COPIES,
             reads,
         ),
+    )
+
+
+def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits", "multiplies"))
+
+    def geometry(*values: int) -> Geometry:
+        chosen = dict(zip(reads, values, strict=True))
+        return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4}))
+
+    return (
+        Constraint(
+            f"a multiprocessor has {device.registers_per_multiprocessor} registers",
+            lambda rows, columns, block_rows, block_columns, products, multiplies, min_blocks: (
+                _registers(rows, columns, multiplies) * block_rows * block_columns * products * max(min_blocks, 1)
+                <= device.registers_per_multiprocessor
+            ),
+        ),
+        *copy_constraints(device, reads, geometry),
         grid_constraint(problem),
     )
 

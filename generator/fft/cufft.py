@@ -94,15 +94,15 @@ class FftCufft(Family):
         fft, scaling = require_fft(problem), Scaling(config.text("scaling"))
         source, target = fft.inputs[0].name, fft.output.name
         if scaling is Scaling.NONE:
-            return Program(self.name, config, (), (_call(fft, source, target),))
+            return Program(self.name, config, (), (cufft_call(fft, source, target),))
         scale = ScalePass.of(fft, scaling, config)
         units = (Unit("scale", render("fft/scale.cu.jinja", g=scale, config=config.key())),)
         if scaling is Scaling.AFTER:
-            return Program(self.name, config, units, (_call(fft, source, target), scale.launch(target, target)))
+            return Program(self.name, config, units, (cufft_call(fft, source, target), scale.launch(target, target)))
         # Complex numbers of one layout are transformed in the result's own memory.
         in_place = fft.kind is Kind.C2C and fft.layout is Layout.BATCH
         between = target if in_place else SCRATCH
-        steps: tuple[Step, ...] = (scale.launch(source, between), _call(fft, between, target))
+        steps: tuple[Step, ...] = (scale.launch(source, between), cufft_call(fft, between, target))
         return Program(self.name, config, units, steps, () if in_place else (Workspace(SCRATCH, fft.inputs[0].nbytes),))
 
 
@@ -117,7 +117,7 @@ def _scaled(problem: Fft, scaling: Scaling) -> Operand:
     return problem.output if scaling is Scaling.AFTER else problem.inputs[0]
 
 
-def _call(problem: Fft, source: str, target: str) -> LibraryCall:
+def cufft_call(problem: Fft, source: str, target: str) -> LibraryCall:
     """The whole transform from one buffer to another, in the layouts of the problem's operands."""
     signal = Strided(problem.size, 1, prod(problem.size))
     spectrum = Strided(problem.spectrum_size, 1, prod(problem.spectrum_size))

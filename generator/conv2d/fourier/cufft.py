@@ -21,9 +21,8 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d, text_key
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft.cufft import MOST_TRANSFORMS
-from warpsmith.generator.fft.problem import Fft
-from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.fft.cufft import MOST_TRANSFORMS, cufft_call
+from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
@@ -215,10 +214,4 @@ class _Steps:
 
 def _transform(transform: Fft, source: str, target: str) -> LibraryCall:
     """Of whole planes, each with its half spectrum."""
-    signal = Strided(transform.size, 1, transform.points)
-    spectrum = Strided(transform.spectrum_size, 1, prod(transform.spectrum_size))
-    sides = (spectrum, signal) if transform.inverse else (signal, spectrum)
-    direction = Direction.INVERSE if transform.inverse else Direction.FORWARD
-    kind = TransformKind(transform.kind.value)
-    call = CufftTransform(kind, transform.size, transform.batch, direction, *sides)
-    return LibraryCall(call, (Pointer(source), Pointer(target)))
+    return cufft_call(dataclasses.replace(transform, layout=Layout.BATCH), source, target)
