@@ -91,11 +91,11 @@ class Conv2dFft(Pipeline):
         return Space(joined.parameters, (*joined.constraints, limit))
 
     def default(self, problem: Problem, device: Device) -> Config:
-        return self._fitting(super().default(problem, device), problem, device)
+        return _fitting(super().default(problem, device), self.space(problem, device))
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        fitting = (self._fitting(config, problem, device) for config in super().starts(problem, device))
-        return tuple(dict.fromkeys(fitting))
+        space = self.space(problem, device)
+        return tuple(dict.fromkeys(_fitting(config, space) for config in super().starts(problem, device)))
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
         """The second factor once, the rest for each part of the batch."""
@@ -115,11 +115,6 @@ class Conv2dFft(Pipeline):
 
     def program(self, problem: Problem, config: Config) -> Program:
         return with_ends(super().program(problem, config), self._parts(problem), SPECTRA[2], RESULT)
-
-    def _fitting(self, config: Config, problem: Problem, device: Device) -> Config:
-        """`config` with as few parts of sums as the workspace has room for."""
-        space = self.space(problem, device)
-        return config if space.contains(config) else space.like(config.values()) or config
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)
@@ -160,3 +155,8 @@ class Conv2dFftCublas(Conv2dFft):
     name = "conv2d_fft_cublas"
     may_answer = False
     product = CgemmCublas()
+
+
+def _fitting(config: Config, space: Space) -> Config:
+    """`config` with as few parts of sums as the workspace has room for."""
+    return config if space.contains(config) else space.like(config.values()) or config

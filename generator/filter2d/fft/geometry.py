@@ -8,7 +8,7 @@ from math import ceil
 from warpsmith.generator.fft.axes import Axis
 from warpsmith.generator.fft.words import Twiddles
 from warpsmith.generator.filter2d.fft.lines import axis_of, points_of, radices_of, span
-from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.overlap.geometry import PairedTiles, Partners
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.space import Config
@@ -40,7 +40,7 @@ class Lines:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(PairedTiles):
     """Sizes in pixels, tiles and threads. An item is a pair of tiles and a filter."""
 
     rows: Lines
@@ -107,16 +107,6 @@ class Geometry:
         )
 
     @property
-    def tiles(self) -> int:
-        """Of a plane."""
-        return self.tiles_down * self.tiles_across
-
-    @property
-    def pairs(self) -> int:
-        """Of a plane: the errors of a tile are relative to its partner's pixels too, and so may not leave a plane."""
-        return ceil(self.tiles / 2)
-
-    @property
     def items(self) -> int:
         return self.pairs * self.planes * self.filters
 
@@ -173,10 +163,6 @@ class Geometry:
     @property
     def spectrum_bytes(self) -> int:
         return COMPLEX_BYTES * self.filters * self.columns.points * self.rows.points
-
-    def partners_of(self, pair: int) -> tuple[int, int]:
-        """The numbers of a plane's two tiles in a pair; the second one may be as many as there are, which is none."""
-        return (pair, self.pairs + pair) if self.partners is Partners.APART else (2 * pair, 2 * pair + 1)
 
     def results(self, tile: int) -> tuple[slice, slice]:
         """Rows and columns of a plane's results that a tile has; those past the last one are none."""

@@ -22,8 +22,32 @@ class Partners(enum.StrEnum):
     """One of the first half of a plane's tiles, and one of the second."""
 
 
+class PairedTiles:
+    """The tiles of a plane, of which two are one complex tile."""
+
+    __slots__ = ()
+
+    partners: Partners
+    tiles_down: int
+    tiles_across: int
+
+    @property
+    def tiles(self) -> int:
+        """Of a plane."""
+        return self.tiles_down * self.tiles_across
+
+    @property
+    def pairs(self) -> int:
+        """Of a plane: the errors of a tile are relative to its partner's pixels too, and so may not leave a plane."""
+        return ceil(self.tiles / 2)
+
+    def partners_of(self, pair: int) -> tuple[int, int]:
+        """The numbers of a plane's two tiles in a pair; the second one may be as many as there are, which is none."""
+        return (pair, self.pairs + pair) if self.partners is Partners.APART else (2 * pair, 2 * pair + 1)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(PairedTiles):
     """Sizes in pixels, tiles and threads."""
 
     passes: Passes
@@ -69,16 +93,6 @@ class Geometry:
         )
 
     @property
-    def tiles(self) -> int:
-        """Of a plane."""
-        return self.tiles_down * self.tiles_across
-
-    @property
-    def pairs(self) -> int:
-        """Of a plane: the errors of a tile are relative to its partner's pixels too, and so may not leave a plane."""
-        return ceil(self.tiles / 2)
-
-    @property
     def blocks(self) -> int:
         """A pair of tiles and a filter each."""
         return self.pairs * self.planes * self.filters
@@ -86,10 +100,6 @@ class Geometry:
     @property
     def spectrum_bytes(self) -> int:
         return COMPLEX_BYTES * self.filters * self.passes.spectrum_elements
-
-    def partners_of(self, pair: int) -> tuple[int, int]:
-        """The numbers of a plane's two tiles in a pair; the second one may be as many as there are, which is none."""
-        return (pair, self.pairs + pair) if self.partners is Partners.APART else (2 * pair, 2 * pair + 1)
 
     def results(self, tile: int) -> tuple[slice, slice]:
         """Rows and columns of a plane's results that a tile has; those past the last one are none."""
