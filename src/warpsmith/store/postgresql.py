@@ -51,7 +51,10 @@ def engines(url: URL, *, write: bool) -> tuple[Engine, Engine]:
         url: its driver is DRIVER.
         write: otherwise the server refuses whatever would change something.
     """
+    from warpsmith.store.whole_batch_cursor import WholeBatchCursor
+
     options: dict[str, Any] = {name: value for name, value in CONNECTION_OPTIONS.items() if name not in url.query}
+    options["cursor_factory"] = WholeBatchCursor
     # No upper bound on connections: each thread has one at the most.
     engine = _safe_to_fork(create_engine(url, connect_args=options, max_overflow=-1))
 
