@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -111,7 +112,7 @@ def test_what_runs_at_the_end_is_not_suspected(
 
 
 def test_one_that_fails_leaves_the_work_to_the_others(
-    tuned: Callable[..., TuneReport], script: ModuleType, tmp_path: Path
+    tuned: Callable[..., TuneReport], script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @dataclasses.dataclass
     class Local(script.Numbered):  # type: ignore[misc, name-defined]  # no other process can import it
@@ -121,6 +122,16 @@ def test_one_that_fails_leaves_the_work_to_the_others(
         def __init__(self) -> None:
             super().__init__(range(6), {})
 
+    entered: list[Companions] = []
+    enter, keep = Companions.__enter__, search_loop.Journal.keep
+
+    def keep_once_it_has_failed(*arguments: Any) -> None:
+        """So that there is work left to go on with."""
+        concurrent.futures.wait(entered[0]._running, 60)
+        keep(*arguments)
+
+    monkeypatch.setattr(Companions, "__enter__", lambda these: entered.append(these) or enter(these))
+    monkeypatch.setattr(search_loop.Journal, "keep", keep_once_it_has_failed)
     with pytest.warns(UserWarning, match="tuning continues without host: the worker process ended with exit code 1"):
         report = tuned(6, family=Local())
     assert (report.tried, report.others) == (6, 0)
