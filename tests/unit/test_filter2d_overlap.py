@@ -53,7 +53,7 @@ def test_every_result_is_stored_once(problem: Filter2d) -> None:
     rows, columns = problem.output_shape
     for config in sample(problem):
         geometry = Geometry.of(problem, config)
-        stores = np.zeros((rows, columns), np.int64)
+        stores = np.zeros((rows, columns), np.uint8)
         for pair in range(geometry.pairs):
             for tile in geometry.partners_of(pair):
                 if tile < geometry.tiles:
