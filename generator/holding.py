@@ -46,8 +46,8 @@ class KeptAs:
 
     name: str
     """By which all of them know it."""
-    made_of: str
-    """The one input that it is made of."""
+    made_of: tuple[str, ...] = ()
+    """The inputs that it is made of alone, as `Workspace.holds` has them."""
 
 
 def keeping(program: Program, kept: Mapping[str, KeptAs]) -> Program:
@@ -55,10 +55,10 @@ def keeping(program: Program, kept: Mapping[str, KeptAs]) -> Program:
 
     Args:
         program: as its family has it.
-        kept: by the name that a workspace has in it. The steps that write one read nothing but its input.
+        kept: by the name that a workspace has in it.
     """
     names = {old: new.name for old, new in kept.items()}
-    holds = {new.name: (new.made_of,) for new in kept.values()}
+    holds = {new.name: new.made_of for new in kept.values()}
     renamed = (dataclasses.replace(each, name=names.get(each.name, each.name)) for each in program.workspaces)
     return dataclasses.replace(
         program,

@@ -66,8 +66,11 @@ class Spectra:
 
     @property
     def least_bytes(self) -> int:
-        """What a step needs: those that are kept, and the spectra of one result, which are as many as an operand's."""
-        return self.kept_bytes + max(map(self.nbytes, (X, W, DY)))
+        """What a step needs: those that are kept, and room for those of dx or dw, which are as many as of x or w.
+
+        Those of y lie where those of dy will: a forward pass outdates these.
+        """
+        return self.kept_bytes + max(self.nbytes(X), self.nbytes(W))
 
 
 def spectra_of(family: Pipeline, layer: Conv2d, device: Device) -> Spectra | str:
@@ -91,9 +94,8 @@ def spectra_of(family: Pipeline, layer: Conv2d, device: Device) -> Spectra | str
 
 def limited(problem: Conv2d, spectra: Spectra) -> Conv2d:
     """A pass with the workspace that is left to it beside the spectra that it does not read itself."""
-    others = {X, W, DY} - {operand.name for operand in problem.inputs}
-    taken = sum(map(spectra.nbytes, others))
-    return dataclasses.replace(problem, workspace=max(0, problem.workspace - taken))
+    taken = {Pass.FPROP: 0, Pass.DGRAD: spectra.nbytes(X), Pass.WGRAD: spectra.nbytes(W)}
+    return dataclasses.replace(problem, workspace=max(0, problem.workspace - taken[problem.pass_]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,9 +128,15 @@ class Kernel:
         )
 
     def program(self) -> Program:
-        """The whole pass; the spectra of its inputs are kept under names that all passes have in common."""
-        transforms = _transforms(self.family, self.problem)
-        kept = {stage.memory["spectrum"]: KeptAs(kept_name(name), name) for name, stage in transforms.items()}
+        """The whole pass; the spectra of its inputs are kept under names that all passes have in common.
+
+        Those of y are as many as those of dy, and have their place.
+        """
+        transforms, stages = _transforms(self.family, self.problem), self.family.stages(self.problem)
+        kept = {stage.memory["spectrum"]: KeptAs(kept_name(name), (name,)) for name, stage in transforms.items()}
+        if self.problem.pass_ is Pass.FPROP:
+            last = next(stage for stage in stages if stage.memory.get("signal") == self.problem.output.name)
+            kept[last.memory["spectrum"]] = KeptAs(kept_name(DY))
         return keeping(self.family.program(self.problem, self.config), kept)
 
 
@@ -137,7 +145,7 @@ class SharedPrograms:
     """The programs of a training step, over three kept workspaces (`kept_name`)."""
 
     fprop: Program
-    """(x, w[, b]) -> y; it leaves the spectra of x and w."""
+    """(x, w[, b]) -> y; it leaves the spectra of x and w, and those of y where dy's are to come."""
     given_dy: Mapping[Pass, Program]
     """Of each gradient: (dy) -> dx or dw; they leave the spectra of dy, and read the other ones."""
     kept_dy: Mapping[Pass, Program]
