@@ -109,7 +109,7 @@ def expected(made: Mapping[Pass, Plan], layer: Conv2d, some: Arrays) -> tuple[Fl
 @pytest.fixture(scope="module")
 def cached(quick: HostCompiler, tmp_path_factory: pytest.TempPathFactory) -> CachedCompiler:
     """Steps and plans have most of their texts in common."""
-    return CachedCompiler(quick, tmp_path_factory.mktemp("compiled"))
+    return CachedCompiler(quick, tmp_path_factory.mktemp("compiled") / "binaries")
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ class TestMemory:
 def compile_into_one_folder(cached: CachedCompiler, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `compile_quickly`, once for all tests of this file."""
     monkeypatch.setenv("CXX", str(quick.executable))
-    monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(cached.folder))
+    monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(cached.folder.parent))
 
 
 @pytest.mark.usefixtures("compile_into_one_folder")

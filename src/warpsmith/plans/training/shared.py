@@ -51,15 +51,17 @@ class SharedStep(TrainingStep):
     ) -> None:
         super().__init__(problems, matches, choice)
         self._runtime = runtime
-        roles = _roles(programs)
-        binaries = [compiler.compile_program(each.program) for each in roles]
-        loaded = [Executable.load(runtime, each.program, some) for each, some in zip(roles, binaries, strict=True)]
-        self._memory = SharedWorkspaces(runtime, tuple(loaded))
+        whole = {Pass.FPROP: programs.fprop, **programs.given_dy}
+        binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
+        loaded = {pass_: Executable.load(runtime, program, binaries[pass_]) for pass_, program in whole.items()}
+        self._memory = SharedWorkspaces(runtime, tuple(loaded.values()))
         if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace):
             raise TooLittleWorkspace(too_little(self._memory.nbytes, allowed))
         self._parts = {
-            (role.pass_, DY in role.makes): self._part(role, executable, some)
-            for role, executable, some in zip(roles, loaded, binaries, strict=True)
+            (role.pass_, DY in role.makes): self._part(
+                role, loaded[role.pass_].part(role.program), binaries[role.pass_]
+            )
+            for role in _roles(programs)
         }
         """By pass, and by whether the spectra of dy are made."""
         self._samples: dict[type, Any] = {}
