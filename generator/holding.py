@@ -1,15 +1,20 @@
-"""Programs in two parts: what depends on some inputs alone, such as the spectra of weights, and the rest."""
+"""Programs in two parts: what depends on some inputs alone, such as the spectra of weights, and the rest.
+
+And programs that have such a part in common: one keeps what it has made for the others to read.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import (
+    Argument,
     ByValue,
     Constant,
     Launch,
+    LibraryCall,
     Lifetime,
     Pointer,
     Step,
@@ -33,6 +38,36 @@ class Held:
     def workspaces(self) -> tuple[Workspace, ...]:
         """Those that are made once."""
         return tuple(each for each in self.rest.workspaces if each.lifetime is Lifetime.KEPT)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptAs:
+    """What a workspace is to several programs."""
+
+    name: str
+    """By which all of them know it."""
+    made_of: tuple[str, ...] = ()
+    """The inputs that it is made of alone, as `Workspace.holds` has them."""
+
+
+def keeping(program: Program, kept: Mapping[str, KeptAs]) -> Program:
+    """A program some of whose workspaces outlive a call, so that other programs may read them; `held` takes it apart.
+
+    Args:
+        program: as its family has it.
+        kept: by the name that a workspace has in it.
+    """
+    names = {old: new.name for old, new in kept.items()}
+    holds = {new.name: new.made_of for new in kept.values()}
+    renamed = (dataclasses.replace(each, name=names.get(each.name, each.name)) for each in program.workspaces)
+    return dataclasses.replace(
+        program,
+        steps=tuple(_renamed(step, names) for step in program.steps),
+        workspaces=tuple(
+            dataclasses.replace(each, lifetime=Lifetime.KEPT, holds=holds[each.name]) if each.name in holds else each
+            for each in renamed
+        ),
+    )
 
 
 def held(program: Program, names: Collection[str]) -> Held | None:
@@ -61,6 +96,24 @@ def _part(program: Program, steps: tuple[Step, ...], workspaces: tuple[Workspace
         steps=steps,
         workspaces=tuple(each for each in workspaces if each.name in used),
     )
+
+
+def _renamed(step: Step, names: Mapping[str, str]) -> Step:
+    def of(argument: Argument) -> Argument:
+        match argument:
+            case Pointer(buffer, offset):
+                return Pointer(names.get(buffer, buffer), offset)
+            case Texture():
+                return dataclasses.replace(argument, buffer=names.get(argument.buffer, argument.buffer))
+            case _:
+                return argument
+
+    match step:
+        case Launch():
+            return dataclasses.replace(step, arguments=tuple(map(of, step.arguments)))
+        case LibraryCall():
+            pointers = (Pointer(names.get(each.buffer, each.buffer), each.offset) for each in step.arguments)
+            return dataclasses.replace(step, arguments=tuple(pointers))
 
 
 def _pointed(step: Step) -> frozenset[str]:

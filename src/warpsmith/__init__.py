@@ -8,7 +8,7 @@ y = ws.plan(p)(x, w)
 
 from __future__ import annotations
 
-from warpsmith.api import export, load_bundle, plan, query, tune
+from warpsmith.api import export, load_bundle, plan, query, training_step, tune
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
@@ -35,5 +35,6 @@ __all__ = [
     "load_bundle",
     "plan",
     "query",
+    "training_step",
     "tune",
 ]

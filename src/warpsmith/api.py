@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpsmith.errors import NothingStored
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.problem import AUTO, Problem, member
 
 if TYPE_CHECKING:
     from warpsmith.plans.bundle import Bundle
     from warpsmith.plans.match import Match
     from warpsmith.plans.plan import Plan
+    from warpsmith.plans.training.step import TrainingStep
     from warpsmith.store.record import Record
     from warpsmith.tuner.export import ExportReport
     from warpsmith.tuner.options import TuneOptions
@@ -122,6 +124,38 @@ def _planner() -> Callable[[Problem, str, str | None, str], Plan]:
     from warpsmith.plans.make import plan as make
 
     return make
+
+
+def training_step(
+    layer: Conv2d, device: str = "auto", *, reuse: bool | None = None, store: str | None = None
+) -> TrainingStep:
+    """The forward pass of a layer and both gradients, which may share what they have in common.
+
+    In the frequency domain each pass transforms two of x, w and dy. A step that keeps their spectra transforms each
+    once: three forward transforms in place of six. All passes are then of one basis size, that with the least sum of
+    stored times; each by the fastest that is stored of the families on it, else by their default. Never searches:
+    `tune` the three passes first. A new step with memory of its own is made at each call: make one for each layer.
+
+    Args:
+        layer: the forward pass; its `workspace` is the most that the kept spectra and a call's scratch memory may take.
+        device: as for `plan`.
+        reuse: whether spectra are kept. None: where that is expected to be faster than the three plans, which
+            `step.choice` tells with its grounds: stored times where all are known, else a model of a large GPU.
+        store: as for `plan`.
+
+    Returns:
+        A step: `y = step.fprop(x, w)`, `dx = step.dgrad(dy)`, `dw = step.wgrad()`.
+
+    Raises:
+        BadArgument: `layer` is a gradient or has a ReLU; or, with `reuse=True`, it is not solved in the frequency
+            domain, or the spectra do not fit its workspace; or as for `plan`.
+        CompileError: as for `plan`.
+        DeviceError: as for `plan`.
+        StoreError: as for `plan`.
+    """
+    from warpsmith.plans.training.make import training_step as make
+
+    return make(layer, device, store, reuse)
 
 
 def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Match:

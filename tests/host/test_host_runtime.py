@@ -175,10 +175,16 @@ def test_modules_leave_nothing_open(host, binary):
         process = Path("/proc/self")
         return len(list((process / "fd").iterdir())), (process / "maps").read_text().count("memfd:warpsmith")
 
-    before = held()
+    before, buffer = held(), host.allocate(4)
     for _ in range(20):
         host.load(binary).close()
+    for _ in range(20):
+        run = bind(host.load(binary), launch_of(), buffer.address)
+        assert held() > before  # what is bound keeps it
+        run(None)
+        del run
     assert held() == before
+    host.free(buffer)
 
 
 @pytest.mark.parametrize("image", [b"", b"not a library", b"\x7fELF" + bytes(100)])

@@ -133,6 +133,20 @@ def test_binds_every_step_to_its_memory_and_does_them_in_order() -> None:
     assert device.notes == [f"{name} on {stream}" for stream in (7, None) for name in ("one", "call", "two")]
 
 
+def test_a_part_is_of_what_is_loaded_already() -> None:
+    device = OnPaper()
+    executable = load(device)
+    device.notes.clear()
+    rest = dataclasses.replace(PROGRAM, units=PROGRAM.units[1:], steps=(CALL, LAST))
+    part = executable.part(rest)
+    mine, state, scratch = part.workspaces
+    assert (mine, state, scratch.nbytes) == (*PROGRAM.workspaces, 1000)
+    part.bind({"y": 2}, {}, {each.name: 1 for each in part.workspaces})(7)
+    assert device.notes[-2:] == ["call on 7", "two on 7"]
+    part.close()
+    assert not any(str(note).startswith(("load", "close")) for note in device.notes)
+
+
 def test_a_single_step_is_called_itself() -> None:
     """A bound call of most programs costs nothing more than the launch."""
     device = OnPaper()

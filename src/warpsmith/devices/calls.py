@@ -110,3 +110,31 @@ class AnyCalls:
         from warpsmith.devices.cuda.interop import launch_stream
 
         return launch_stream(requested, [view.stream for view in views], self._runtime.current)
+
+
+def copied(array: Any, operand: Operand, runtime: Runtime, stream: object) -> Any:
+    """A copy of an array, of its own library, made in stream order.
+
+    Args:
+        array: as a call of a plan takes it.
+        operand: what it must be.
+        runtime: the device.
+        stream: as for `Plan.__call__`.
+
+    Raises BadArgument where it is not that.
+    """
+    target = dataclasses.replace(operand, role=Role.OUTPUT)
+    signature = Signature(
+        operation="copy",
+        asked=(operand.name,),
+        known=(),
+        by_value=(),
+        pointed=(Given(0, operand),),
+        outputs=(target,),
+        textured=frozenset(),
+    )
+    call = AnyCalls(signature, runtime).read((array,), None, stream)
+    source, address = call.addresses
+    runtime.copy(address, source, operand.span_bytes, call.stream)
+    call.queued()
+    return call.target

@@ -57,6 +57,16 @@ class Executable:
                     opened.callback(calls[place].close)
             return cls(program, modules, calls, opened.pop_all())
 
+    def part(self, program: Program) -> Executable:
+        """A program of some of this one's steps, on what is loaded here, which stays open as long as this one does."""
+        calls = {
+            place: self._calls[self.program.steps.index(step)]
+            for place, step in enumerate(program.steps)
+            if isinstance(step, LibraryCall)
+        }
+        modules = {unit.name: self._modules[unit.name] for unit in program.units}
+        return Executable(program, modules, calls, contextlib.ExitStack())
+
     @property
     def workspace_bytes(self) -> int:
         """Memory that one call needs for its CALL workspaces, in one block (`workspaces.Block`)."""

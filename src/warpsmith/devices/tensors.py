@@ -60,6 +60,13 @@ def mark_written(torch: Any, x: Any) -> None:
         torch.autograd.graph.increment_version(x)
 
 
+def version_of(x: Any) -> int | None:
+    """How often a tensor was changed in place, as autograd counts it; None of what has no such count."""
+    if torch_of(x) is None or x.is_inference():
+        return None
+    return int(x._version)
+
+
 def has_lazy_bits(x: Any) -> bool:
     """Whether the values of a tensor are those in its memory conjugated, or negated."""
     return bool(x.is_conj() or x.is_neg())

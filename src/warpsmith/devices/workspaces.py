@@ -46,6 +46,15 @@ class Block:
         return {name: address + offset for name, offset in self.offsets.items()}
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class StreamBlock:
+    """The CALL workspaces of one stream."""
+
+    allocation: Allocation
+    made: set[str] = dataclasses.field(default_factory=set)
+    """Names of those that a later call may read, as their users say."""
+
+
 class Workspaces:
     """The workspaces of one loaded program, made when they are first needed, and given back with this object.
 
@@ -59,7 +68,7 @@ class Workspaces:
         self._runtime = runtime
         self._call, self._kept = Block.of(listed, Lifetime.CALL), Block.of(listed, Lifetime.KEPT)
         self._lock = ForkLock()
-        self._of_streams: dict[StreamIdentity, Allocation] = {}
+        self._of_streams: dict[StreamIdentity, StreamBlock] = {}
         """The latest used last."""
         self._taken: dict[int, Allocation] = {}
         """Everything that is to be given back, by address."""
@@ -92,7 +101,18 @@ class Workspaces:
             told = f"{self._call.nbytes} bytes at a multiple of {ALIGNMENT}"
             raise BadArgument(f"workspace: must have {told}; got {given.nbytes} bytes at {given.address:#x}")
         with self._lock:
-            yield self._call.at((given or self._of(stream)).address)
+            yield self._call.at((given or self._of(stream).allocation).address)
+
+    @contextlib.contextmanager
+    def shared(self, stream: int | None) -> Iterator[tuple[Mapping[str, int], set[str]]]:
+        """As `lent`, for programs that leave something in the memory of a stream for each other.
+
+        Yields: the addresses, and the names of what is there, which whoever writes it adds. A stream, or a capture,
+        that was not seen before finds none; neither does one whose memory was given to others meanwhile (MOST_STREAMS).
+        """
+        with self._lock:
+            block = self._of(stream)
+            yield self._call.at(block.allocation.address), block.made
 
     def kept(self) -> Kept:
         """KEPT workspaces for one bound program, their contents undefined. Raises OutOfMemory."""
@@ -113,13 +133,13 @@ class Workspaces:
         self._of_streams.clear()
         self._give_back()
 
-    def _of(self, stream: int | None) -> Allocation:
+    def _of(self, stream: int | None) -> StreamBlock:
         identity = self._runtime.identify(stream)
-        found = self._of_streams.pop(identity, None) or self._allocated(self._call.nbytes)
+        found = self._of_streams.pop(identity, None) or StreamBlock(self._allocated(self._call.nbytes))
         self._of_streams[identity] = found
         running = [each for each in self._of_streams if each.capture is None]
         for oldest in running[:-MOST_STREAMS]:
-            if self._freed(self._of_streams[oldest]):
+            if self._freed(self._of_streams[oldest].allocation):
                 del self._of_streams[oldest]
         return found
 

@@ -54,6 +54,13 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
     return _guessed(problem, device, stores, _right_records(problem, stores), family).match(problem, *reasons)
 
 
+def exact(problem: Problem, device: Device, stores: StoreChain[Winners], family: Family | None = None) -> Match | None:
+    """The stored winner, or the fastest that is known of `family`; None where this problem was not tuned on this
+    device, or where this version would generate something else.
+    """
+    return _exact(problem, device, stores, [], family)
+
+
 def known_configs(
     problem: Problem, device: Device, stores: StoreChain[Winners], count: int, method: str = AUTO
 ) -> tuple[tuple[str, Config], ...]:

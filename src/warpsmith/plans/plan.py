@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,7 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.calls import AnyCalls, QuickCalls
 from warpsmith.devices.executable import Executable
+from warpsmith.devices.launches import Launches
 from warpsmith.devices.launching import BoundLaunches, launches_of
 from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.quick_calls import quick_calls
@@ -125,7 +126,7 @@ class Plan:
         scratch = None if workspace is None else self._any.scratch(workspace, self.workspace_bytes, call)
         self._launches.launch(call.addresses, call.values, call.stream, scratch)
         call.queued()
-        if type(inputs[0]) not in self._quick:
+        if inputs and type(inputs[0]) not in self._quick:
             made = quick_calls(inputs[0], self._signature, self.runtime, self._launches, call.values)
             self._quick[type(inputs[0])] = made
         return call.target
@@ -148,26 +149,56 @@ class _Remembering(Plan):
         return self._whole(*(arrays[name] for name in self._whole.asked), out=out, stream=stream, workspace=workspace)
 
 
-class _Prepared(Plan):
+class PartPlan(Plan):
+    """A plan of a part of a program: what it reads beside a call's arrays is there already.
+
+    Args:
+        problem: what the whole program computes.
+        match: how that was found.
+        binaries: of each unit of the part.
+        runtime: the device.
+        executable: the part, loaded.
+        held: inputs that no call gives, with the bytes that kernels take of them.
+        bound: makes what launches the part, from the names of the operands whose addresses and bytes a call brings.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        match: Match,
+        binaries: Binaries,
+        runtime: Runtime,
+        executable: Executable,
+        held: Mapping[str, bytes],
+        bound: Callable[[tuple[str, ...], tuple[str, ...]], Launches],
+    ) -> None:
+        self.problem, self.match, self.binaries, self.runtime = problem, match, binaries, runtime
+        self._executable = executable
+        self.workspace_bytes = executable.workspace_bytes
+        self._signature = Signature.of(problem, executable.program, held)
+        self.asked = self._signature.asked
+        self._any = AnyCalls(self._signature, runtime)
+        self._quick = HomeTable()
+        self._launches = bound(self._signature.buffers, self._signature.operands)
+
+
+class _Prepared(PartPlan):
     """Has done the steps that depend on the held inputs alone, and does the others in each call."""
 
     def __init__(self, plan: Plan, given: Mapping[str, Any], parts: Held) -> None:
         runtime, problem = plan.runtime, plan.problem
-        self.problem, self.match, self.binaries, self.runtime = problem, plan.match, plan.binaries, runtime
         self._memory = Workspaces(runtime, parts.workspaces)
         kept = self._memory.kept()
         _make(plan, given, parts, kept)
         operands = {each.name: each for each in problem.inputs}
         values = {name: weights_bytes(given[name], operands[name]) for name in given if name in parts.rest.by_value}
         contents = {name: values.get(name, b"") for name in given}
-        self._executable = Executable.load(runtime, parts.rest, plan.binaries)
-        self.workspace_bytes = self._executable.workspace_bytes
-        self._signature = Signature.of(problem, parts.rest, contents)
-        self.asked = self._signature.asked
-        self._any = AnyCalls(self._signature, runtime)
-        self._quick = HomeTable()
-        names = self._signature.buffers, self._signature.operands
-        self._launches = BoundLaunches(self._executable, runtime, *names, kept)
+        executable = Executable.load(runtime, parts.rest, plan.binaries)
+
+        def bound(buffers: tuple[str, ...], names: tuple[str, ...]) -> Launches:
+            return BoundLaunches(executable, runtime, buffers, names, kept)
+
+        super().__init__(problem, plan.match, plan.binaries, runtime, executable, contents, bound)
 
 
 def _make(plan: Plan, given: Mapping[str, Any], parts: Held, kept: Kept) -> None:

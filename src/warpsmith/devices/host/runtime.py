@@ -8,6 +8,7 @@ import ctypes
 import os
 import platform
 import time
+import weakref
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -76,6 +77,12 @@ class HostModule(Module):
         except OSError:
             os.close(self._file)
             raise
+        # What is bound keeps the module. Its stacks take up to 100,000 of the mappings that a process may have.
+        self._unload = weakref.finalize(self, _unload, self._library._handle, self._file)
+        self._unload.atexit = False
+        if self._is_sanitized:
+            # AddressSanitizer goes on reading its tables of a library's variables.
+            self._unload.detach()
 
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         function = self._function(launch)
@@ -112,10 +119,7 @@ class HostModule(Module):
 
     def close(self) -> None:
         """Unloads the library; a sanitized one stays until the process ends."""
-        # AddressSanitizer goes on reading its tables of a library's variables.
-        if self._library is not None and not self._is_sanitized:
-            _ctypes.dlclose(self._library._handle)
-            os.close(self._file)
+        self._unload()
         self._library = None
 
     def _function(self, launch: Launch) -> Callable[..., int]:
@@ -246,6 +250,11 @@ class HostRuntime(Runtime):
         for address in self._live:
             self._libc.free(address)
         self._live.clear()
+
+
+def _unload(handle: int, file: int) -> None:
+    _ctypes.dlclose(handle)
+    os.close(file)
 
 
 def _exports(library: ctypes.CDLL, name: str) -> bool:

@@ -1,0 +1,205 @@
+"""The three passes of a training step over spectra that they share: three forward transforms in place of six.
+
+Each pass of a layer in the frequency domain transforms two of x, w and dy, multiplies, and transforms the result back.
+The spectra of an operand are the same numbers in the same order in every pass, (frequencies, images, channels) of x,
+(frequencies, filters, channels) of w and (frequencies, images, filters) of dy, wherever the passes transform on one
+basis, begin a filter's plane at the same point, and take the batch whole.
+
+Source: "Parallelized Filters", section 4.1 (both sequences are transformed once, then multiplied block by block);
+Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3.1 (table 1: which operands each pass transforms).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d.fourier.parts import ALIGNMENT, BYTES_A_NS, FLOPS_A_NS, STEP_NS
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.holding import Held, KeptAs, held, keeping
+from warpsmith.generator.pipeline import Pipeline, Stage
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
+
+X, W, DY = "x", "w", "dy"
+"""The operands that a training step transforms."""
+_ROOMY = 2**62
+"""Bytes: no batch is split for want of workspace."""
+
+
+def passes_of(layer: Conv2d) -> dict[Pass, Conv2d]:
+    """The three passes of a training step, each as a problem of its own; the gradients have no bias.
+
+    Raises BadArgument where `layer` is a gradient, or has a ReLU, whose gradient is none of the passes.
+    """
+    if layer.pass_ is not Pass.FPROP:
+        raise BadArgument(f"a training step is made of a layer's forward pass; got pass {layer.pass_}")
+    if layer.relu:
+        raise BadArgument("a training step has no relu: its gradient is none of the three passes; apply it behind them")
+    gradients = (Pass.DGRAD, Pass.WGRAD)
+    return {Pass.FPROP: layer, **{each: dataclasses.replace(layer, pass_=each, bias=False) for each in gradients}}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spectra:
+    """The transforms that three passes have in common."""
+
+    x: Fft
+    w: Fft
+    dy: Fft
+    family: str
+    """Of the transforms, so that a config for one pass is one for another."""
+
+    def nbytes(self, name: str) -> int:
+        """Of the spectra of an operand, aligned as workspaces are."""
+        transform: Fft = getattr(self, name)
+        return -(-transform.output.nbytes // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of all three."""
+        return sum(map(self.nbytes, (X, W, DY)))
+
+    @property
+    def least_bytes(self) -> int:
+        """What a step needs: those that are kept, and room for those of dx or dw, which are as many as of x or w.
+
+        Those of y lie where those of dy will: a forward pass outdates these.
+        """
+        return self.kept_bytes + max(self.nbytes(X), self.nbytes(W))
+
+
+def spectra_of(family: Pipeline, layer: Conv2d, device: Device) -> Spectra | str:
+    """The transforms that the passes of a family have in common, or why they have none, in one line."""
+    found: dict[str, set[tuple[Fft, str]]] = {}
+    for problem in passes_of(dataclasses.replace(layer, workspace=_ROOMY)).values():
+        if (why := family.why_not(problem, device)) is not None:
+            return why
+        if len(family.runs(problem)) > len(family.stages(problem)):
+            return "takes the batch in parts"
+        for name, stage in _transforms(family, problem).items():
+            assert isinstance(stage.problem, Fft)
+            found.setdefault(name, set()).add((stage.problem, stage.family.name))
+    if found.keys() != {X, W, DY} or any(len(each) > 1 for each in found.values()):
+        return "transforms an operand in one pass as it does in no other"
+    one = {name: transform for name, ((transform, _),) in found.items()}
+    if len(families := {name for ((_, name),) in found.values()}) > 1:
+        return f"transforms by {', '.join(sorted(families))}"
+    return Spectra(one[X], one[W], one[DY], families.pop())
+
+
+def limited(problem: Conv2d, spectra: Spectra) -> Conv2d:
+    """A pass with the workspace that is left to it beside the spectra that it does not read itself."""
+    taken = {Pass.FPROP: 0, Pass.DGRAD: spectra.nbytes(X), Pass.WGRAD: spectra.nbytes(W)}
+    return dataclasses.replace(problem, workspace=max(0, problem.workspace - taken[problem.pass_]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """By which a pass is computed."""
+
+    problem: Conv2d
+    family: Pipeline
+    config: Config
+
+    def fitting(self, spectra: Spectra, device: Device) -> Kernel:
+        """With the legal config most like this one that leaves room for the spectra of the other passes."""
+        space = self.family.space(limited(self.problem, spectra), device)
+        if space.contains(self.config):
+            return self
+        return dataclasses.replace(self, config=space.like(self.config.values()) or self.config)
+
+    def with_transform_of(self, other: Kernel, name: str) -> Kernel:
+        """With the other's config of the transform of an operand, so that both write the same bits."""
+        theirs, ours = (_transforms(each.family, each.problem)[name].name for each in (other, self))
+        stages = (stage.name for stage in self.family.stages(self.problem))
+        return dataclasses.replace(
+            self,
+            config=Config.joined(
+                {
+                    stage: other.config.of_stage(theirs) if stage == ours else self.config.of_stage(stage)
+                    for stage in stages
+                }
+            ),
+        )
+
+    def program(self) -> Program:
+        """The whole pass; the spectra of its inputs are kept under names that all passes have in common.
+
+        Those of y are as many as those of dy, and have their place.
+        """
+        transforms, stages = _transforms(self.family, self.problem), self.family.stages(self.problem)
+        kept = {stage.memory["spectrum"]: KeptAs(kept_name(name), (name,)) for name, stage in transforms.items()}
+        if self.problem.pass_ is Pass.FPROP:
+            last = next(stage for stage in stages if stage.memory.get("signal") == self.problem.output.name)
+            kept[last.memory["spectrum"]] = KeptAs(kept_name(DY))
+        return keeping(self.family.program(self.problem, self.config), kept)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SharedPrograms:
+    """The programs of a training step, over three kept workspaces (`kept_name`)."""
+
+    fprop: Program
+    """(x, w[, b]) -> y; it leaves the spectra of x and w, and those of y where dy's are to come."""
+    given_dy: Mapping[Pass, Program]
+    """Of each gradient: (dy) -> dx or dw; they leave the spectra of dy, and read the other ones."""
+    kept_dy: Mapping[Pass, Program]
+    """The same without dy, whose spectra are there."""
+
+    @classmethod
+    def of(cls, kernels: Mapping[Pass, Kernel]) -> SharedPrograms:
+        """Those of kernels whose spectra agree. dy is transformed as dgrad does it, whichever gradient comes first."""
+        dgrad = kernels[Pass.DGRAD]
+        gradients = {Pass.DGRAD: dgrad, Pass.WGRAD: kernels[Pass.WGRAD].with_transform_of(dgrad, DY)}
+        programs = {pass_: kernel.program() for pass_, kernel in gradients.items()}
+        others = {Pass.DGRAD: W, Pass.WGRAD: X}
+        return cls(
+            kernels[Pass.FPROP].program(),
+            {pass_: _parts(program, others[pass_]).rest for pass_, program in programs.items()},
+            {pass_: _parts(program, others[pass_], DY).rest for pass_, program in programs.items()},
+        )
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """All of them."""
+        return self.fprop, *self.given_dy.values(), *self.kept_dy.values()
+
+
+def kept_name(operand: str) -> str:
+    """The workspace of an operand's spectra."""
+    return f"spectra_{operand}"
+
+
+def expected_ns(family: Pipeline, problem: Conv2d) -> float:
+    """What a pass takes on a large GPU, each stage as long as its bytes or its operations take."""
+    return sum(map(stage_ns, family.stages(problem)))
+
+
+def stage_ns(stage: Stage) -> float:
+    """What a stage takes on a large GPU (the rates of an H200)."""
+    return max(stage.problem.bytes / BYTES_A_NS, stage.problem.flops / FLOPS_A_NS) + STEP_NS
+
+
+def spared(families: Mapping[Pass, Pipeline], problems: Mapping[Pass, Conv2d]) -> tuple[Stage, ...]:
+    """The transforms that a training step leaves out: that of w in dgrad, those of x and dy in wgrad."""
+    dgrad, wgrad = (_transforms(families[each], problems[each]) for each in (Pass.DGRAD, Pass.WGRAD))
+    return dgrad[W], wgrad[X], wgrad[DY]
+
+
+def _transforms(family: Pipeline, problem: Conv2d) -> dict[str, Stage]:
+    """The stages that transform an input, by its name."""
+    inputs = {operand.name for operand in problem.inputs}
+    stages = family.stages(problem)
+    return {stage.memory["signal"]: stage for stage in stages if stage.memory.get("signal") in inputs}
+
+
+def _parts(program: Program, *names: str) -> Held:
+    parts = held(program, names)
+    if parts is None:
+        raise ValueError(f"{program.family} makes nothing of {', '.join(names)} alone")
+    return parts

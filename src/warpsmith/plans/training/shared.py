@@ -1,0 +1,138 @@
+"""A training step whose passes share spectra: three forward transforms in place of six."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from warpsmith.devices.arrays import empty_like_caller
+from warpsmith.devices.base import Compiler, Runtime
+from warpsmith.devices.binary import Binaries
+from warpsmith.devices.executable import Executable
+from warpsmith.devices.launches import Launches
+from warpsmith.devices.shared_launching import SharedLaunches, SharedWorkspaces
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.sharing import DY, SharedPrograms, W, X, kept_name
+from warpsmith.generator.problem import DType, Operand, Role
+from warpsmith.generator.program import Program
+from warpsmith.plans.match import Match
+from warpsmith.plans.plan import PartPlan
+from warpsmith.plans.training.step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
+
+_SAMPLE = Operand("sample", Role.OUTPUT, (1,), DType.FLOAT32)
+
+
+class SharedStep(TrainingStep):
+    """Keeps the spectra of x, w and dy, one set for each stream.
+
+    Args:
+        problems: the three passes.
+        matches: how the kernels of each were found.
+        programs: of the passes, over shared workspaces.
+        compiler: for them.
+        runtime: the device.
+        choice: why.
+
+    Raises:
+        CompileError: as a plan.
+        TooLittleWorkspace: what libraries ask for on this device does not fit beside the spectra.
+    """
+
+    def __init__(
+        self,
+        problems: Mapping[Pass, Conv2d],
+        matches: Mapping[Pass, Match],
+        programs: SharedPrograms,
+        compiler: Compiler,
+        runtime: Runtime,
+        choice: Choice,
+    ) -> None:
+        super().__init__(problems, matches, choice)
+        self._runtime = runtime
+        whole = {Pass.FPROP: programs.fprop, **programs.given_dy}
+        binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
+        loaded = {pass_: Executable.load(runtime, program, binaries[pass_]) for pass_, program in whole.items()}
+        self._memory = SharedWorkspaces(runtime, tuple(loaded.values()))
+        if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace):
+            raise TooLittleWorkspace(too_little(self._memory.nbytes, allowed))
+        self._parts = {
+            (role.pass_, DY in role.makes): self._part(
+                role, loaded[role.pass_].part(role.program), binaries[role.pass_]
+            )
+            for role in _roles(programs)
+        }
+        """By pass, and by whether the spectra of dy are made."""
+        self._samples: dict[type, Any] = {}
+        self._sample: Any = None
+        """An array of one number of the library of the latest dy, for results of calls that are given none."""
+
+    @property
+    def workspace_bytes(self) -> int:
+        return self._memory.nbytes
+
+    def fprop(self, x: Any, w: Any, b: Any = None, *, out: Any = None, stream: Any = None) -> Any:
+        arrays = (x, w) if b is None else (x, w, b)
+        return self._parts[Pass.FPROP, False](*arrays, out=out, stream=stream)
+
+    def dgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
+        return self._gradient(Pass.DGRAD, dy, out, stream)
+
+    def wgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
+        return self._gradient(Pass.WGRAD, dy, out, stream)
+
+    def _gradient(self, pass_: Pass, dy: Any, out: Any, stream: Any) -> Any:
+        if dy is not None:
+            result = self._parts[pass_, True](dy, out=out, stream=stream)
+            self._remember_library(dy)
+            return result
+        if out is None and self._sample is None:
+            raise BadArgument(no_dy(pass_))
+        target = empty_like_caller(self._sample, self.problems[pass_].output, self._runtime) if out is None else out
+        return self._parts[pass_, False](out=target, stream=stream)
+
+    def _remember_library(self, dy: Any) -> None:
+        kind = type(dy)
+        if kind not in self._samples:
+            self._samples[kind] = empty_like_caller(dy, _SAMPLE, self._runtime)
+        self._sample = self._samples[kind]
+
+    def _part(self, role: _Role, executable: Executable, binaries: Binaries) -> PartPlan:
+        problem = self.problems[role.pass_]
+        makes, outdates = (frozenset(map(kept_name, each)) for each in (role.makes, role.outdates))
+
+        def bound(buffers: tuple[str, ...], names: tuple[str, ...]) -> Launches:
+            shared = self._memory, role.needs, makes, outdates
+            return SharedLaunches(executable, self._runtime, buffers, names, *shared)
+
+        held = dict.fromkeys(role.needs_of, b"")
+        return PartPlan(problem, self.matches[role.pass_], binaries, self._runtime, executable, held, bound)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Role:
+    """What one of the programs of a step does to the spectra."""
+
+    pass_: Pass
+    program: Program
+    makes: tuple[str, ...]
+    """The operands whose spectra it makes."""
+    needs_of: tuple[str, ...] = ()
+    """Those whose spectra it finds."""
+    outdates: tuple[str, ...] = ()
+    """Those whose spectra are no longer what the next pass may take."""
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """The spectra that it finds, each with the line of a call that comes too early."""
+        return {kept_name(name): no_dy(self.pass_) if name == DY else no_fprop(self.pass_) for name in self.needs_of}
+
+
+def _roles(programs: SharedPrograms) -> tuple[_Role, ...]:
+    others = {Pass.DGRAD: W, Pass.WGRAD: X}
+    return (
+        _Role(Pass.FPROP, programs.fprop, makes=(X, W), outdates=(DY,)),
+        *(_Role(pass_, each, (DY,), (others[pass_],)) for pass_, each in programs.given_dy.items()),
+        *(_Role(pass_, each, (), (others[pass_], DY)) for pass_, each in programs.kept_dy.items()),
+    )
