@@ -24,10 +24,10 @@ MOST = 2**31 - 1
 class Tiling:
     """Which tile of which plane each transform of a batch is.
 
-    The batch is (outer, tile, inner), the slowest first: `inner` planes share a tile's number, so that with the spectrum
-    frequency by frequency, each of its matrices has a row for every tile of every outer index and a column for every
-    inner one. The planes are (outer * inner, *plane), those with the same outer index side by side; tiles are numbered
-    row by row.
+    The batch is (outer, tile, inner), the slowest first: `inner` planes share a tile's number, so that with the
+    spectrum frequency by frequency, each of its matrices has a row for every tile of every outer index and a column for
+    every inner one. The planes are (outer * inner, *plane), those with the same outer index side by side; tiles are
+    numbered row by row.
 
     Point i of tile t is point t * step + origin + i of its plane, along each axis. A forward transform takes what lies
     outside the plane as zeros; an inverse one leaves it out of the result.

@@ -17,7 +17,6 @@ from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
-from warpsmith.generator.conv2d.fourier.basis import bases
 from warpsmith.generator.conv2d.fourier.ends import with_ends
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
@@ -51,15 +50,16 @@ class Conv2dFft(Pipeline):
     """Which of the likely basis sizes it takes."""
     transform: ClassVar[Family] = FftBlock()
     product: ClassVar[Family] = CgemmTiled()
+    parts: ClassVar[type[FourierParts]] = FourierParts
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
         if (why := why_not_by_transforms(problem)) is not None:
             return why
-        if self.rank >= (found := len(bases(problem))):
+        if self.rank >= (found := len(bases := self.parts.bases(problem))):
             return f"takes basis size number {self.rank + 1}, of which there are {found}"
-        if FourierParts.of(problem, bases(problem)[self.rank]) is None:
+        if self.parts.of(problem, bases[self.rank]) is None:
             return f"needs more than {problem.workspace} bytes of workspace"
         return self.unsolved_stage(problem, device)
 
@@ -67,7 +67,11 @@ class Conv2dFft(Pipeline):
         """Whether its steps are expected to take less than sums over taps do."""
         if device.kind is not DeviceKind.CUDA or self.rank > 0 or not self.may_answer:
             return False
-        return self._parts(problem).expected_ns < problem.flops / DIRECT_FLOPS_A_NS
+        return self.expected_ns(problem) < problem.flops / DIRECT_FLOPS_A_NS
+
+    def expected_ns(self, problem: Problem) -> float:
+        """What its steps take on a large GPU."""
+        return self._parts(problem).expected_ns
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         parts = self._parts(problem)
@@ -118,7 +122,7 @@ class Conv2dFft(Pipeline):
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)
-        parts = FourierParts.of(layer, bases(layer)[self.rank])
+        parts = self.parts.of(layer, self.parts.bases(layer)[self.rank])
         if parts is None:
             raise ValueError(f"{layer.key()} is not solved by {self.name}")
         return parts

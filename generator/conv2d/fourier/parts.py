@@ -7,9 +7,10 @@ import functools
 from math import prod
 
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.conv2d.fourier.basis import Basis
+from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, NEIGHBOURS
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.steps import Workspace
@@ -40,12 +41,22 @@ class FourierParts:
     @classmethod
     def of(cls, layer: Conv2d, basis: Basis) -> FourierParts | None:
         """In the fewest parts whose spectra fit the layer's workspace; None where there are no such."""
-        return _of(layer, basis)
+        return _of(cls, layer, basis)
+
+    @staticmethod
+    def bases(layer: Conv2d) -> tuple[Basis, ...]:
+        """The ones worth trying, the likeliest first."""
+        return bases(layer)
 
     @property
     def images(self) -> int:
         """Of a part."""
         return self.layer.input[0] // self.count
+
+    @property
+    def signals(self) -> int:
+        """Transforms of each channel, and so rows of the first operand, or terms of a sum over the batch."""
+        return self.images
 
     @property
     def factors(self) -> tuple[Operand, Operand]:
@@ -56,33 +67,32 @@ class FourierParts:
     @property
     def product(self) -> Cgemm:
         """Of each part."""
-        (_, channels, _, _), filters, images = self.layer.input, self.layer.weight[0], self.images
+        (_, channels, _, _), filters, signals = self.layer.input, self.layer.weight[0], self.signals
         m, n, k = {
-            Pass.FPROP: (images, filters, channels),
-            Pass.DGRAD: (images, channels, filters),
-            Pass.WGRAD: (filters, channels, images),
+            Pass.FPROP: (signals, filters, channels),
+            Pass.DGRAD: (signals, channels, filters),
+            Pass.WGRAD: (filters, channels, signals),
         }[self.layer.pass_]
         return Cgemm(self.basis.frequencies, m, n, k, *OPS[self.layer.pass_])
 
     @property
     def forward(self) -> tuple[Fft, Fft]:
         """The transforms of both factors; those of the first one of each part."""
-        first, second = (self._transform(each, Kind.R2C) for each in self.factors)
+        first, second = (self.transform(each, Kind.R2C) for each in self.factors)
         return dataclasses.replace(first, batch=first.batch // self.count), second
 
     @property
     def inverse(self) -> Fft:
         """The transforms to the result, of each part."""
-        whole = self._transform(self.layer.output, Kind.C2R)
+        whole = self.transform(self.layer.output, Kind.C2R)
         return dataclasses.replace(whole, batch=whole.batch // self.count)
 
     @property
     def expected_ns(self) -> float:
         """What the steps take on a large GPU (an H200's rates), each as long as its bytes or its sums take."""
-        steps = (*self.forward, self.inverse)
-        transforms = sum(each.bytes / BYTES_A_NS + STEP_NS for each in (steps[0], steps[2]))
+        first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
-        return self.count * (transforms + product) + steps[1].bytes / BYTES_A_NS + STEP_NS
+        return self.count * (first + product + result) + second
 
     @property
     def spectra_bytes(self) -> int:
@@ -96,7 +106,7 @@ class FourierParts:
         each = zip(names, self.product.operands, holds, strict=True)
         return tuple(Workspace(name, operand.nbytes, holds=held) for name, operand, held in each)
 
-    def _transform(self, operand: Operand, kind: Kind) -> Fft:
+    def transform(self, operand: Operand, kind: Kind) -> Fft:
         """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing."""
         *planes, rows, columns = operand.shape
         before = tuple(pads[0] for pads in self.layer.padding)
@@ -105,9 +115,26 @@ class FourierParts:
         return Fft(self.basis.size, prod(planes), kind, valid=(rows, columns), layout=Layout.FREQUENCY, start=start)
 
 
+def transform_ns(transform: Fft) -> float:
+    """What the transforms of a layer's planes take on a large GPU."""
+    (spectrum,) = (operand for operand in transform.operands if operand.name == "spectrum")
+    unused = spectrum.nbytes * (sector_share(transform.size) - 1)
+    return (transform.bytes + unused) / BYTES_A_NS + STEP_NS
+
+
+def sector_share(size: tuple[int, ...]) -> float:
+    """Bytes that move for each one of a spectrum that lies frequency by frequency.
+
+    Memory moves by sectors, of which transforms too large to be a few in a tile use a part: 12,288 of 128x128 points,
+    two a tile, went at 1.37 KB/ns where those of 64x64, four a tile, went at 2.2 (H200, 2026-11-24).
+    """
+    together = MOST_TOGETHER // (prod(size) // 2)  # two real numbers are a complex one
+    return NEIGHBOURS / max(1, min(NEIGHBOURS, together))
+
+
 @functools.lru_cache(256)
-def _of(layer: Conv2d, basis: Basis) -> FourierParts | None:
+def _of(kind: type[FourierParts], layer: Conv2d, basis: Basis) -> FourierParts | None:
     images = layer.input[0]
     counts = (1,) if layer.pass_ is Pass.WGRAD else range(1, min(images, MOST_PARTS) + 1)
-    found = (FourierParts(layer, basis, count) for count in counts if images % count == 0)
+    found = (kind(layer, basis, count) for count in counts if images % count == 0)
     return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)

@@ -1,4 +1,4 @@
-"""Where transforms that are tiles of planes lie, as text for CUDA: what `templates/fft/block_planes.cu.jinja` asks for."""
+"""Where transforms that are tiles of planes lie, as text for CUDA: for `templates/fft/block_planes.cu.jinja`."""
 
 from __future__ import annotations
 

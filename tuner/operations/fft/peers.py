@@ -26,7 +26,7 @@ NO_TILES = "it takes whole signals, no tiles of planes"
 def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     """cuFFT with whatever it needs besides: a copy that pads or clips, one that transposes, a product that scales.
 
-    Raises Unavailable for bit-reversed order, which it does not have, and for signals that begin elsewhere or are tiles.
+    Raises Unavailable for bit-reversed order, for signals that begin elsewhere, and for tiles: it has none of them.
     """
     _check_order(problem)
     cupy, cufft = importlib.import_module("cupy"), importlib.import_module("cupy.cuda.cufft")
