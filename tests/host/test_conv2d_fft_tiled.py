@@ -84,6 +84,19 @@ def test_takes_a_batch_in_parts_and_adds_its_bias_to_each(host: Runtime, quickes
     assert isinstance(outcome, Measurement), outcome
 
 
+@pytest.mark.parametrize("family", [FAMILY, Conv2dFft()], ids=lambda family: family.name)
+def test_adds_up_the_parts_of_a_gradient_of_weights(host: Runtime, quickest: HostCompiler, family: Conv2dFft) -> None:
+    whole = Conv2d((6, 2, 9, 11), (2, 2, 3, 3), pass_=Pass.WGRAD)
+    taken = sum(each.nbytes for each in family.workspaces(whole))
+    problem = dataclasses.replace(whole, workspace=taken - 1)
+    program = default(problem, family)
+    assert [step.entry for step in program.launches].count("add_parts") == 1
+    assert len(program.steps) == 2 * 3 + 2
+    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+    outcome = evaluated(host, quickest, problem, program)
+    assert isinstance(outcome, Measurement), outcome
+
+
 def test_is_right_at_random_and_as_accurate_as_float32(host: Runtime, quickest: HostCompiler) -> None:
     """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""
     problem = Conv2d(**LAYER)

@@ -173,6 +173,21 @@ class TestParts:
         offsets = [run.offsets.get("signal", 0) for run in runs if run.stage.name == "result"]
         assert offsets == [0, layer.output.nbytes // 2]
 
+    def test_of_a_gradient_of_weights_each_have_a_result_that_is_kept(self) -> None:
+        layer = Conv2d(**L1, pass_=Pass.WGRAD)
+        parts = TiledParts.of(layer, Basis(50, 50))
+        assert parts is not None
+        assert (parts.count, parts.results, parts.product.k) == (2, 2, 64 * 9)
+        spectra = FAMILY.workspaces(layer)
+        assert sum(each.nbytes for each in spectra) <= parts.spectra_bytes <= layer.workspace
+        products = [run.offsets["c"] for run in FAMILY.runs(layer) if run.stage.name == "product"]
+        assert products == [0, parts.result_pitch_bytes]
+        assert products[-1] + parts.product.output.nbytes == spectra[2].nbytes
+        for name in ("first", "second"):
+            operand = parts.factors[name == "second"]
+            offsets = [run.offsets["signal"] for run in FAMILY.runs(layer) if run.stage.name == name]
+            assert offsets == [0, operand.nbytes // 2]
+
 
 class TestLikely:
     @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.conv2d.fourier.ends import with_ends
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
@@ -102,23 +103,27 @@ class Conv2dFft(Pipeline):
         return tuple(dict.fromkeys(_fitting(config, space) for config in super().starts(problem, device)))
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
-        """The second factor once, the rest for each part of the batch."""
+        """The second factor once, where it is not split; the rest for each part of the batch, whose results may be one
+        sum.
+        """
         parts = self._parts(problem)
         first, second, product, result = self.stages(problem)
-        runs = [Run(second)]
+        runs = [] if parts.is_sum else [Run(second)]
         for number in range(parts.count):
-            runs += [
-                Run(first, {"signal": number * first.problem.inputs[0].nbytes}),
-                Run(product),
-                Run(result, {"signal": number * result.problem.output.nbytes}),
-            ]
-        return tuple(runs)
+            if parts.is_sum:
+                runs.append(Run(second, {"signal": number * second.problem.inputs[0].nbytes}))
+            runs.append(Run(first, {"signal": number * first.problem.inputs[0].nbytes}))
+            runs.append(Run(product, {"c": number * parts.result_pitch_bytes} if parts.is_sum else {}))
+            if not parts.is_sum:
+                runs.append(Run(result, {"signal": number * result.problem.output.nbytes}))
+        return (*runs, Run(result)) if parts.is_sum else tuple(runs)
 
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
         return self._parts(problem).workspaces(SPECTRA)
 
     def program(self, problem: Problem, config: Config) -> Program:
-        return with_ends(super().program(problem, config), self._parts(problem), SPECTRA[2], RESULT)
+        parts, spectra = self._parts(problem), SPECTRA[2]
+        return with_ends(with_sums(super().program(problem, config), parts, spectra, RESULT), parts, spectra, RESULT)
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)

@@ -31,7 +31,7 @@ class FourierParts:
     """A layer, its basis, and into how many parts its batch is split.
 
     The first operand of the product is split with the batch, as its result is; the second one is whole. A gradient of
-    weights sums over the batch, and is not split.
+    weights sums over the batch: both operands are split, and the results of all parts are kept and added up.
     """
 
     layer: Conv2d
@@ -77,34 +77,56 @@ class FourierParts:
 
     @property
     def forward(self) -> tuple[Fft, Fft]:
-        """The transforms of both factors; those of the first one of each part."""
+        """The transforms of both factors; of those that are split, of each part."""
         first, second = (self.transform(each, Kind.R2C) for each in self.factors)
-        return dataclasses.replace(first, batch=first.batch // self.count), second
+        return self._of_part(first), self._of_part(second) if self.is_sum else second
 
     @property
     def inverse(self) -> Fft:
-        """The transforms to the result, of each part."""
+        """The transforms to the result, of each part where it is split."""
         whole = self.transform(self.layer.output, Kind.C2R)
-        return dataclasses.replace(whole, batch=whole.batch // self.count)
+        return whole if self.is_sum else self._of_part(whole)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the result is one sum over the batch."""
+        return self.layer.pass_ is Pass.WGRAD
+
+    @property
+    def results(self) -> int:
+        """Whose spectra are kept at a time, to be added up."""
+        return self.count if self.is_sum else 1
+
+    @property
+    def result_pitch_bytes(self) -> int:
+        """From the spectra of a part's result to those of the next."""
+        return _aligned(self.product.output.nbytes)
 
     @property
     def expected_ns(self) -> float:
         """What the steps take on a large GPU (an H200's rates), each as long as its bytes or its sums take."""
         first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
-        return self.count * (first + product + result) + second
+        if not self.is_sum:
+            return self.count * (first + product + result) + second
+        added = (self.count + 1) * self.product.output.nbytes / BYTES_A_NS + STEP_NS if self.count > 1 else 0.0
+        return self.count * (first + second + product) + added + result
 
     @property
     def spectra_bytes(self) -> int:
-        """Of all spectra of a part, each aligned as workspaces are."""
+        """Of all spectra that are kept at a time, each aligned as workspaces are."""
         assert self.product.output.dtype is DType.COMPLEX64
-        return sum(-(-operand.nbytes // ALIGNMENT) * ALIGNMENT for operand in self.product.operands)
+        return sum(_aligned(each.nbytes) for each in self.product.inputs) + self.results * self.result_pitch_bytes
 
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
         """The spectra of the first and the second factor and of the result; a plan may hold those of filters."""
         holds = ((), ("w",) if self.factors[1].name == "w" else (), ())
-        each = zip(names, self.product.operands, holds, strict=True)
-        return tuple(Workspace(name, operand.nbytes, holds=held) for name, operand, held in each)
+        a, b, c = (operand.nbytes for operand in self.product.operands)
+        each = zip(names, (a, b, c + (self.results - 1) * self.result_pitch_bytes), holds, strict=True)
+        return tuple(Workspace(name, nbytes, holds=held) for name, nbytes, held in each)
+
+    def _of_part(self, transform: Fft) -> Fft:
+        return dataclasses.replace(transform, batch=transform.batch // self.count)
 
     def transform(self, operand: Operand, kind: Kind) -> Fft:
         """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing."""
@@ -113,6 +135,10 @@ class FourierParts:
         is_filter = operand.name in ("w", "dw")
         start = tuple(-pad % points for pad, points in zip(before, self.basis.size, strict=True)) if is_filter else None
         return Fft(self.basis.size, prod(planes), kind, valid=(rows, columns), layout=Layout.FREQUENCY, start=start)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def transform_ns(transform: Fft) -> float:
@@ -135,6 +161,6 @@ def sector_share(size: tuple[int, ...]) -> float:
 @functools.lru_cache(256)
 def _of(kind: type[FourierParts], layer: Conv2d, basis: Basis) -> FourierParts | None:
     images = layer.input[0]
-    counts = (1,) if layer.pass_ is Pass.WGRAD else range(1, min(images, MOST_PARTS) + 1)
+    counts = range(1, min(images, MOST_PARTS) + 1)
     found = (kind(layer, basis, count) for count in counts if images % count == 0)
     return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
