@@ -33,9 +33,9 @@ from warpsmith.tuner.operations.conv2d.oracle import reference
 FAMILY = Conv2dFftTiled()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
-LAYER: dict[str, Any] = {"input": (2, 3, 21, 20), "weight": (4, 3, 3, 3), "padding": 1}
-UNEVEN: dict[str, Any] = {"input": (3, 2, 17, 23), "weight": (3, 2, 5, 2), "padding": ((2, 0), (0, 3))}
-SMALL: dict[str, Any] = {"input": (1, 2, 5, 4), "weight": (2, 2, 4, 3), "padding": ((3, 1), (2, 2))}
+LAYER: dict[str, Any] = {"input": (2, 8, 21, 20), "weight": (5, 8, 3, 3), "padding": 1}
+UNEVEN: dict[str, Any] = {"input": (3, 5, 17, 23), "weight": (3, 5, 5, 2), "padding": ((2, 0), (0, 3))}
+SMALL: dict[str, Any] = {"input": (1, 5, 5, 4), "weight": (4, 5, 4, 3), "padding": ((3, 1), (2, 2))}
 """Whose planes are smaller than a tile."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
@@ -86,7 +86,7 @@ def test_takes_a_batch_in_parts_and_adds_its_bias_to_each(host: Runtime, quickes
 
 @pytest.mark.parametrize("family", [FAMILY, Conv2dFft()], ids=lambda family: family.name)
 def test_adds_up_the_parts_of_a_gradient_of_weights(host: Runtime, quickest: HostCompiler, family: Conv2dFft) -> None:
-    whole = Conv2d((6, 2, 9, 11), (2, 2, 3, 3), pass_=Pass.WGRAD)
+    whole = Conv2d((6, 4, 9, 11), (4, 4, 3, 3), pass_=Pass.WGRAD)
     taken = sum(each.nbytes for each in family.workspaces(whole))
     problem = dataclasses.replace(whole, workspace=taken - 1)
     program = default(problem, family)
