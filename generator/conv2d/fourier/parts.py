@@ -39,9 +39,13 @@ class FourierParts:
     count: int
 
     @classmethod
+    @functools.lru_cache(256)
     def of(cls, layer: Conv2d, basis: Basis) -> FourierParts | None:
         """In the fewest parts whose spectra fit the layer's workspace; None where there are no such."""
-        return _of(cls, layer, basis)
+        images = layer.input[0]
+        counts = range(1, min(images, MOST_PARTS) + 1)
+        found = (cls(layer, basis, count) for count in counts if images % count == 0)
+        return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
@@ -156,11 +160,3 @@ def sector_share(size: tuple[int, ...]) -> float:
     """
     together = MOST_TOGETHER // (prod(size) // 2)  # two real numbers are a complex one
     return NEIGHBOURS / max(1, min(NEIGHBOURS, together))
-
-
-@functools.lru_cache(256)
-def _of(kind: type[FourierParts], layer: Conv2d, basis: Basis) -> FourierParts | None:
-    images = layer.input[0]
-    counts = range(1, min(images, MOST_PARTS) + 1)
-    found = (kind(layer, basis, count) for count in counts if images % count == 0)
-    return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
