@@ -20,6 +20,7 @@ from warpsmith.generator.fft.block.guesses import MOST
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.block.tile import Address, Tile
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 
 FAMILY = FftBlock()
@@ -217,6 +218,13 @@ class TestPlanes:
         assert values["loads"] == ("plain", "bulk")
         assert "bulk" not in values["stores"]
         assert "ahead" in {each.name for each in FAMILY.space(dataclasses.replace(back, batch=12000), H200).parameters}
+
+    def test_are_of_no_other_family(self) -> None:
+        for kind, layout in (("r2c", "batch"), ("c2r", "batch"), ("r2c", "transposed"), ("r2c", "frequency")):
+            problem = fft((16, 16), 4, kind=kind, layout=layout, tiling=Tiling((2, 2), (16, 16), (0, 0), (20, 32)))
+            assert [family.name for family in families_for(problem, H200)] == ["fft_block"]
+        one = fft((16, 16), layout="transposed", tiling=Tiling((1, 1), (16, 16), (0, 0), (9, 9)))
+        assert [family.name for family in families_for(one, H200)] == ["fft_block"]
 
     @pytest.mark.parametrize(
         ("plane", "step", "origin", "is_vector"),
