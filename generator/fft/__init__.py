@@ -1,5 +1,6 @@
 """Batched Fourier transforms: the problem, the arithmetic, and the families that solve it."""
 
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Norm, Order
+from warpsmith.generator.fft.tiling import Tiling
 
-__all__ = ["Fft", "Kind", "Layout", "Norm", "Order"]
+__all__ = ["Fft", "Kind", "Layout", "Norm", "Order", "Tiling"]

@@ -58,6 +58,8 @@ class FftCufft(Family):
             return "cuFFT exchanges no dimensions"
         if problem.valid is not None or problem.start is not None:
             return "cuFFT neither pads nor clips"
+        if problem.tiling is not None:
+            return "cuFFT takes whole signals, no tiles of planes"
         if problem.batch > MOST_TRANSFORMS:
             return f"cuFFT takes {MOST_TRANSFORMS} transforms at most"
         return None

@@ -33,8 +33,16 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
         + RULE_CHANGED * (one.layout is not other.layout)
         + RULE_CHANGED * (one.order is not other.order)
         + SIDE_CHANGED * (one.start != other.start)
+        + _between_tilings(one, other)
     )
     return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None
+
+
+def _between_tilings(one: Fft, other: Fft) -> float:
+    """What reads whole signals differs from what reads tiles as another layout does, tiles by where they begin."""
+    if one.tiling is None or other.tiling is None:
+        return RULE_CHANGED * (one.tiling is not other.tiling)
+    return SIDE_CHANGED * ((one.tiling.alike() != other.tiling.alike()) + 0.5 * (one.tiling != other.tiling))
 
 
 def _valid_parts(problem: Fft) -> tuple[float, ...]:

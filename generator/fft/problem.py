@@ -13,6 +13,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, sizes
 from warpsmith.generator.fft.distance import between_transforms
 from warpsmith.generator.fft.shapes import dimensions, last_axes, start_of
+from warpsmith.generator.fft.tiling import Tiling, tiling_of
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
 
@@ -85,10 +86,12 @@ class Fft(Problem):
         norm: which direction is scaled.
         layout: memory layout of the spectrum.
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
+        tiling: which tile of which plane each signal is, where it is one; the signal is then (planes, rows, columns),
+            and `valid` what exists of a tile. None for signals that lie side by side.
 
     Raises:
-        BadArgument: a size below 2, a `valid` part larger than the size, a `start` that is no point, or an unknown
-            value of an option.
+        BadArgument: a size below 2, a `valid` part larger than the size, a `start` that is no point, a `tiling` that
+            does not fit, or an unknown value of an option.
 
     Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
     are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
@@ -109,6 +112,7 @@ class Fft(Problem):
     layout: Layout = Layout.BATCH
     order: Order = Order.NATURAL
     start: tuple[int, ...] | None = None
+    tiling: Tiling | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -127,6 +131,8 @@ class Fft(Problem):
         set_field(self, "order", member(Order, self.order, "order"))
         if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
+        tiling = tiling_of(self.tiling, self.signal_size, self.batch, is_inverse=bool(self.inverse))
+        set_field(self, "tiling", tiling)
 
     @classmethod
     def of_shape(
@@ -228,8 +234,11 @@ class Fft(Problem):
             Layout.FREQUENCY: (*spectrum, self.batch),
         }[self.layout]
         dtype = DType.FLOAT32 if self.is_real else DType.COMPLEX64
+        signal = (self.batch, *self.signal_size)
+        if self.tiling is not None:
+            signal = (self.tiling.planes(self.batch), *self.tiling.plane)
         both = (
-            Operand("signal", source, (self.batch, *self.signal_size), dtype),
+            Operand("signal", source, signal, dtype),
             Operand("spectrum", target, shape, DType.COMPLEX64),
         )
         return both[::-1] if self.inverse else both
@@ -242,15 +251,20 @@ class Fft(Problem):
     def features(self) -> Mapping[str, float | str]:
         """The batch and the points of a transform; by dimensions, kind, direction, layout and order."""
         kind = f"{len(self.size)}d {self.kind} {'inverse' if self.inverse else 'forward'}"
-        return {"batch": self.batch, "points": self.points, "kind": kind, "place": f"{self.layout} {self.order}"}
+        place = f"{self.layout} {self.order}{' tiles' if self.tiling else ''}"
+        return {"batch": self.batch, "points": self.points, "kind": kind, "place": place}
 
     def distance(self, other: Problem) -> float | None:
         """In octaves of the batch; other differences count as so many, up to a limit."""
         return between_transforms(self, other) if isinstance(other, Fft) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In the batch."""
-        return isinstance(other, Fft) and dataclasses.replace(other, batch=self.batch) == self
+        """In the batch; of tiles in the planes and in how many there are of each."""
+        return isinstance(other, Fft) and other._alone() == self._alone()
+
+    def _alone(self) -> Fft:
+        tiling = self.tiling.alike() if self.tiling else None
+        return dataclasses.replace(self, batch=1, tiling=tiling)
 
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
@@ -260,6 +274,7 @@ class Fft(Problem):
             "size": list(self.size),
             "valid": list(self.valid) if self.valid is not None else None,
             "start": list(self.start) if self.start is not None else None,
+            "tiling": self.tiling.spec() if self.tiling is not None else None,
         }
 
     @classmethod
@@ -278,5 +293,6 @@ class Fft(Problem):
             "norm": None if self.norm is Norm.BACKWARD else self.norm,
             "layout": None if self.layout is Layout.BATCH else self.layout,
             "order": None if self.order is Order.NATURAL else self.order,
+            "tiles": self.tiling.words() if self.tiling else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from math import prod
 
-from warpsmith.generator.fft.problem import Fft, Kind, Order
+from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
 from warpsmith.generator.fft.words import Packing, Twiddles
 from warpsmith.generator.literals import float_literal
 
@@ -69,6 +70,21 @@ def frequency_place(problem: Fft, y: str = "y") -> tuple[str, str]:
         return _reversed(y, problem.size[0]), _reversed("x", problem.size[-1])
     half = problem.size[-1] // 2
     return _reversed(y, problem.size[0]), f"(x == {half} ? x : {_reversed('x', half)})"
+
+
+def spectrum_place(problem: Fft, y: str = "y") -> str:
+    """Where frequency (y, x) of a transform lies, from the spectrum of the first one on."""
+    columns = problem.spectrum_size[-1]
+    y, x = frequency_place(problem, y)
+    has_y = len(problem.size) == 2
+    match problem.layout:
+        case Layout.BATCH:
+            return f"transform * {prod(problem.spectrum_size)}{f' + {y} * {columns}' if has_y else ''} + {x}"
+        case Layout.TRANSPOSED:
+            return f"transform * {prod(problem.spectrum_size)} + {x} * {problem.size[0]} + {y}"
+        case Layout.FREQUENCY:
+            inner = f"{y} * {columns} + {x}" if has_y else x
+            return f"static_cast<long long>({inner}) * {problem.batch} + transform"
 
 
 def _reversed(name: str, points: int) -> str:

@@ -36,6 +36,8 @@ class FftTwoPass(Pipeline):
             return "leaves the spectrum transposed: layout transposed"
         if problem.start is not None:
             return "takes a signal that begins at the first point"
+        if problem.tiling is not None:
+            return "takes a whole signal, no tiles of planes"
         return self.unsolved_stage(problem, device)
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:

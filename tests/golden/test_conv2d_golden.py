@@ -21,6 +21,7 @@ from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
@@ -36,7 +37,7 @@ LAYER: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "p
 STRIDED: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2}
 ALEXNET: dict[str, Any] = {"input": (128, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4}
 DEPTHWISE: dict[str, Any] = {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3}
-
+THIN: dict[str, Any] = {"input": (128, 3, 128, 128), "weight": (96, 3, 11, 11)}
 LARGE_DEPTHWISE: dict[str, Any] = {"input": (16, 128, 56, 56), "weight": (128, 1, 31, 31), "groups": 128, "padding": 15}
 
 
@@ -86,6 +87,7 @@ CASES = {
     "cufft_clip": Case(Conv2dCufft(), Conv2d(**LAYER, pass_=Pass.WGRAD), (), "clip"),
     "fft_ends": Case(Conv2dFft(), Conv2d(**LAYER, bias=True, relu=True), (), "ends"),
     "fft_filters": Case(Conv2dFft(), Conv2d(**LAYER), (), "second"),
+    "fft_tiled_sum": Case(Conv2dFftTiled(), Conv2d(**THIN, pass_=Pass.WGRAD), (), "sum"),
 }
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -119,6 +121,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
         ("conv2d_fft", Pass.FPROP),
+        ("conv2d_fft_tiled", Pass.WGRAD),
     }
 
 

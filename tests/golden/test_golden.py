@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from warpsmith.generator.device import H200
-from warpsmith.generator.fft import Fft, Kind
+from warpsmith.generator.fft import Fft, Kind, Tiling
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.problem import NonFinite
@@ -375,6 +375,21 @@ CASES = {
     ),
     "fft_block_20_sequential": block(Fft(20, 3355443), threads=192, transforms=192, spectrum="sequential"),
     "fft_block_12x20_frequency": Case("fft_block", Fft((12, 20), 4096, kind="c2c", layout="frequency")),
+    "fft_block_50x50_tiles": Case(
+        "fft_block",
+        Fft((50, 50), 3456, layout="frequency", tiling=Tiling((3, 3), (40, 40), (-5, -5), (127, 127), 3)),
+    ),
+    "fft_block_32x32_tiles_inverse": Case(
+        "fft_block",
+        Fft(
+            (32, 32),
+            442368,
+            kind="c2r",
+            valid=(22, 22),
+            layout="frequency",
+            tiling=Tiling((6, 6), (22, 22), (0, 0), (118, 118), 96),
+        ),
+    ),
     "fft_block_256x256_shared": Case("fft_block", Fft((256, 256), 1024)),
     "fft_cufft_12x20_ortho": Case("fft_cufft", Fft((12, 20), 4096, norm="ortho")),
     "fft_cufft_12x20_inverse": Case("fft_cufft", Fft((12, 20), 4096, kind="c2r")),

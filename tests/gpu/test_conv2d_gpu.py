@@ -21,6 +21,7 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
+from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -54,8 +55,9 @@ FOURIER: tuple[dict[str, Any], ...] = (
     {"input": (16, 24, 30, 33), "weight": (20, 24, 5, 7), "padding": ((2, 1), (3, 3))},
     {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3), "workspace": 1 << 20},
     {"input": (6, 3, 100, 118), "weight": (10, 3, 11, 11)},
+    {"input": (6, 9, 150, 187), "weight": (14, 9, 7, 5), "padding": ((0, 3), (2, 1)), "workspace": 3 << 22},
 )
-"""Layers that are solved in the frequency domain too, one of them in parts of its batch."""
+"""Layers that are solved in the frequency domain too, two of them in parts of their batch."""
 
 
 def some_configs(family: Family, problem: Conv2d, device: Device, count: int) -> list[Config]:
@@ -93,6 +95,7 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
     layers: tuple[tuple[Family, dict[str, Any]], ...] = (
         (Conv2dFft(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (Conv2dFftTensor(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
+        (Conv2dFftTiled(), {"input": (2, 5, 33, 41), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (Conv2dCircular(), {"input": (3, 4, 17, 14), "weight": (4, 1, 9, 7), "padding": (4, 3), "groups": 4}),
     )
     cases = [

@@ -17,7 +17,7 @@ from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft import Fft, Layout
+from warpsmith.generator.fft import Fft, Layout, Tiling
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
@@ -64,6 +64,16 @@ SPREAD = (
     fft((64, 64), 67, kind="c2r", valid=(57, 57)),
     fft((5, 64), 129, layout="transposed"),
     fft((128, 32), 33, kind="c2c", inverse=True, valid=(118, 32)),
+    fft((32, 36), 420, layout="frequency", tiling=Tiling((4, 3), (26, 30), (-3, -2), (103, 90), 7)),
+    fft((27, 15), 55, valid=(20, 9), layout="frequency", tiling=Tiling((5, 1), (20, 9), (2, -1), (99, 7))),
+    fft(
+        (16, 20),
+        480,
+        kind="c2r",
+        valid=(12, 14),
+        layout="frequency",
+        tiling=Tiling((6, 4), (12, 14), (0, 0), (70, 56), 5),
+    ),
 )
 
 

@@ -225,7 +225,7 @@ class TestLikely:
         assert answering(problem, H200)[0].name == ("conv2d_fft_tensor" if likely else "conv2d_direct")
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
-        problem = Conv2d((128, 3, 128, 128), (96, 3, 11, 11))
+        problem = Conv2d((128, 3, 128, 128), (96, 3, 11, 11), pass_=Pass.DGRAD)
         assert FAMILY.is_likely(problem, H200)
         assert not TENSOR.is_likely(problem, H200)
         assert answering(problem, H200)[0].name == "conv2d_fft"

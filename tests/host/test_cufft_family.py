@@ -25,7 +25,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef, host_compiler
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import BadArgument, LaunchError
 from warpsmith.generator.device import H200, HOST, Device, DeviceKind
-from warpsmith.generator.fft import Fft
+from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.fft.cufft import FftCufft
 from warpsmith.generator.library_calls import Library
 from warpsmith.generator.problem import Problem
@@ -194,6 +194,7 @@ class TestFamily:
             (Fft(16, 8, order="reversed"), "bit-reversed"),
             (Fft((6, 5), 8, layout="transposed"), "exchanges no dimensions"),
             (Fft(16, 8, valid=9), "neither pads nor clips"),
+            (Fft(16, 8, tiling=Tiling((8,), (16,), (0,), (128,))), "whole signals, no tiles of planes"),
             (Fft(2, 2**31), "2147483647 transforms at most"),
         ],
     )

@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft import Fft, Layout, Norm, Order
+from warpsmith.generator.fft import Fft, Layout, Norm, Order, Tiling
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
@@ -292,6 +293,33 @@ class TestOptions:
             )
         ]
         check_all([*defaults(problems), *drawn(problems[:1], 1)], check_against_numpy, quickest)
+
+    @every_direction
+    def test_of_tiles_of_planes(self, direction: str, quickest: HostCompiler) -> None:
+        """Vectors of two columns, columns one by one, pairs of two planes and of two tiles, and rows by themselves."""
+        is_result = direction in ("c2r", "inverse")
+        problems = [
+            fft(
+                size,
+                outer * prod(count) * inner,
+                valid=step if is_result or start else valid,
+                start=start,
+                layout=layout,
+                tiling=Tiling(count, step, (0,) * len(size) if is_result else origin, plane, inner),
+                **DIRECTIONS[direction],
+            )
+            for size, valid, start, count, step, origin, plane, outer, inner, layout in (
+                ((8, 12), None, None, (3, 2), (5, 8), (-2, -4), (14, 16), 2, 3, Layout.FREQUENCY),
+                ((8, 12), (5, 8), None, (2, 2), (5, 8), (-1, 2), (9, 14), 1, 2, Layout.BATCH),
+                ((6, 8), None, None, (2, 3), (4, 7), (-1, -1), (7, 16), 2, 2, Layout.FREQUENCY),
+                ((10, 9), None, None, (3, 3), (9, 4), (-3, 1), (21, 11), 1, 1, Layout.FREQUENCY),
+                ((9, 15), (4, 6), None, (2, 1), (4, 6), (-2, -3), (7, 5), 3, 1, Layout.TRANSPOSED),
+                ((12, 16), None, (10, 14), (2, 2), (5, 4), (0, -3), (9, 6), 2, 2, Layout.FREQUENCY),
+                ((60,), None, None, (3,), (50,), (-7,), (149,), 1, 5, Layout.FREQUENCY),
+                ((16, 16), None, None, (1, 1), (16, 16), (-3, -2), (5, 6), 1, 5, Layout.FREQUENCY),
+            )
+        ]
+        check_all([*defaults(problems), *drawn(problems[:3], 2)], check_against_numpy, quickest)
 
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.device import H200, HOST, Device
-from warpsmith.generator.fft import Fft
+from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.block.guesses import MOST
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.block.tile import Address, Tile
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 
 FAMILY = FftBlock()
@@ -59,6 +60,9 @@ PROBLEMS = [
     fft((64, 64), 3, kind="c2r"),
     fft((128, 128), 2),
     fft((128, 32), 3, kind="c2c", inverse=True),
+    fft((16, 12), 90, layout="frequency", tiling=Tiling((3, 2), (12, 8), (-2, -3), (36, 16), 5)),
+    fft((9, 16), 5, kind="c2r", valid=(7, 13), layout="frequency", tiling=Tiling((5, 1), (7, 13), (0, 0), (33, 12))),
+    fft((128, 128), 12, tiling=Tiling((2, 2), (100, 100), (0, 0), (228, 228))),
 ]
 
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
@@ -197,6 +201,59 @@ class TestRefusals:
         assert FAMILY.why_not(Filter2d(image=(8, 8), filter=(3, 3)), H200) == "solves fft only"
         with pytest.raises(TypeError, match="no fft: filter2d"):
             FAMILY.space(Filter2d(image=(8, 8), filter=(3, 3)), H200)
+
+
+class TestPlanes:
+    """Signals that are tiles of planes."""
+
+    def test_are_read_and_written_one_by_one(self) -> None:
+        """A tile's rows do not lie together, nor do the signals of two blocks that would share a transform."""
+        problem = fft((128, 128), 12, tiling=Tiling((2, 2), (100, 100), (0, 0), (228, 228)))
+        values = {each.name: each.values for each in FAMILY.space(problem, H200).parameters}
+        assert values["loads"] == ("plain",)
+        assert values["shares"] == (1,)
+        assert "ahead" not in values
+        back = fft((16, 16), 12, kind="c2r", tiling=Tiling((2, 2), (16, 16), (0, 0), (20, 32)))
+        values = {each.name: each.values for each in FAMILY.space(back, H200).parameters}
+        assert values["loads"] == ("plain", "bulk")
+        assert "bulk" not in values["stores"]
+        assert "ahead" in {each.name for each in FAMILY.space(dataclasses.replace(back, batch=12000), H200).parameters}
+
+    def test_are_of_no_other_family(self) -> None:
+        for kind, layout in (("r2c", "batch"), ("c2r", "batch"), ("r2c", "transposed"), ("r2c", "frequency")):
+            problem = fft((16, 16), 4, kind=kind, layout=layout, tiling=Tiling((2, 2), (16, 16), (0, 0), (20, 32)))
+            assert [family.name for family in families_for(problem, H200)] == ["fft_block"]
+        one = fft((16, 16), layout="transposed", tiling=Tiling((1, 1), (16, 16), (0, 0), (9, 9)))
+        assert [family.name for family in families_for(one, H200)] == ["fft_block"]
+
+    @pytest.mark.parametrize(
+        ("plane", "step", "origin", "is_vector"),
+        [(20, 6, -2, True), (20, 6, 0, True), (21, 6, -2, False), (20, 5, -2, False), (20, 6, -1, False)],
+    )
+    def test_two_columns_are_one_vector_where_all_begin_at_even_ones(
+        self, plane: int, step: int, origin: int, is_vector: bool
+    ) -> None:
+        problem = fft((8, 8), 12, tiling=Tiling((3, 4), (6, step), (-1, origin), (20, plane)))
+        config = Config.of({**FAMILY.default(problem, H200).values(), "packing": "half", "x_radices": "4"})
+        source = FAMILY.program(problem, config).source
+        assert ("reinterpret_cast<const float2*>" in source) is is_vector
+
+    @pytest.mark.parametrize(
+        ("tiling", "valid", "condition"),
+        [
+            (Tiling((2, 2), (6, 4), (0, 0), (14, 12)), None, ""),
+            (Tiling((2, 2), (6, 4), (0, 0), (13, 12)), None, "row < 13"),
+            (Tiling((2, 2), (6, 4), (-1, 0), (14, 12)), None, "static_cast<unsigned>(row) < 14u"),
+            (Tiling((2, 2), (6, 4), (0, 0), (14, 11)), (8, 6), "x < 6"),
+            (Tiling((2, 2), (6, 4), (0, 1), (14, 10)), (7, 6), "y < 7 && x < 6 && column < 10"),
+        ],
+    )
+    def test_threads_ask_only_what_is_not_known(
+        self, tiling: Tiling, valid: tuple[int, int] | None, condition: str
+    ) -> None:
+        (text, *_) = texts(fft((8, 8), 4, valid=valid, tiling=tiling))
+        assert text.planes is not None
+        assert text.planes.is_inside == condition
 
 
 class TestTile:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.evaluate.verify import Verdict, verify
 from warpsmith.tuner.operations.answers import random_operands, reference
@@ -142,6 +142,35 @@ class TestReference:
         self, direction: dict[str, Any], size: tuple[int, ...], valid: tuple[int, ...] | None, start: tuple[int, ...]
     ) -> None:
         check(Fft(size, 3, valid=valid, start=start, **direction))
+
+    @every_direction
+    @pytest.mark.parametrize(("outer", "inner"), [(2, 3), (1, 1), (3, 1)])
+    def test_of_tiles_of_planes(self, direction: dict[str, Any], outer: int, inner: int) -> None:
+        """As many transforms of signals that are cut out of planes, or put there, point by point."""
+        is_result = direction["kind"] is Kind.C2R or "inverse" in direction
+        tiling = Tiling((3, 2), (4, 5), (0, 0) if is_result else (-3, 2), (10, 9), inner)
+        alone = Fft((6, 8), 6 * outer * inner, valid=(4, 5), layout=Layout.FREQUENCY, **direction)
+        problem = dataclasses.replace(alone, tiling=tiling)
+        given = random_operands(alone if is_result else problem, 3)
+        found = reference(problem, given).expected
+        if is_result:
+            signals, planes = reference(alone, given).expected, np.full(found.shape, np.nan)
+        else:
+            planes = given["signal"]
+            signals = np.zeros(alone.inputs[0].shape, planes.dtype)
+        for transform in range(alone.batch):
+            plane, corner = tiling.place(transform)
+            for y, x in itertools.product(range(4), range(5)):
+                row, column = corner[0] + y, corner[1] + x
+                if not (0 <= row < 10 and 0 <= column < 9):
+                    continue
+                if is_result:
+                    assert np.isnan(planes[plane, row, column]).all()
+                    planes[plane, row, column] = signals[transform, y, x]
+                else:
+                    signals[transform, y, x] = planes[plane, row, column]
+        expected = planes if is_result else reference(alone, {"signal": signals}).expected
+        np.testing.assert_array_equal(found, expected)
 
     @every_direction
     @pytest.mark.parametrize("layout", Layout)

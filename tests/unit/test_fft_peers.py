@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.peer import Peer
@@ -216,6 +216,14 @@ class TestCufft:
         problem = Fft((8,), 3, order=Order.REVERSED, **DIRECTIONS[direction])
         assert peers(problem, random_operands(problem, 0), DeviceKind.CUDA) == ()
         assert asked.plans == []
+
+
+@pytest.mark.parametrize("kind", DeviceKind)
+def test_none_takes_tiles_of_planes(kind: DeviceKind) -> None:
+    """Nor fails where it is warmed up for them, on one plane."""
+    problem = Fft((8, 8), 24, tiling=Tiling((3, 2), (6, 5), (-1, 0), (17, 11), 4))
+    assert not peers(problem, random_operands(problem, 0), kind)
+    warm_up(problem, kind)
 
 
 def test_without_either_library_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Operand, Problem, Role
 
@@ -25,6 +25,7 @@ EVERY_FIELD = Fft(
     layout=Layout.FREQUENCY,
     order=Order.REVERSED,
     start=(7, 0),
+    tiling=Tiling(count=(1, 1), step=(5, 7), origin=(0, 0), plane=(4, 6)),
 )
 """A problem in which no field is as usual."""
 
@@ -38,8 +39,12 @@ CHANGES: dict[str, Any] = {
     "layout": Layout.TRANSPOSED,
     "order": Order.NATURAL,
     "start": (7, 1),
+    "tiling": Tiling(count=(1, 1), step=(5, 7), origin=(0, 0), plane=(4, 5)),
 }
 """For each field, a value that makes EVERY_FIELD another problem."""
+WITH = {"valid": {"tiling": Tiling(count=(1, 1), step=(8, 16), origin=(0, 0), plane=(4, 6))}}
+"""What changes with it, so that tiles still are as far apart as they are large."""
+TILES: dict[str, Any] = {"count": (3, 2), "step": (6, 5), "origin": (-1, 0), "plane": (17, 11), "inner": 4}
 
 DIRECTIONS: list[dict[str, Any]] = [{"kind": "r2c"}, {"kind": "c2r"}, {"kind": "c2c"}, {"kind": "c2c", "inverse": True}]
 
@@ -51,7 +56,7 @@ def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
 
 def changed(field: str) -> Fft:
     """EVERY_FIELD with one field changed."""
-    return dataclasses.replace(EVERY_FIELD, **{field: CHANGES[field]})
+    return dataclasses.replace(EVERY_FIELD, **{field: CHANGES[field]}, **WITH.get(field, {}))
 
 
 def signal(role: Role, *shape: int, dtype: DType = DType.FLOAT32) -> Operand:
@@ -125,9 +130,15 @@ class TestKeyAndSpec:
         assert fft((32, 32), 4096, kind="c2r").key() == "fft size=32x32 batch=4096 kind=c2r"
         assert EVERY_FIELD.key() == (
             "fft size=8x16 batch=3 kind=c2c inverse=yes valid=5x7 start=7x0 norm=ortho layout=frequency order=reversed"
+            " tiles=1x1 step=5x7 plane=4x6"
+        )
+        assert fft((8, 8), 48, tiling=TILES).key() == (
+            "fft size=8x8 batch=48 kind=r2c tiles=3x2 step=6x5 origin=-1x0 plane=17x11 inner=4"
         )
 
-    @pytest.mark.parametrize("problem", [EVERY_FIELD, fft(12), fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4))])
+    @pytest.mark.parametrize(
+        "problem", [EVERY_FIELD, fft(12), fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4)), fft((8, 8), 48, tiling=TILES)]
+    )
     def test_a_spec_comes_back_through_json(self, problem: Fft) -> None:
         spec = json.loads(json.dumps(problem.spec()))
         back = Problem.from_spec("fft", spec)
@@ -173,6 +184,10 @@ class TestOperands:
                 [spectrum(Role.INPUT, 3, 8, 6), signal(Role.OUTPUT, 3, 5, 3, dtype=DType.COMPLEX64)],
             ),
             (fft(8), [signal(Role.INPUT, 1, 8), spectrum(Role.OUTPUT, 1, 5)]),
+            (
+                fft((8, 8), 48, layout=Layout.FREQUENCY, tiling=TILES),
+                [signal(Role.INPUT, 8, 17, 11), spectrum(Role.OUTPUT, 8, 5, 48)],
+            ),
         ],
         ids=lambda value: value.key().replace(" ", ",") if isinstance(value, Fft) else "",
     )
@@ -252,6 +267,44 @@ class TestDistance:
         assert EVERY_FIELD.distance(Filter2d(image=(8, 8), filter=(3, 3))) is None
 
 
+class TestTiling:
+    def test_planes_that_share_a_number_lie_side_by_side(self) -> None:
+        tiling = fft((8, 8), 48, tiling=TILES).tiling
+        assert tiling is not None
+        assert tiling.planes(48) == 8
+        assert [tiling.place(each) for each in (0, 1, 4, 8, 23, 24)] == [
+            (0, (-1, 0)),
+            (1, (-1, 0)),
+            (0, (-1, 5)),
+            (0, (5, 0)),
+            (3, (11, 5)),
+            (4, (-1, 0)),
+        ]
+        assert [tiling.reach(axis, 8) for axis in (0, 1)] == [(-1, 19), (0, 13)]
+
+    def test_every_number_of_a_result_is_of_one_transform(self) -> None:
+        for plane, step, inner in itertools.product([(17, 11), (5, 5), (12, 6)], [(6, 5), (5, 8), (1, 3)], (1, 3)):
+            count = tuple(-(-points // each) for points, each in zip(plane, step, strict=True))
+            batch = 2 * inner * count[0] * count[1]
+            found = fft((8, 8), batch, kind="c2r", valid=step, tiling=Tiling(count, step, (0, 0), plane, inner))
+            stored = np.zeros(found.output.shape, int)
+            for transform in range(batch):
+                assert found.tiling is not None
+                at, (row, column) = found.tiling.place(transform)
+                stored[at, row : row + step[0], column : column + step[1]] += 1
+            assert (stored == 1).all()
+
+    def test_another_number_of_planes_or_of_tiles_is_another_size(self) -> None:
+        base = fft((8, 8), 48, tiling=TILES)
+        larger = {"count": (9, 4), "step": (6, 5), "origin": (-1, 0), "plane": (60, 19), "inner": 3}
+        assert base.is_resized(fft((8, 8), 3 * 36, tiling=larger))
+        for other in (fft((8, 8), 48), fft((8, 8), 24, tiling=TILES | {"origin": (0, 0)})):
+            assert not base.is_resized(other)
+            assert not other.is_resized(base)
+            assert base.distance(other) == other.distance(base)
+            assert (base.distance(other) or 9) >= 1
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("fields", "says"),
@@ -290,6 +343,28 @@ class TestRefusals:
             ({"order": "shifted"}, "unknown order 'shifted'; choose one of natural, reversed"),
             ({"size": 12, "order": "reversed"}, "bit-reversed order needs powers of two; got 12"),
             ({"size": (8, 6), "order": "reversed"}, "bit-reversed order needs powers of two; got 8x6"),
+            ({"tiling": 3}, "tiling must have count, step, origin, plane and inner; got 3"),
+            ({"tiling": {**TILES, "pad": 1}}, "tiling must have count, step, origin, plane and inner; got {'count'"),
+            ({"tiling": TILES}, "tiling's count must be 1 numbers above 0; got 3x2"),
+            (
+                {"size": (8, 8), "batch": 24, "tiling": TILES | {"step": (0, 5)}},
+                "tiling's step must be 2 numbers above 0; got 0x5",
+            ),
+            ({"size": (8, 8), "tiling": TILES | {"origin": "ab"}}, "tiling's origin must be a number for each axis"),
+            ({"size": (8, 8), "tiling": TILES | {"inner": 0}}, "tiling's inner must be 1 or more; got 0"),
+            (
+                {"size": (8, 8), "batch": 36, "tiling": TILES},
+                "a batch of 36 has no whole planes: 4 planes of 3x2 tiles are 24 transforms",
+            ),
+            ({"size": (8, 8), "batch": 24, "tiling": TILES | {"step": (2**30, 1)}}, r"tiling has 2\^31 tiles or more"),
+            (
+                {"size": (8, 8), "batch": 24, "kind": "c2r", "tiling": TILES | {"origin": (0, 0)}},
+                "tiles of a result lie side by side from the first point on, 8x8 apart; got step 6x5, origin 0x0",
+            ),
+            (
+                {"size": (8, 8), "batch": 24, "kind": "c2r", "valid": (6, 5), "tiling": TILES | {"origin": (0, 0)}},
+                "planes of 17x11 have 3x3 tiles of 6x5; got 3x2",
+            ),
         ],
     )
     def test_one_line_says_what_is_wrong(self, fields: dict[str, Any], says: str) -> None:

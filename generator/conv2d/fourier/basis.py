@@ -70,6 +70,11 @@ def _sizes(least: int) -> tuple[int, ...]:
 
 
 def _cost(basis: Basis) -> float:
-    """Bytes of a spectrum, each factor of a size weighed by what its transforms lose."""
+    """Bytes of a spectrum, weighed by what its transforms lose."""
+    return basis.frequencies * slowness(basis)
+
+
+def slowness(basis: Basis) -> float:
+    """What the transforms take longer than by their bytes: for each factor of a size, and for odd columns."""
     slow = prod(PRIME for points in basis.size for factor in prime_factors(points) if factor > 3)
-    return basis.frequencies * slow * (ODD if basis.columns % 2 else 1.0)
+    return slow * (ODD if basis.columns % 2 else 1.0)

@@ -17,9 +17,9 @@ from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
-from warpsmith.generator.conv2d.fourier.basis import bases
 from warpsmith.generator.conv2d.fourier.ends import with_ends
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
@@ -51,15 +51,16 @@ class Conv2dFft(Pipeline):
     """Which of the likely basis sizes it takes."""
     transform: ClassVar[Family] = FftBlock()
     product: ClassVar[Family] = CgemmTiled()
+    parts: ClassVar[type[FourierParts]] = FourierParts
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
         if (why := why_not_by_transforms(problem)) is not None:
             return why
-        if self.rank >= (found := len(bases(problem))):
+        if self.rank >= (found := len(bases := self.parts.bases(problem))):
             return f"takes basis size number {self.rank + 1}, of which there are {found}"
-        if FourierParts.of(problem, bases(problem)[self.rank]) is None:
+        if self.parts.of(problem, bases[self.rank]) is None:
             return f"needs more than {problem.workspace} bytes of workspace"
         return self.unsolved_stage(problem, device)
 
@@ -67,7 +68,11 @@ class Conv2dFft(Pipeline):
         """Whether its steps are expected to take less than sums over taps do."""
         if device.kind is not DeviceKind.CUDA or self.rank > 0 or not self.may_answer:
             return False
-        return self._parts(problem).expected_ns < problem.flops / DIRECT_FLOPS_A_NS
+        return self.expected_ns(problem) < problem.flops / DIRECT_FLOPS_A_NS
+
+    def expected_ns(self, problem: Problem) -> float:
+        """What its steps take on a large GPU."""
+        return self._parts(problem).expected_ns
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         parts = self._parts(problem)
@@ -98,27 +103,31 @@ class Conv2dFft(Pipeline):
         return tuple(dict.fromkeys(_fitting(config, space) for config in super().starts(problem, device)))
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
-        """The second factor once, the rest for each part of the batch."""
+        """The second factor once, where it is not split; the rest for each part of the batch, whose results may be one
+        sum.
+        """
         parts = self._parts(problem)
         first, second, product, result = self.stages(problem)
-        runs = [Run(second)]
+        runs = [] if parts.is_sum else [Run(second)]
         for number in range(parts.count):
-            runs += [
-                Run(first, {"signal": number * first.problem.inputs[0].nbytes}),
-                Run(product),
-                Run(result, {"signal": number * result.problem.output.nbytes}),
-            ]
-        return tuple(runs)
+            if parts.is_sum:
+                runs.append(Run(second, {"signal": number * second.problem.inputs[0].nbytes}))
+            runs.append(Run(first, {"signal": number * first.problem.inputs[0].nbytes}))
+            runs.append(Run(product, {"c": number * parts.result_pitch_bytes} if parts.is_sum else {}))
+            if not parts.is_sum:
+                runs.append(Run(result, {"signal": number * result.problem.output.nbytes}))
+        return (*runs, Run(result)) if parts.is_sum else tuple(runs)
 
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
         return self._parts(problem).workspaces(SPECTRA)
 
     def program(self, problem: Problem, config: Config) -> Program:
-        return with_ends(super().program(problem, config), self._parts(problem), SPECTRA[2], RESULT)
+        parts, spectra = self._parts(problem), SPECTRA[2]
+        return with_ends(with_sums(super().program(problem, config), parts, spectra, RESULT), parts, spectra, RESULT)
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)
-        parts = FourierParts.of(layer, bases(layer)[self.rank])
+        parts = self.parts.of(layer, self.parts.bases(layer)[self.rank])
         if parts is None:
             raise ValueError(f"{layer.key()} is not solved by {self.name}")
         return parts

@@ -7,9 +7,10 @@ import functools
 from math import prod
 
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.conv2d.fourier.basis import Basis
+from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, NEIGHBOURS
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.steps import Workspace
@@ -30,7 +31,7 @@ class FourierParts:
     """A layer, its basis, and into how many parts its batch is split.
 
     The first operand of the product is split with the batch, as its result is; the second one is whole. A gradient of
-    weights sums over the batch, and is not split.
+    weights sums over the batch: both operands are split, and the results of all parts are kept and added up.
     """
 
     layer: Conv2d
@@ -38,14 +39,28 @@ class FourierParts:
     count: int
 
     @classmethod
+    @functools.lru_cache(256)
     def of(cls, layer: Conv2d, basis: Basis) -> FourierParts | None:
         """In the fewest parts whose spectra fit the layer's workspace; None where there are no such."""
-        return _of(layer, basis)
+        images = layer.input[0]
+        counts = range(1, min(images, MOST_PARTS) + 1)
+        found = (cls(layer, basis, count) for count in counts if images % count == 0)
+        return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
+
+    @staticmethod
+    def bases(layer: Conv2d) -> tuple[Basis, ...]:
+        """The ones worth trying, the likeliest first."""
+        return bases(layer)
 
     @property
     def images(self) -> int:
         """Of a part."""
         return self.layer.input[0] // self.count
+
+    @property
+    def signals(self) -> int:
+        """Transforms of each channel, and so rows of the first operand, or terms of a sum over the batch."""
+        return self.images
 
     @property
     def factors(self) -> tuple[Operand, Operand]:
@@ -56,47 +71,68 @@ class FourierParts:
     @property
     def product(self) -> Cgemm:
         """Of each part."""
-        (_, channels, _, _), filters, images = self.layer.input, self.layer.weight[0], self.images
+        (_, channels, _, _), filters, signals = self.layer.input, self.layer.weight[0], self.signals
         m, n, k = {
-            Pass.FPROP: (images, filters, channels),
-            Pass.DGRAD: (images, channels, filters),
-            Pass.WGRAD: (filters, channels, images),
+            Pass.FPROP: (signals, filters, channels),
+            Pass.DGRAD: (signals, channels, filters),
+            Pass.WGRAD: (filters, channels, signals),
         }[self.layer.pass_]
         return Cgemm(self.basis.frequencies, m, n, k, *OPS[self.layer.pass_])
 
     @property
     def forward(self) -> tuple[Fft, Fft]:
-        """The transforms of both factors; those of the first one of each part."""
-        first, second = (self._transform(each, Kind.R2C) for each in self.factors)
-        return dataclasses.replace(first, batch=first.batch // self.count), second
+        """The transforms of both factors; of those that are split, of each part."""
+        first, second = (self.transform(each, Kind.R2C) for each in self.factors)
+        return self._of_part(first), self._of_part(second) if self.is_sum else second
 
     @property
     def inverse(self) -> Fft:
-        """The transforms to the result, of each part."""
-        whole = self._transform(self.layer.output, Kind.C2R)
-        return dataclasses.replace(whole, batch=whole.batch // self.count)
+        """The transforms to the result, of each part where it is split."""
+        whole = self.transform(self.layer.output, Kind.C2R)
+        return whole if self.is_sum else self._of_part(whole)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the result is one sum over the batch."""
+        return self.layer.pass_ is Pass.WGRAD
+
+    @property
+    def results(self) -> int:
+        """Whose spectra are kept at a time, to be added up."""
+        return self.count if self.is_sum else 1
+
+    @property
+    def result_pitch_bytes(self) -> int:
+        """From the spectra of a part's result to those of the next."""
+        return _aligned(self.product.output.nbytes)
 
     @property
     def expected_ns(self) -> float:
         """What the steps take on a large GPU (an H200's rates), each as long as its bytes or its sums take."""
-        steps = (*self.forward, self.inverse)
-        transforms = sum(each.bytes / BYTES_A_NS + STEP_NS for each in (steps[0], steps[2]))
+        first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
-        return self.count * (transforms + product) + steps[1].bytes / BYTES_A_NS + STEP_NS
+        if not self.is_sum:
+            return self.count * (first + product + result) + second
+        added = (self.count + 1) * self.product.output.nbytes / BYTES_A_NS + STEP_NS if self.count > 1 else 0.0
+        return self.count * (first + second + product) + added + result
 
     @property
     def spectra_bytes(self) -> int:
-        """Of all spectra of a part, each aligned as workspaces are."""
+        """Of all spectra that are kept at a time, each aligned as workspaces are."""
         assert self.product.output.dtype is DType.COMPLEX64
-        return sum(-(-operand.nbytes // ALIGNMENT) * ALIGNMENT for operand in self.product.operands)
+        return sum(_aligned(each.nbytes) for each in self.product.inputs) + self.results * self.result_pitch_bytes
 
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
         """The spectra of the first and the second factor and of the result; a plan may hold those of filters."""
         holds = ((), ("w",) if self.factors[1].name == "w" else (), ())
-        each = zip(names, self.product.operands, holds, strict=True)
-        return tuple(Workspace(name, operand.nbytes, holds=held) for name, operand, held in each)
+        a, b, c = (operand.nbytes for operand in self.product.operands)
+        each = zip(names, (a, b, c + (self.results - 1) * self.result_pitch_bytes), holds, strict=True)
+        return tuple(Workspace(name, nbytes, holds=held) for name, nbytes, held in each)
 
-    def _transform(self, operand: Operand, kind: Kind) -> Fft:
+    def _of_part(self, transform: Fft) -> Fft:
+        return dataclasses.replace(transform, batch=transform.batch // self.count)
+
+    def transform(self, operand: Operand, kind: Kind) -> Fft:
         """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing."""
         *planes, rows, columns = operand.shape
         before = tuple(pads[0] for pads in self.layer.padding)
@@ -105,9 +141,22 @@ class FourierParts:
         return Fft(self.basis.size, prod(planes), kind, valid=(rows, columns), layout=Layout.FREQUENCY, start=start)
 
 
-@functools.lru_cache(256)
-def _of(layer: Conv2d, basis: Basis) -> FourierParts | None:
-    images = layer.input[0]
-    counts = (1,) if layer.pass_ is Pass.WGRAD else range(1, min(images, MOST_PARTS) + 1)
-    found = (FourierParts(layer, basis, count) for count in counts if images % count == 0)
-    return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def transform_ns(transform: Fft) -> float:
+    """What the transforms of a layer's planes take on a large GPU."""
+    (spectrum,) = (operand for operand in transform.operands if operand.name == "spectrum")
+    unused = spectrum.nbytes * (sector_share(transform.size) - 1)
+    return (transform.bytes + unused) / BYTES_A_NS + STEP_NS
+
+
+def sector_share(size: tuple[int, ...]) -> float:
+    """Bytes that move for each one of a spectrum that lies frequency by frequency.
+
+    Memory moves by sectors, of which transforms too large to be a few in a tile use a part: 12,288 of 128x128 points,
+    two a tile, went at 1.37 KB/ns where those of 64x64, four a tile, went at 2.2 (H200, 2026-11-24).
+    """
+    together = MOST_TOGETHER // (prod(size) // 2)  # two real numbers are a complex one
+    return NEIGHBOURS / max(1, min(NEIGHBOURS, together))

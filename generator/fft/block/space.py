@@ -93,7 +93,9 @@ def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
     """Whether what a tile reads, and what it writes, lies together and can be copied at once."""
     has_bulk = device.kind is DeviceKind.HOST or device.compute_capability >= (9, 0)
     has_whole_spectra = problem.layout is not Layout.FREQUENCY
-    source, target = (has_whole_spectra, True) if problem.inverse else (True, has_whole_spectra)
+    has_whole_signals = problem.tiling is None
+    sides = has_whole_signals, has_whole_spectra
+    source, target = sides[::-1] if problem.inverse else sides
     return has_bulk and source, has_bulk and target
 
 
@@ -250,7 +252,8 @@ def _is_busy(transforms: int, threads: int, *words: str) -> bool:
 
 def shares_of(problem: Fft) -> tuple[int, ...]:
     """Into how many blocks a transform can be split: large ones of two dimensions."""
-    if len(problem.size) == 1 or problem.size[0] % 2 or problem.size[0] < 4 or problem.start is not None:
+    begins_anywhere = problem.start is not None or problem.tiling is not None
+    if len(problem.size) == 1 or problem.size[0] % 2 or problem.size[0] < 4 or begins_anywhere:
         return (1,)
     packed = packings(problem)
     nbytes = 8 * problem.size[0] * complex_columns(problem, packed[0])
@@ -281,4 +284,4 @@ _HALVES_AT_HAND = Constraint(
 
 def _may_fetch_ahead(problem: Fft) -> bool:
     """Whether what a tile reads lies together."""
-    return problem.layout is not Layout.FREQUENCY or not problem.inverse
+    return problem.layout is not Layout.FREQUENCY if problem.inverse else problem.tiling is None

@@ -9,13 +9,14 @@ from math import ceil, prod
 from warpsmith.generator.fft.block.choice import Choice, tile_of
 from warpsmith.generator.fft.block.factors import tables_of
 from warpsmith.generator.fft.block.memory import Memory
+from warpsmith.generator.fft.block.planes import Planes
 from warpsmith.generator.fft.block.stages import Stage, Stages
 from warpsmith.generator.fft.block.tile import Tile
 from warpsmith.generator.fft.block.walk import Walk
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.problem import Fft, Layout, Order
 from warpsmith.generator.fft.shapes import dimensions
-from warpsmith.generator.fft.text import PACKED, frequency_place, half_root, half_scale, scale
+from warpsmith.generator.fft.text import PACKED, half_root, half_scale, scale, spectrum_place
 from warpsmith.generator.fft.words import Packing, Table
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.space import Config
@@ -178,6 +179,12 @@ class FftBlockText:
         return tuple(f"{name} += {name} < {at} ? {points - at} : -{at};" for name, at, points in axes if at)
 
     @property
+    def planes(self) -> Planes | None:
+        """Of which transforms are tiles; None where each has a signal of its own."""
+        tiling = self.problem.tiling
+        return None if tiling is None else Planes(self.problem, self.choice.packing, tiling)
+
+    @property
     def is_vector(self) -> bool:
         """Whether two columns of a real signal can be read or written at once."""
         return self.choice.packing is Packing.HALF and self.problem.signal_size[-1] % 2 == 0
@@ -213,7 +220,7 @@ class FftBlockText:
     def spectrum_place(self) -> str:
         """Where frequency (y, x) of a transform lies in the spectrum."""
         is_doubled = self.choice.shares == 2 and not self.problem.inverse
-        return _spectrum_place(self.problem, "(2 * y)" if is_doubled else "y")
+        return spectrum_place(self.problem, "(2 * y)" if is_doubled else "y")
 
     @property
     def source_type(self) -> str:
@@ -284,17 +291,3 @@ def _inside(problem: Fft, choice: Choice, row: str) -> tuple[str, str]:
         conditions.append(f"x < {columns}")
         second.append(f"x < {columns}")
     return " && ".join(conditions), " && ".join(second)
-
-
-def _spectrum_place(problem: Fft, y: str) -> str:
-    columns = problem.spectrum_size[-1]
-    y, x = frequency_place(problem, y)
-    has_y = len(problem.size) == 2
-    match problem.layout:
-        case Layout.BATCH:
-            return f"transform * {prod(problem.spectrum_size)}{f' + {y} * {columns}' if has_y else ''} + {x}"
-        case Layout.TRANSPOSED:
-            return f"transform * {prod(problem.spectrum_size)} + {x} * {problem.size[0]} + {y}"
-        case Layout.FREQUENCY:
-            inner = f"{y} * {columns} + {x}" if has_y else x
-            return f"static_cast<long long>({inner}) * {problem.batch} + transform"

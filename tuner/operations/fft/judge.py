@@ -41,7 +41,7 @@ class FftJudge(Judge[Fft]):
         return {problem.output.name: Reference(*reference_fft(problem, operands[problem.inputs[0].name]))}
 
     def smaller(self, problem: Fft) -> Fft:
-        return dataclasses.replace(problem, batch=2)
+        return dataclasses.replace(problem, batch=2, tiling=problem.tiling.alike() if problem.tiling else None)
 
     def peers(self, problem: Fft, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
         if kind is DeviceKind.HOST:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.fft import Fft, Kind, Layout, Order
+from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip
 
 _PEAK = 2.0
@@ -28,9 +29,15 @@ def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float6
     squares: list[float] = []  # the mean square of each strip's transforms, times their number
 
     def strip(part: slice) -> None:
-        result = _inverse(problem, inputs[part]) if problem.inverse else _forward(problem, inputs[part])
+        if problem.inverse:
+            result = _inverse(problem, inputs[part])
+        else:
+            result = _forward(problem, inputs[part] if problem.tiling is None else tiles_of(problem, inputs, part))
         squares.append(float(np.vdot(result, result).real) / result.size * len(result))
-        results[part] = result[signal_part(problem)] if problem.inverse else _reordered(problem, result)
+        if problem.inverse and problem.tiling is not None:
+            put_tiles(problem, results, part, result[signal_part(problem)])
+        else:
+            results[part] = result[signal_part(problem)] if problem.inverse else _reordered(problem, result)
 
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)

@@ -20,12 +20,13 @@ from warpsmith.tuner.operations.reference import Operands
 
 NO_REVERSED_ORDER = "it has no bit-reversed order"
 NO_START = "it takes signals that begin at the first point"
+NO_TILES = "it takes whole signals, no tiles of planes"
 
 
 def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     """cuFFT with whatever it needs besides: a copy that pads or clips, one that transposes, a product that scales.
 
-    Raises Unavailable for bit-reversed order, which it does not have, and for signals that begin elsewhere.
+    Raises Unavailable for bit-reversed order, for signals that begin elsewhere, and for tiles: it has none of them.
     """
     _check_order(problem)
     cupy, cufft = importlib.import_module("cupy"), importlib.import_module("cupy.cuda.cufft")
@@ -76,6 +77,8 @@ def _check_order(problem: Fft) -> None:
         raise Unavailable(NO_REVERSED_ORDER)
     if problem.start is not None:
         raise Unavailable(NO_START)
+    if problem.tiling is not None:
+        raise Unavailable(NO_TILES)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

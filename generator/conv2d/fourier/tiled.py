@@ -1,0 +1,61 @@
+"""Layers in the frequency domain tile by tile: for planes that are too large to be transformed whole, and many times as
+large as a filter.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+
+_WHOLE = Conv2dFft()
+
+
+class Conv2dFftTiled(Conv2dFft):
+    """`conv2d` by Fourier transforms of tiles of the likeliest size."""
+
+    name = "conv2d_fft_tiled"
+    parts = TiledParts
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if isinstance(problem, Conv2d) and max(problem.weight[2:]) > MOST:
+            return f"has tiles of {MOST} points at the most along an axis, with a filter inside"
+        return super().why_not(problem, device)
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """Whether its steps are expected to take less than sums over taps, and than transforms of whole planes."""
+        if not super().is_likely(problem, device):
+            return False
+        if _WHOLE.why_not(problem, device) is not None:
+            return True
+        return self.expected_ns(problem) < _WHOLE.expected_ns(problem)
+
+
+class Conv2dFftTiledTensor(Conv2dFftTiled):
+    """The same with products on the tensor cores, as accurate as in float32."""
+
+    name = "conv2d_fft_tiled_tensor"
+    product = CgemmTensor()
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """Whether both the tiles and tensor cores for their products are."""
+        return super().is_likely(problem, device) and self.product.is_likely(self._parts(problem).product, device)
+
+
+class Conv2dFftTiled2(Conv2dFftTiled):
+    """The same with tiles of the second likeliest size."""
+
+    name = "conv2d_fft_tiled_2"
+    rank = 1
+
+
+class Conv2dFftTiled3(Conv2dFftTiled):
+    """The same with tiles of the third likeliest size."""
+
+    name = "conv2d_fft_tiled_3"
+    rank = 2

@@ -1,0 +1,129 @@
+"""Layers in the frequency domain tile by tile: the transforms, and tiles of which sizes are likely to be best.
+
+The result of fprop and dgrad is cut into tiles of `T - k + 1` points, T of a transform and k taps. For each of them a
+tile of T points of the other image is transformed, which overlaps the next one by `k - 1` points, and what wraps around
+is left out of the result (overlap-save): every number is stored once, by one tile. A gradient of weights is a sum over
+tiles of dy, `T - k + 1` points with zeros behind, each with the T points of x that its taps meet; nothing wraps around
+there, and the sum over the tiles is part of the product.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6 (both ways to tile); Oppenheim and
+Schafer, "Discrete-Time Signal Processing", section 8.7 (overlap-save).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from math import ceil, prod
+
+from warpsmith.generator.conv2d.fourier.basis import LARGEST_FACTOR, Basis, slowness
+from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, FLOPS_A_NS, FourierParts, sector_share
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.fft.factors import prime_factors
+from warpsmith.generator.fft.problem import Fft, Kind, Layout
+from warpsmith.generator.fft.tiling import Tiling
+from warpsmith.generator.problem import Operand
+
+LEAST, MOST = 8, 64
+"""Points of a tile along an axis: "fbfft provides the most gains over cuFFT at sizes 8-64"."""
+LIKELY = 3
+"""Sizes that are offered."""
+COMPLEX_BYTES = 8
+
+
+class TiledParts(FourierParts):
+    """The same where a transform has a tile of a plane; `basis` is the size of a tile."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def bases(layer: Conv2d) -> tuple[Basis, ...]:
+        return tile_bases(layer)
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """Rows and columns from a tile to the next: those of the result, or of dy, that a tile has."""
+        rows, columns = (points - taps + 1 for points, taps in zip(self.basis.size, self.layer.weight[2:], strict=True))
+        return rows, columns
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Of a plane, along each axis."""
+        rows, columns = (ceil(size / step) for size, step in zip(_covered(self.layer), self.step, strict=True))
+        return rows, columns
+
+    @property
+    def signals(self) -> int:
+        return self.images * prod(self.tiles)
+
+    def transform(self, operand: Operand, kind: Kind) -> Fft:
+        """Of all filters, or of all tiles of all images."""
+        outer, inner, *plane = operand.shape
+        if operand.name in ("w", "dw"):
+            return self._of_filters(outer * inner, (plane[0], plane[1]), kind)
+        # A tile of a result, or of dy where weights are wanted, has no more than its own points.
+        valid = self.step if operand.name in ("y", "dx") or self._is_gradient_of_weights(operand) else None
+        tiling = Tiling(self.tiles, self.step, self._origin(operand), (plane[0], plane[1]), inner)
+        batch = outer * inner * prod(self.tiles)
+        return Fft(self.basis.size, batch, kind, valid=valid, layout=Layout.FREQUENCY, tiling=tiling)
+
+    def _of_filters(self, batch: int, taps: tuple[int, int], kind: Kind) -> Fft:
+        """For dgrad the last tap is the first point, the others before it, so that valid results begin there."""
+        start = None
+        if self.layer.pass_ is Pass.DGRAD:
+            start = tuple((1 - count) % points for count, points in zip(taps, self.basis.size, strict=True))
+        return Fft(self.basis.size, batch, kind, valid=taps, layout=Layout.FREQUENCY, start=start)
+
+    def _is_gradient_of_weights(self, operand: Operand) -> bool:
+        return self.layer.pass_ is Pass.WGRAD and operand.name == "dy"
+
+    def _origin(self, operand: Operand) -> tuple[int, int]:
+        """Where the first tile begins: at the first pixel that the first taps meet, which is padding where there is."""
+        before = tuple(pads[0] for pads in self.layer.padding)
+        if operand.name == "x":
+            return -before[0], -before[1]
+        if operand.name == "dy" and self.layer.pass_ is Pass.DGRAD:
+            rows, columns = self.layer.weight[2:]
+            return before[0] - rows + 1, before[1] - columns + 1
+        return 0, 0
+
+
+def tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
+    """The likeliest sizes of tiles, the best first; none where filters are too large for one."""
+    return _tile_bases(layer.input[0], layer.weight, _covered(layer))
+
+
+def _covered(layer: Conv2d) -> tuple[int, int]:
+    """Rows and columns that tiles cut: of the result, or of dy."""
+    rows, columns = layer.input[2:] if layer.pass_ is Pass.DGRAD else layer.output_size
+    return rows, columns
+
+
+@functools.lru_cache(256)
+def _tile_bases(images: int, weight: tuple[int, ...], covered: tuple[int, int]) -> tuple[Basis, ...]:
+    sizes = (_sizes(taps, points) for taps, points in zip(weight[2:], covered, strict=True))
+    found = [Basis(*size) for size in itertools.product(*sizes)]
+    costs = {basis: _cost_ns(basis, images, weight, covered) for basis in found}
+    return tuple(sorted(found, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
+
+
+def _sizes(taps: int, covered: int) -> tuple[int, ...]:
+    """Those of LEAST to MOST points with small factors that leave a result, up to the least that is the whole plane."""
+    good = [n for n in range(max(LEAST, taps), MOST + 1) if max(prime_factors(n)) <= LARGEST_FACTOR]
+    whole = next((n for n in good if n >= covered + taps - 1), MOST)
+    return tuple(n for n in good if n <= whole)
+
+
+def _cost_ns(basis: Basis, images: int, weight: tuple[int, ...], covered: tuple[int, int]) -> float:
+    """What moving the spectra there and back and multiplying them takes; the planes themselves are the same for all.
+
+    As `FourierParts.expected_ns` has it, and transforms weighed by their factors.
+    """
+    steps = (points - taps + 1 for points, taps in zip(basis.size, weight[2:], strict=True))
+    signals = images * prod(ceil(size / step) for size, step in zip(covered, steps, strict=True))
+    filters, channels = weight[:2]
+    spectra = signals * channels + signals * filters + filters * channels
+    nbytes = float(COMPLEX_BYTES * basis.frequencies * spectra)
+    product = max(nbytes / BYTES_A_NS, 8 * basis.frequencies * signals * filters * channels / FLOPS_A_NS)
+    return nbytes * sector_share(basis.size) * slowness(basis) / BYTES_A_NS + product

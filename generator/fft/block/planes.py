@@ -1,0 +1,103 @@
+"""Where transforms that are tiles of planes lie, as text for CUDA: for `templates/fft/block_planes.cu.jinja`."""
+
+from __future__ import annotations
+
+import dataclasses
+from math import prod
+
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.tiling import Tiling
+from warpsmith.generator.fft.words import Packing
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planes:
+    """The signals of a problem with tiles. Divisors are constants, so that compilers multiply instead."""
+
+    problem: Fft
+    packing: Packing
+    tiling: Tiling
+
+    @property
+    def inside(self) -> str:
+        """Which plane of those that share a tile's number."""
+        return _modulo("number", self.tiling.inner)
+
+    @property
+    def tile(self) -> str:
+        """The number of the tile within its plane."""
+        return _modulo(_quotient("number", self.tiling.inner), self.tiling.tiles)
+
+    @property
+    def plane(self) -> str:
+        """The number of the plane."""
+        inner, together = self.tiling.inner, self.tiling.inner * self.tiling.tiles
+        outer = _quotient("number", together)
+        return f"{outer} * {inner}u + {self.inside}" if inner > 1 else outer
+
+    @property
+    def points(self) -> int:
+        """Of a plane."""
+        return prod(self.tiling.plane)
+
+    @property
+    def columns(self) -> int:
+        """Of a plane."""
+        return self.tiling.plane[-1]
+
+    @property
+    def row(self) -> str:
+        """At which row a tile begins."""
+        return self._corner(0, _quotient("tile", self.tiling.count[-1]))
+
+    @property
+    def column(self) -> str:
+        """At which column."""
+        axis = len(self.tiling.count) - 1
+        return self._corner(axis, _modulo("tile", self.tiling.count[-1]) if axis else "tile")
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether two columns that are one complex number lie at a multiple of 8 bytes, both of them inside or none."""
+        numbers = (self.columns, self.tiling.step[-1], self.tiling.origin[-1], self.problem.signal_size[-1])
+        return self.packing is Packing.HALF and not any(number % 2 for number in numbers)
+
+    @property
+    def element_type(self) -> str:
+        """Of what is read or written at once."""
+        return "float2" if self.is_vector or not self.problem.is_real else "float"
+
+    @property
+    def nothing(self) -> str:
+        """Such an element of what lies outside."""
+        return "make_float2(0.0f, 0.0f)" if self.element_type == "float2" else "0.0f"
+
+    @property
+    def is_inside(self) -> str:
+        """Whether point (y, x) of a tile, x a column, is to be read or written; empty where each is."""
+        names = (("y", "row"), ("x", "column"))[-len(self.tiling.count) :]
+        return " && ".join(each for axis, (own, at) in enumerate(names) for each in self._conditions(axis, own, at))
+
+    def _conditions(self, axis: int, own: str, at: str) -> tuple[str, ...]:
+        """Within the part that exists of a tile, and within the plane: a negative number is large without its sign."""
+        there, points, plane = self.problem.signal_size[axis], self.problem.size[axis], self.tiling.plane[axis]
+        first, end = self.tiling.reach(axis, there)
+        found = [f"{own} < {there}"] if there < points else []
+        if first < 0 or end > plane:
+            found.append(f"static_cast<unsigned>({at}) < {plane}u" if first < 0 else f"{at} < {plane}")
+        return tuple(found)
+
+    def _corner(self, axis: int, number: str) -> str:
+        step, origin = self.tiling.step[axis], self.tiling.origin[axis]
+        if self.tiling.count[axis] == 1:
+            return str(origin)
+        moved = f"static_cast<int>({number}) * {step}"
+        return f"{moved} {'-' if origin < 0 else '+'} {abs(origin)}" if origin else moved
+
+
+def _quotient(number: str, divisor: int) -> str:
+    return number if divisor == 1 else f"{number} / {divisor}u"
+
+
+def _modulo(number: str, divisor: int) -> str:
+    return "0u" if divisor == 1 else f"{number} % {divisor}u"

@@ -1,0 +1,131 @@
+"""Layers in the frequency domain tile by tile on the CPU: all passes, on guarded and poisoned memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sanitized import check
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.basis import Basis
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled, Conv2dFftTiled2, Conv2dFftTiledTensor
+from warpsmith.generator.conv2d.fourier.tiles import TiledParts
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.program import Program
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+from warpsmith.store.record import Failure, FailureKind, Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
+
+FAMILY = Conv2dFftTiled()
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
+LAYER: dict[str, Any] = {"input": (2, 8, 21, 20), "weight": (5, 8, 3, 3), "padding": 1}
+UNEVEN: dict[str, Any] = {"input": (3, 5, 17, 23), "weight": (3, 5, 5, 2), "padding": ((2, 0), (0, 3))}
+SMALL: dict[str, Any] = {"input": (1, 5, 5, 4), "weight": (4, 5, 4, 3), "padding": ((3, 1), (2, 2))}
+"""Whose planes are smaller than a tile."""
+every_pass = pytest.mark.parametrize("pass_", Pass)
+
+
+def evaluated(host: Runtime, compiler: HostCompiler, problem: Conv2d, program: Program) -> Measurement | Failure:
+    """On buffers that are guarded and poisoned, twice, with the same bits."""
+    bed = Testbed(host, problem, 3, POLICY, guarded=True)
+    try:
+        binaries = {name: compiler.compile(each) for name, each in program.compilations().items()}
+        return bed.evaluate(program, binaries, POLICY).outcome
+    finally:
+        bed.close()
+
+
+def default(problem: Conv2d, family: Conv2dFft = FAMILY) -> Program:
+    return family.program(problem, family.default(problem, DEVICE))
+
+
+@every_pass
+@pytest.mark.parametrize("shape", [LAYER, UNEVEN], ids=["squares", "uneven"])
+def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
+    problem = Conv2d(**shape, pass_=pass_)
+    outcome = evaluated(host, quickest, problem, default(problem))
+    assert isinstance(outcome, Measurement), outcome
+
+
+@pytest.mark.parametrize(
+    ("family", "pass_"), [(FAMILY, Pass.DGRAD), (Conv2dFftTiledTensor(), Pass.FPROP), (Conv2dFftTiled2(), Pass.WGRAD)]
+)
+def test_a_tile_may_be_larger_than_a_plane(
+    host: Runtime, quickest: HostCompiler, family: Conv2dFftTiled, pass_: Pass
+) -> None:
+    problem = Conv2d(**SMALL, pass_=pass_)
+    outcome = evaluated(host, quickest, problem, default(problem, family))
+    assert isinstance(outcome, Measurement), outcome
+
+
+def test_takes_a_batch_in_parts_and_adds_its_bias_to_each(host: Runtime, quickest: HostCompiler) -> None:
+    whole = Conv2d(**UNEVEN, bias=True, relu=True)
+    taken = sum(each.nbytes for each in FAMILY.workspaces(whole))
+    problem = dataclasses.replace(whole, workspace=taken - 1)
+    program = default(problem)
+    assert [step.entry for step in program.launches].count("add_bias") == 3
+    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+    outcome = evaluated(host, quickest, problem, program)
+    assert isinstance(outcome, Measurement), outcome
+
+
+@pytest.mark.parametrize("family", [FAMILY, Conv2dFft()], ids=lambda family: family.name)
+def test_adds_up_the_parts_of_a_gradient_of_weights(host: Runtime, quickest: HostCompiler, family: Conv2dFft) -> None:
+    whole = Conv2d((6, 4, 9, 11), (4, 4, 3, 3), pass_=Pass.WGRAD)
+    taken = sum(each.nbytes for each in family.workspaces(whole))
+    problem = dataclasses.replace(whole, workspace=taken - 1)
+    program = default(problem, family)
+    assert [step.entry for step in program.launches].count("add_parts") == 1
+    assert len(program.steps) == 2 * 3 + 2
+    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+    outcome = evaluated(host, quickest, problem, program)
+    assert isinstance(outcome, Measurement), outcome
+
+
+def test_is_right_at_random_and_as_accurate_as_float32(host: Runtime, quickest: HostCompiler) -> None:
+    """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""
+    problem = Conv2d(**LAYER)
+    config = FAMILY.space(problem, DEVICE).drawn(random.Random(3))
+    assert config is not None
+    program = FAMILY.program(problem, config)
+    binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
+    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+    operands = random_operands(problem, 5)
+    expected, _ = reference(problem, operands)
+    result = np.asarray(plan(*operands.values()))
+    assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+def test_a_tile_that_begins_elsewhere_is_found(host: Runtime, quickest: HostCompiler) -> None:
+    problem = Conv2d(**LAYER)
+    program = default(problem)
+    (first,) = (unit for unit in program.units if unit.name == "first")
+    moved = dataclasses.replace(first, source=first.source.replace("corner.column + x", "corner.column + x + 1"))
+    assert moved != first
+    units = tuple(moved if unit is first else unit for unit in program.units)
+    outcome = evaluated(host, quickest, problem, dataclasses.replace(program, units=units))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind is FailureKind.WRONG
+
+
+def test_tiles_stay_within_their_planes_under_the_sanitizers(tmp_path: Path) -> None:
+    """Those of a layer's image and of its result; in each, tiles that reach beyond every side."""
+    parts = TiledParts(Conv2d(**UNEVEN), Basis(8, 8), 1)
+    transforms = (parts.forward[0], parts.inverse)
+    block = FftBlock()
+    check([(each, block.program(each, block.default(each, DEVICE))) for each in transforms], tmp_path)

@@ -1,0 +1,224 @@
+"""Layers in the frequency domain tile by tile: which tiles, what they read and store, and where they are likely."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.basis import Basis
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.tiled import (
+    Conv2dFftTiled,
+    Conv2dFftTiled2,
+    Conv2dFftTiled3,
+    Conv2dFftTiledTensor,
+)
+from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts, tile_bases
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.fft import Fft
+from warpsmith.generator.fft.factors import prime_factors
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.registry import answering
+from warpsmith.tuner.operations.answers import random_operands, reference
+
+FAMILY, WHOLE = Conv2dFftTiled(), Conv2dFft()
+L1: dict[str, Any] = {"input": (128, 3, 128, 128), "weight": (96, 3, 11, 11)}
+L2: dict[str, Any] = {"input": (128, 64, 64, 64), "weight": (64, 64, 9, 9)}
+LARGE: dict[str, Any] = {"input": (4, 64, 512, 512), "weight": (64, 64, 7, 7)}
+LAYERS: tuple[tuple[dict[str, Any], tuple[int, int]], ...] = (
+    ({"input": (2, 3, 13, 11), "weight": (4, 3, 3, 3)}, (8, 8)),
+    ({"input": (2, 3, 13, 11), "weight": (4, 3, 3, 3), "padding": 1}, (8, 9)),
+    ({"input": (1, 2, 17, 23), "weight": (3, 2, 5, 2), "padding": ((2, 0), (0, 3))}, (8, 10)),
+    ({"input": (3, 1, 9, 8), "weight": (2, 1, 4, 3), "padding": ((3, 1), (2, 2))}, (16, 16)),
+    ({"input": (2, 2, 8, 19), "weight": (2, 2, 1, 8), "padding": (0, 7)}, (8, 8)),
+    ({"input": (1, 1, 10, 10), "weight": (1, 1, 1, 1)}, (8, 8)),
+    ({"input": (1, 2, 9, 9), "weight": (2, 2, 8, 9), "padding": 2}, (8, 9)),
+)
+every_pass = pytest.mark.parametrize("pass_", Pass)
+every_layer = pytest.mark.parametrize(("layer", "size"), LAYERS, ids=lambda value: str(value)[:60])
+Values = NDArray[Any]
+
+
+def spectra(problem: Fft, planes: Values) -> Values:
+    """(frequencies, transforms) of an operand of the layer, in float64."""
+    given = planes.reshape(problem.inputs[0].shape)
+    found = reference(problem, {"signal": given}).expected
+    return found.view(np.complex128)[..., 0].reshape(-1, problem.batch)
+
+
+def multiplied(product: Cgemm, *factors: Values) -> Values:
+    """One product for each frequency."""
+    given = zip(factors, (product.a, product.b), product.inputs, strict=True)
+    a, b = (
+        each.reshape(operand.shape) if op is Op.N else each.reshape(operand.shape).conj().swapaxes(1, 2)
+        for each, op, operand in given
+    )
+    return np.asarray(a @ b)
+
+
+@every_pass
+@every_layer
+class TestTiles:
+    def test_make_the_layer_in_exact_arithmetic(
+        self, layer: dict[str, Any], size: tuple[int, int], pass_: Pass
+    ) -> None:
+        """The stages' own references in their order: every pixel is in the tiles that need it, and nothing wraps."""
+        problem = Conv2d(**layer, pass_=pass_)
+        parts = TiledParts(problem, Basis(*size), 1)
+        operands = random_operands(problem, 2)
+        first, second = (
+            spectra(each, operands[factor.name]) for each, factor in zip(parts.forward, parts.factors, strict=True)
+        )
+        result = multiplied(parts.product, first, second).reshape(parts.inverse.inputs[0].shape)
+        found = reference(parts.inverse, {"spectrum": result}).expected.reshape(problem.output.shape)
+        expected = reference(problem, operands).expected
+        np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
+
+    def test_store_every_result_once(self, layer: dict[str, Any], size: tuple[int, int], pass_: Pass) -> None:
+        problem = Conv2d(**layer, pass_=pass_)
+        inverse = TiledParts(problem, Basis(*size), 1).inverse
+        if inverse.tiling is None:
+            assert pass_ is Pass.WGRAD
+            assert inverse.output.shape[1:] == problem.weight[2:]
+            return
+        stored = np.zeros(problem.output.shape, int).reshape(inverse.output.shape)
+        for transform in range(inverse.batch):
+            plane, (row, column) = inverse.tiling.place(transform)
+            rows, columns = inverse.signal_size
+            stored[plane, row : row + rows, column : column + columns] += 1
+        assert (stored == 1).all()
+
+    def test_are_what_the_products_read(self, layer: dict[str, Any], size: tuple[int, int], pass_: Pass) -> None:
+        problem = Conv2d(**layer, pass_=pass_)
+        parts = TiledParts(problem, Basis(*size), 1)
+        transforms = (*parts.forward, parts.inverse)
+        spectra = [next(each for each in found.operands if each.name == "spectrum") for found in transforms]
+        assert [each.nbytes for each in spectra] == [each.nbytes for each in parts.product.operands]
+        signals = [next(each for each in found.operands if each.name == "signal") for found in transforms]
+        operands = (*parts.factors, problem.output)
+        assert [each.nbytes for each in signals] == [each.nbytes for each in operands]
+
+
+def test_a_gradient_of_weights_adds_up_over_images_and_tiles() -> None:
+    parts = TiledParts(Conv2d(**L1, pass_=Pass.WGRAD), Basis(32, 32), 1)
+    assert parts.tiles == (6, 6)
+    product = parts.product
+    assert (product.m, product.n, product.k) == (96, 3, 128 * 36)
+    dy, x = parts.forward
+    assert (dy.valid, x.valid) == ((22, 22), None)
+
+
+class TestSizes:
+    @every_pass
+    @pytest.mark.parametrize("layer", [L1, L2, LARGE, {"input": (2, 3, 9, 300), "weight": (4, 3, 5, 57)}])
+    def test_have_small_factors_and_leave_a_result(self, layer: dict[str, Any], pass_: Pass) -> None:
+        found = tile_bases(Conv2d(**layer, pass_=pass_))
+        assert 1 <= len(found) == len(set(found)) <= 3
+        for basis, axis in itertools.product(found, (0, 1)):
+            assert max(8, layer["weight"][2 + axis]) <= basis.size[axis] <= MOST
+            assert max(prime_factors(basis.size[axis])) <= 7
+
+    def test_that_move_fewest_bytes_come_first(self) -> None:
+        """118 results along an axis are three tiles of 40, and six of 22."""
+        fprop = Conv2d(**L1, workspace=2**40)
+        assert tile_bases(fprop)[0] == Basis(50, 50)
+        expected = []
+        for points in (50, 64, 32):
+            parts = TiledParts.of(fprop, Basis(points, points))
+            assert parts is not None
+            expected.append(parts.expected_ns)
+        assert expected == sorted(expected)
+
+    def test_are_no_larger_than_what_holds_a_plane(self) -> None:
+        small = Conv2d((1, 1, 9, 9), (1, 1, 3, 3), padding=1)  # type: ignore[arg-type]
+        for basis in tile_bases(small):
+            assert max(basis.size) <= 12
+
+    def test_of_filters_that_are_too_large_are_told_in_a_line(self) -> None:
+        told = FAMILY.why_not(Conv2d((1, 1, 200, 200), (1, 1, 65, 3)), H200)
+        assert told == "has tiles of 64 points at the most along an axis, with a filter inside"
+        assert FAMILY.why_not(Filter2d((8, 8), (3, 3)), H200) == "solves conv2d only"
+        assert FAMILY.why_not(Conv2d((1, 1, 200, 200), (1, 1, 64, 3)), H200) is None
+
+    def test_of_second_and_third_families_are_others(self) -> None:
+        layer = Conv2d(**LARGE)
+        families = (FAMILY, Conv2dFftTiled2(), Conv2dFftTiled3())
+        assert len({family.stages(layer)[0].problem.key() for family in families}) == 3
+        narrow = Conv2d((1, 1, 8, 8), (1, 1, 8, 8))
+        assert Conv2dFftTiled2().why_not(narrow, H200) == "takes basis size number 2, of which there are 1"
+
+
+class TestParts:
+    def test_are_images_with_all_of_their_tiles(self) -> None:
+        layer = Conv2d(**L1)
+        parts = TiledParts.of(layer, Basis(50, 50))
+        assert parts is not None
+        assert (parts.count, parts.images, parts.signals) == (2, 64, 64 * 9)
+        assert parts.forward[0].batch == 64 * 9 * 3
+        assert parts.inverse.batch == 64 * 9 * 96
+        assert parts.spectra_bytes <= layer.workspace
+        assert sum(each.nbytes for each in FAMILY.workspaces(layer)) <= layer.workspace
+
+    def test_lie_one_behind_the_other(self) -> None:
+        layer = Conv2d(**L1)
+        runs = FAMILY.runs(layer)
+        offsets = [run.offsets.get("signal", 0) for run in runs if run.stage.name == "result"]
+        assert offsets == [0, layer.output.nbytes // 2]
+
+    def test_of_a_gradient_of_weights_each_have_a_result_that_is_kept(self) -> None:
+        layer = Conv2d(**L1, pass_=Pass.WGRAD)
+        parts = TiledParts.of(layer, Basis(50, 50))
+        assert parts is not None
+        assert (parts.count, parts.results, parts.product.k) == (2, 2, 64 * 9)
+        spectra = FAMILY.workspaces(layer)
+        assert sum(each.nbytes for each in spectra) <= parts.spectra_bytes <= layer.workspace
+        products = [run.offsets["c"] for run in FAMILY.runs(layer) if run.stage.name == "product"]
+        assert products == [0, parts.result_pitch_bytes]
+        assert products[-1] + parts.product.output.nbytes == spectra[2].nbytes
+        for name in ("first", "second"):
+            operand = parts.factors[name == "second"]
+            offsets = [run.offsets["signal"] for run in FAMILY.runs(layer) if run.stage.name == name]
+            assert offsets == [0, operand.nbytes // 2]
+
+
+class TestLikely:
+    @pytest.mark.parametrize(
+        ("layer", "likely"),
+        [
+            (LARGE, True),
+            ({"input": (16, 64, 224, 224), "weight": (64, 64, 7, 7), "padding": 3}, True),
+            (L2, False),
+            ({"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}, False),
+            ({"input": (2, 16, 400, 400), "weight": (16, 16, 1, 1)}, False),
+        ],
+    )
+    def test_is_where_whole_planes_and_sums_over_taps_take_longer(self, layer: dict[str, Any], likely: bool) -> None:
+        for pass_ in Pass:
+            problem = Conv2d(**layer, pass_=pass_)
+            assert FAMILY.is_likely(problem, H200) is likely
+            assert not FAMILY.is_likely(problem, HOST)
+            assert not Conv2dFftTiled2().is_likely(problem, H200)
+            if likely:
+                assert answering(problem, H200)[0].name == "conv2d_fft_tiled_tensor"
+                assert Conv2dFftTiledTensor().is_likely(problem, H200)
+
+    def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
+        problem = Conv2d((8, 3, 224, 224), (64, 3, 7, 7), padding=3)  # type: ignore[arg-type]
+        assert not Conv2dFftTiledTensor().is_likely(problem, H200)
+        assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
+
+    def test_of_whole_planes_counts_sectors_that_are_used_in_part(self) -> None:
+        """12,288 planes of 128x128 points back, two of them a tile: 1093 us were measured, 601 are all bytes."""
+        parts = FourierParts(Conv2d(**L1), Basis(128, 128), 1)
+        whole = parts.inverse.bytes / 2500
+        assert whole < 602_000
+        assert 850_000 < parts.expected_ns - parts.product.bytes / 2500 < 1_100_000
+        assert prod(parts.basis.size) == 128 * 128
