@@ -33,6 +33,7 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
         + RULE_CHANGED * (one.layout is not other.layout)
         + RULE_CHANGED * (one.order is not other.order)
         + SIDE_CHANGED * (one.start != other.start)
+        + SIDE_CHANGED * (one.border != other.border)
     )
     return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, sizes
+from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.distance import between_transforms
 from warpsmith.generator.fft.shapes import dimensions, last_axes, start_of
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
@@ -85,10 +86,12 @@ class Fft(Problem):
         norm: which direction is scaled.
         layout: memory layout of the spectrum.
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
+        border: elements of the signal that stand before and behind its valid part, in place of zeros; also as text,
+            `reflect:2+1x3`. Forward transforms alone have one. The first of them is at `start`.
 
     Raises:
-        BadArgument: a size below 2, a `valid` part larger than the size, a `start` that is no point, or an unknown
-            value of an option.
+        BadArgument: a size below 2, a `valid` part larger than the size, a `start` that is no point, a `border` that
+            does not fit the signal or the size, or an unknown value of an option.
 
     Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
     are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
@@ -109,6 +112,7 @@ class Fft(Problem):
     layout: Layout = Layout.BATCH
     order: Order = Order.NATURAL
     start: tuple[int, ...] | None = None
+    border: Border | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -125,6 +129,9 @@ class Fft(Problem):
         if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
             raise BadArgument("layout transposed needs two dimensions; this transform has one")
         set_field(self, "order", member(Order, self.order, "order"))
+        set_field(self, "border", Border.of(self.border))
+        if self.border is not None:
+            self.border.check(self.signal_size, self.size, inverse=self.inverse)
         if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
 
@@ -205,6 +212,11 @@ class Fft(Problem):
         return self.valid or self.size
 
     @property
+    def bordered_size(self) -> tuple[int, ...]:
+        """Of the signal with its border."""
+        return self.signal_size if self.border is None else self.border.around(self.signal_size)
+
+    @property
     def spectrum_size(self) -> tuple[int, ...]:
         """Rows and columns, or length, of the spectrum of one transform, in elements; n // 2 + 1 columns if half."""
         *rows, columns = self.size
@@ -260,6 +272,7 @@ class Fft(Problem):
             "size": list(self.size),
             "valid": list(self.valid) if self.valid is not None else None,
             "start": list(self.start) if self.start is not None else None,
+            "border": self.border.spec() if self.border is not None else None,
         }
 
     @classmethod
@@ -275,6 +288,7 @@ class Fft(Problem):
             "inverse": "yes" if self.inverse and self.kind is Kind.C2C else None,
             "valid": dimensions(self.valid) if self.valid else None,
             "start": dimensions(self.start) if self.start else None,
+            "border": self.border,
             "norm": None if self.norm is Norm.BACKWARD else self.norm,
             "layout": None if self.layout is Layout.BATCH else self.layout,
             "order": None if self.order is Order.NATURAL else self.order,

@@ -36,6 +36,8 @@ class FftTwoPass(Pipeline):
             return "leaves the spectrum transposed: layout transposed"
         if problem.start is not None:
             return "takes a signal that begins at the first point"
+        if problem.border is not None:
+            return "takes a signal without a border"
         return self.unsolved_stage(problem, device)
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:

@@ -18,7 +18,8 @@ from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.conv2d.fourier.basis import bases
-from warpsmith.generator.conv2d.fourier.ends import with_ends
+from warpsmith.generator.conv2d.fold import PADDED
+from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -73,11 +74,12 @@ class Conv2dFft(Pipeline):
         parts = self._parts(problem)
         a, b, c = SPECTRA
         (first, second), (first_transform, second_transform) = parts.factors, parts.forward
+        target = parts.layer.output.name if parts.fold is None else PADDED
         return (
             Stage("first", first_transform, self.transform, {"signal": first.name, "spectrum": a}),
             Stage("second", second_transform, self.transform, {"signal": second.name, "spectrum": b}),
             Stage("product", parts.product, self.product, {"a": a, "b": b, "c": c}),
-            Stage(RESULT, parts.inverse, self.transform, {"spectrum": c, "signal": parts.layer.output.name}),
+            Stage(RESULT, parts.inverse, self.transform, {"spectrum": c, "signal": target}),
         )
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -85,7 +87,7 @@ class Conv2dFft(Pipeline):
         joined, parts = super().space(problem, device), self._parts(problem)
         if SPLITS not in {parameter.name for parameter in joined.parameters}:
             return joined
-        left = parts.layer.workspace - parts.spectra_bytes
+        left = parts.layer.workspace - parts.workspace_bytes
         told = f"the spectra leave {left} bytes of workspace to the parts of sums"
         limit = Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))
         return Space(joined.parameters, (*joined.constraints, limit))
@@ -101,12 +103,13 @@ class Conv2dFft(Pipeline):
         """The second factor once, the rest for each part of the batch."""
         parts = self._parts(problem)
         first, second, product, result = self.stages(problem)
+        written = result.problem.output.nbytes if parts.fold is None else 0  # what is folded is of one part
         runs = [Run(second)]
         for number in range(parts.count):
             runs += [
                 Run(first, {"signal": number * first.problem.inputs[0].nbytes}),
                 Run(product),
-                Run(result, {"signal": number * result.problem.output.nbytes}),
+                Run(result, {"signal": number * written}),
             ]
         return tuple(runs)
 
@@ -114,7 +117,8 @@ class Conv2dFft(Pipeline):
         return self._parts(problem).workspaces(SPECTRA)
 
     def program(self, problem: Problem, config: Config) -> Program:
-        return with_ends(super().program(problem, config), self._parts(problem), SPECTRA[2], RESULT)
+        parts = self._parts(problem)
+        return with_ends(with_fold(super().program(problem, config), parts, RESULT), parts, SPECTRA[2], RESULT)
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)

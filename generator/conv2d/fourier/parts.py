@@ -7,10 +7,13 @@ import functools
 from math import prod
 
 from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.conv2d.fold import Fold, folds
 from warpsmith.generator.conv2d.fourier.basis import Basis
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.steps import Workspace
 
@@ -72,9 +75,14 @@ class FourierParts:
 
     @property
     def inverse(self) -> Fft:
-        """The transforms to the result, of each part."""
-        whole = self._transform(self.layer.output, Kind.C2R)
+        """The transforms to the result, or to the gradient of padded images, of each part."""
+        whole = self._transform(self.layer.of_padded.output, Kind.C2R)
         return dataclasses.replace(whole, batch=whole.batch // self.count)
+
+    @property
+    def fold(self) -> Fold | None:
+        """What comes after the transforms back, of each part; None where they write the result."""
+        return Fold.of(self.layer, "fold", self.images) if folds(self.layer) else None
 
     @property
     def expected_ns(self) -> float:
@@ -82,7 +90,8 @@ class FourierParts:
         steps = (*self.forward, self.inverse)
         transforms = sum(each.bytes / BYTES_A_NS + STEP_NS for each in (steps[0], steps[2]))
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
-        return self.count * (transforms + product) + steps[1].bytes / BYTES_A_NS + STEP_NS
+        fold = 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
+        return self.count * (transforms + product + fold) + steps[1].bytes / BYTES_A_NS + STEP_NS
 
     @property
     def spectra_bytes(self) -> int:
@@ -90,19 +99,38 @@ class FourierParts:
         assert self.product.output.dtype is DType.COMPLEX64
         return sum(-(-operand.nbytes // ALIGNMENT) * ALIGNMENT for operand in self.product.operands)
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Of the spectra and of what is folded."""
+        nbytes = 0 if self.fold is None else self.fold.workspace.nbytes
+        return self.spectra_bytes + -(-nbytes // ALIGNMENT) * ALIGNMENT
+
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
-        """The spectra of the first and the second factor and of the result; a plan may hold those of filters."""
+        """The spectra of the first and the second factor and of the result; a plan may hold those of filters. Behind
+        them is what is folded."""
         holds = ((), ("w",) if self.factors[1].name == "w" else (), ())
         each = zip(names, self.product.operands, holds, strict=True)
-        return tuple(Workspace(name, operand.nbytes, holds=held) for name, operand, held in each)
+        spectra = tuple(Workspace(name, operand.nbytes, holds=held) for name, operand, held in each)
+        return spectra if self.fold is None else (*spectra, self.fold.workspace)
 
     def _transform(self, operand: Operand, kind: Kind) -> Fft:
-        """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing."""
+        """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing.
+        Padding that has pixels is a border of the image, whose first row is the first point, as the first tap is."""
         *planes, rows, columns = operand.shape
-        before = tuple(pads[0] for pads in self.layer.padding)
+        before = tuple(pads[0] for pads in self.layer.of_padded.padding)
         is_filter = operand.name in ("w", "dw")
         start = tuple(-pad % points for pad, points in zip(before, self.basis.size, strict=True)) if is_filter else None
-        return Fft(self.basis.size, prod(planes), kind, valid=(rows, columns), layout=Layout.FREQUENCY, start=start)
+        has_border = operand.name == "x" and self.layer.padding_mode is not PaddingMode.ZEROS
+        border = Border(self.layer.padding_mode, self.layer.padding) if has_border else None
+        return Fft(
+            self.basis.size,
+            prod(planes),
+            kind,
+            valid=(rows, columns),
+            layout=Layout.FREQUENCY,
+            start=start,
+            border=border,
+        )
 
 
 @functools.lru_cache(256)
@@ -110,4 +138,4 @@ def _of(layer: Conv2d, basis: Basis) -> FourierParts | None:
     images = layer.input[0]
     counts = (1,) if layer.pass_ is Pass.WGRAD else range(1, min(images, MOST_PARTS) + 1)
     found = (FourierParts(layer, basis, count) for count in counts if images % count == 0)
-    return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
+    return next((parts for parts in found if parts.workspace_bytes <= layer.workspace), None)

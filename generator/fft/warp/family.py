@@ -53,6 +53,8 @@ class FftWarp(Family):
             return f"transforms powers of two up to {dimensions((largest,) * len(problem.size))} only"
         if problem.start is not None:
             return "takes signals that begin at the first point only"
+        if problem.border is not None:
+            return "reads signals without a border only"
         if problem.layout is not Layout.BATCH:
             return "reads and writes spectra in batch layout only"
         return None

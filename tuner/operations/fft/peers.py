@@ -20,12 +20,14 @@ from warpsmith.tuner.operations.reference import Operands
 
 NO_REVERSED_ORDER = "it has no bit-reversed order"
 NO_START = "it takes signals that begin at the first point"
+NO_BORDER = "it takes signals without a border"
 
 
 def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     """cuFFT with whatever it needs besides: a copy that pads or clips, one that transposes, a product that scales.
 
-    Raises Unavailable for bit-reversed order, which it does not have, and for signals that begin elsewhere.
+    Raises Unavailable for bit-reversed order, which it does not have, and for signals that begin elsewhere or have a
+    border.
     """
     _check_order(problem)
     cupy, cufft = importlib.import_module("cupy"), importlib.import_module("cupy.cuda.cufft")
@@ -76,6 +78,8 @@ def _check_order(problem: Fft) -> None:
         raise Unavailable(NO_REVERSED_ORDER)
     if problem.start is not None:
         raise Unavailable(NO_START)
+    if problem.border is not None:
+        raise Unavailable(NO_BORDER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
