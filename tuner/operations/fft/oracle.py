@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -55,6 +56,14 @@ def signal_part(problem: Fft) -> tuple[Any, ...]:
     return (slice(None), *np.ix_(*points))
 
 
+def with_border(problem: Fft, values: NDArray[Any], axes: Iterable[int]) -> NDArray[Any]:
+    """Signals with their border along some of a transform's axes, which are the last ones of `values` in that order."""
+    if problem.border is None:
+        return values
+    pads = [problem.border.pads[axis] for axis in axes]
+    return np.pad(values, (*((0, 0),) * (values.ndim - len(pads)), *pads), _MODES[problem.border.mode])
+
+
 def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
     """A view of a spectrum as (batch, rows, columns), however it lies; its frequencies stay in their order."""
     match problem.layout:
@@ -87,8 +96,7 @@ def _mirrored_rows(problem: Fft) -> list[int]:
 def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
     """The whole spectra in natural order. What the signal lacks is zero."""
     axes = tuple(range(1, signal.ndim))
-    if problem.border is not None:
-        signal = np.pad(signal, ((0, 0), *problem.border.pads), _MODES[problem.border.mode])
+    signal = with_border(problem, signal, range(len(problem.size)))
     if problem.start is not None:
         whole = np.zeros((len(signal), *problem.size), signal.dtype)
         whole[signal_part(problem)] = signal
