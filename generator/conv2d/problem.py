@@ -32,8 +32,8 @@ class Conv2d(Problem):
     y[n, k, p, q] = b[k] + sum over c, r, s of w[k, c, r, s]
                     * x[n, k // (K/G) * C/G + c, p * stride + r * dilation - padding, likewise the columns]
 
-    where x is what `padding_mode` says outside of the image; relu replaces what is negative by zero. `dgrad` is the gradient of x where dy
-    is that of y, `wgrad` the gradient of w; neither has a bias or a ReLU.
+    where x is what `padding_mode` says outside of the image; relu replaces what is negative by zero. `dgrad` is the
+    gradient of x where dy is that of y, `wgrad` the gradient of w; neither has a bias or a ReLU.
 
     Shapes, all float32 and dense: x and dx (N, C, H, W); w and dw (K, C/G, R, S); b (K,); y and dy (N, K, P, Q).
     A plan takes, by pass: fprop (x, w) or (x, w, b); dgrad (dy, w); wgrad (x, dy).
@@ -246,7 +246,9 @@ class Conv2d(Problem):
 
     def spec(self) -> dict[str, Any]:
         pairs = {name: list(getattr(self, name)) for name in ("input", "weight", "stride", "dilation")}
-        words = {name: str(getattr(self, name)) for name in ("pass_", "precision", "layout", "accuracy", "padding_mode")}
+        words = {
+            name: str(getattr(self, name)) for name in ("pass_", "precision", "layout", "accuracy", "padding_mode")
+        }
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding]}
 
@@ -277,4 +279,3 @@ class Conv2d(Problem):
 
 def _by_x(numbers: tuple[int, ...]) -> str:
     return "x".join(map(str, numbers))
-

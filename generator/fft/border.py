@@ -77,7 +77,9 @@ class Border:
         for there, pads, points in zip(signal, self.pads, size, strict=True):
             most = self.mode.most(there)
             if most is not None and max(pads) > most:
-                raise BadArgument(f"border {self.mode} has at most {most} on each side of {there}; got {told_pads(pads)}")
+                raise BadArgument(
+                    f"border {self.mode} has at most {most} on each side of {there}; got {told_pads(pads)}"
+                )
             if there + sum(pads) > points:
                 raise BadArgument(f"the signal and its border are {there + sum(pads)} points, of {points}")
 

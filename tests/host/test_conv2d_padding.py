@@ -1,4 +1,4 @@
-"""Layers whose padding has pixels, on the CPU: every family, mode and pass, held against PyTorch's autograd in float64."""
+"""Layers whose padding has pixels, on the CPU: families, modes and passes, held against PyTorch's autograd."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import sanitized
 from conv2d_layers import layer
 from guarded import Guarded
 from together import AT_ONCE, Case, together
@@ -22,6 +24,7 @@ from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import HOST
+from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
@@ -72,7 +75,9 @@ def off(problem: Conv2d, result: Values, given: Mapping[str, Values]) -> float:
     return float(np.max(errors / np.maximum(scale, 1e-30)))
 
 
-def results(cases: list[Case], quickest: HostCompiler, host: Runtime) -> Iterator[tuple[Case, Values, dict[str, Values]]]:
+def results(
+    cases: list[Case], quickest: HostCompiler, host: Runtime
+) -> Iterator[tuple[Case, Values, dict[str, Values]]]:
     """Of each case its result and its inputs; kernels of many cases are one text."""
     for start in range(0, len(cases), AT_ONCE):
         part = cases[start : start + AT_ONCE]
@@ -113,9 +118,7 @@ def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: 
     assert not wrong, "\n".join(wrong)
 
 
-def outcomes(
-    host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: Program
-) -> list[Measurement | Failure]:
+def outcomes(host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: Program) -> list[Measurement | Failure]:
     """On buffers that are guarded and poisoned, twice, with the same bits; of programs that share their texts."""
     policy = TimingPolicy.for_kind(HOST.kind)
     bed = Testbed(host, problem, 3, policy, guarded=True)
@@ -152,3 +155,20 @@ def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host
     assert isinstance(right, Measurement), right
     assert isinstance(wrong, Failure)
     assert wrong.kind is FailureKind.WRONG
+
+
+def test_nothing_is_read_or_written_outside_of_a_buffer(tmp_path: Path) -> None:
+    """As much padding as there may be, under the sanitizers; a gradient writes padded images in between."""
+    shape = SHAPES[2]
+    cases: list[tuple[Family, Pass, PaddingMode]] = [
+        (DIRECT, Pass.FPROP, PaddingMode.REFLECT),
+        (DIRECT, Pass.DGRAD, PaddingMode.REFLECT),
+        (PLAIN, Pass.DGRAD, PaddingMode.REPLICATE),
+        (DIRECT, Pass.WGRAD, PaddingMode.CIRCULAR),
+        (FOURIER, Pass.FPROP, PaddingMode.REFLECT),
+    ]
+    checked = []
+    for family, pass_, mode in cases:
+        problem = Conv2d(**shape, pass_=pass_, padding_mode=mode)
+        checked.append((problem, family.program(problem, family.default(problem, HOST))))
+    sanitized.check(checked, tmp_path)

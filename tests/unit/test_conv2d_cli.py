@@ -82,7 +82,10 @@ def test_every_field_has_an_option() -> None:
         (("--pass", "forward"), "unknown pass 'forward'"),
         (("--precision", "tf32"), "precision tf32 is not in this version"),
         (("--pass", "dgrad", "--bias"), "pass dgrad has no bias"),
-        (("--padding-mode", "mirror"), "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate, circular"),
+        (
+            ("--padding-mode", "mirror"),
+            "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate, circular",
+        ),
         (("--padding", "7", "--padding-mode", "reflect"), "padding_mode reflect makes at most 6 rows on each side"),
         (("--accuracy", "exact"), "unknown accuracy 'exact'"),
         (("--workspace", "1T"), "--workspace must be a number of bytes, such as 4096, 64K, 256M or 1G; got '1T'"),

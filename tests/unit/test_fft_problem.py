@@ -164,9 +164,7 @@ class TestKeyAndSpec:
         assert EVERY_FIELD.key() == (
             "fft size=8x16 batch=3 kind=c2c inverse=yes valid=5x7 start=7x0 norm=ortho layout=frequency order=reversed"
         )
-        assert BORDERED.key() == (
-            "fft size=12x16 batch=3 kind=r2c valid=5x7 border=reflect:2+1x3 layout=frequency"
-        )
+        assert BORDERED.key() == ("fft size=12x16 batch=3 kind=r2c valid=5x7 border=reflect:2+1x3 layout=frequency")
 
     @pytest.mark.parametrize("problem", [EVERY_FIELD, BORDERED, fft(12), fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4))])
     def test_a_spec_comes_back_through_json(self, problem: Fft) -> None:
@@ -331,7 +329,10 @@ class TestRefusals:
             ({"valid": 2, "border": "circular:0+3"}, r"border circular has at most 2 on each side of 2; got 0\+3"),
             ({"valid": 4, "border": "reflect:0"}, "a border without elements is none"),
             ({"valid": 4, "border": {"mode": "reflect", "pads": [1]}}, "pads of a border must be .before, after. for"),
-            ({"valid": 4, "border": {"mode": "reflect", "pads": [(1, -1)]}}, "pads of a border must be 0 to 32767; got -1"),
+            (
+                {"valid": 4, "border": {"mode": "reflect", "pads": [(1, -1)]}},
+                "pads of a border must be 0 to 32767; got -1",
+            ),
             ({"kind": "c2r", "valid": 4, "border": "reflect:1"}, "an inverse transform has no border"),
             ({"kind": "c2c", "inverse": True, "valid": 4, "border": "reflect:1"}, "an inverse transform has no border"),
             ({"inverse": True}, "r2c is always forward"),

@@ -92,13 +92,14 @@ def with_fold(program: Program, parts: FourierParts, last: str) -> Program:
     steps: list[Step] = []
     output = parts.layer.output
     launches = (
-        fold.launch(Pointer(output.name, number * (output.nbytes // parts.count)), FOLD) for number in range(parts.count)
+        fold.launch(Pointer(output.name, number * (output.nbytes // parts.count)), FOLD)
+        for number in range(parts.count)
     )
     for step in program.steps:
         steps.append(step)
         if isinstance(step, Launch) and step.unit == last:
             steps.append(next(launches))
-    source = render("conv2d/fourier_fold.cu.jinja", f=fold, family=program.family, config=program.config.key())
+    source = render("conv2d/fourier_fold.cu.jinja", f=fold, family=program.family)  # one text for all configs
     return dataclasses.replace(program, units=(*program.units, Unit(FOLD, source)), steps=tuple(steps))
 
 
