@@ -131,7 +131,7 @@ class Fft(Problem):
         set_field(self, "order", member(Order, self.order, "order"))
         set_field(self, "border", Border.of(self.border))
         if self.border is not None:
-            self.border.check(self.signal_size, self.size, inverse=self.inverse)
+            self.border.check(self.signal_size, self.size, inverse=self.inverse is True)
         if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,9 @@ def _signals(
     signal = np.zeros(shape, np.complex64 if is_complex else np.float32)
     parts = by_transform(problem, signal) if problem.inverse else signal  # (batch, ...) whatever the layout
     inner = parts.shape[1:]
-    drawn = _drawn_signals(inner, min(len(parts), max(5, _DRAWN_POINTS // math.prod(inner) | 1)), is_complex, generator)
+    drawn: NDArray[Any] = _drawn_signals(
+        inner, min(len(parts), max(5, _DRAWN_POINTS // math.prod(inner) | 1)), is_complex, generator
+    )
     parts[...] = drawn[np.arange(len(parts)) % len(drawn)] / _places(problem)
     if is_complex:
         make_hermitian(problem, signal)
