@@ -125,7 +125,9 @@ def source(mode: PaddingMode, i: int, size: int) -> int:
     """`source_of` in templates/shared/padding.cu.jinja."""
     if mode is PaddingMode.REFLECT:
         return min(abs(size - 1 - abs(size - 1 - i)), size - 1)
-    return min(max(i, 0), size - 1) if mode is PaddingMode.REPLICATE else (i + size) % size
+    if mode is PaddingMode.REPLICATE:
+        return min(max(i, 0), size - 1)
+    return i + size if i < 0 else i if i < size else min(i - size, size - 1)
 
 
 def places(mode: PaddingMode, i: int, before: int, size: int, count: int) -> list[int]:
