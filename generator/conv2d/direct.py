@@ -4,22 +4,28 @@ Source: the first rungs of "Optimizing a CNN in CUDA": more work per thread, reg
 checks (here the zeros of a tile in shared memory), and for the gradient of the weights the sums of a thread in
 registers, reduced at the end by shuffles and shared memory. That document's reduction adds blocks' sums atomically;
 here one block has all terms of its weights, so that the same inputs give the same bits.
+
+Where pixels stand in the padding, the gradient of the image is that of the padded image first, in a workspace, and then
+folded (`fold.py`): a thread's window has no more taps than without padding.
 """
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpsmith.generator.conv2d.axes import axes_of
+from warpsmith.generator.conv2d.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.image_space import image_default, image_space
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
+from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
 from warpsmith.generator.conv2d.weight_geometry import WeightGeometry, weight_default, weight_space
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import multiply_adds
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.program import Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.work import Work
@@ -42,22 +48,24 @@ class Conv2dDirect(Family):
             return None
         if (taps := problem.weight[3]) > MAX_TAPS:
             return f"writes out the taps of a filter's row, {MAX_TAPS} of them at the most; this one has {taps}"
-        row_axis, column_axis = axes_of(problem)
+        if folds(problem) and (nbytes := _fold(problem).workspace.nbytes) > problem.workspace:
+            return f"the gradient of the padded images takes {nbytes} bytes of workspace"
+        row_axis, column_axis = axes_of(_summed(problem))
         phases = len(row_axis.phases) * len(column_axis.phases)
         if phases > MAX_PHASES:
             return f"writes out every phase of a stride, {MAX_PHASES} of them at the most; this one has {phases}"
         return None
 
     def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = require_conv2d(problem)
+        conv2d = _summed(require_conv2d(problem))
         return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
 
     def default(self, problem: Problem, device: Device) -> Config:
-        conv2d = require_conv2d(problem)
+        conv2d = _summed(require_conv2d(problem))
         return (weight_default if conv2d.pass_ is Pass.WGRAD else image_default)(conv2d, device)
 
     def unrolled(self, problem: Problem, config: Config) -> int:
-        conv2d = require_conv2d(problem)
+        conv2d = _summed(require_conv2d(problem))
         if conv2d.pass_ is Pass.WGRAD:
             return WeightGeometry.of(conv2d, config).written
         return ImageGeometry.of(conv2d, config).written.multiply_adds
@@ -67,14 +75,33 @@ class Conv2dDirect(Family):
 
     def program(self, problem: Problem, config: Config) -> Program:
         conv2d = require_conv2d(problem)
-        text = Conv2dText.of(conv2d)
         if conv2d.pass_ is Pass.WGRAD:
-            weight = WeightGeometry.of(conv2d, config)
+            text, weight = Conv2dText.of(conv2d), WeightGeometry.of(conv2d, config)
             source = render("conv2d/direct_weight.cu.jinja", p=text, g=weight, config=config.key())
-            grid, block = weight.blocks, (weight.threads, 1, 1)
-        else:
-            image = ImageGeometry.of(conv2d, config)
-            source = render("conv2d/direct_image.cu.jinja", p=text, g=image, config=config.key())
-            grid, block = image.blocks, (image.block_columns, image.block_rows, image.block_filters)
-        launch = Launch(entry=self.name, grid=(grid, 1, 1), block=block, arguments=conv2d_arguments(conv2d))
-        return Program.of_source(self.name, config, source, (launch,))
+            block = (weight.threads, 1, 1)
+            launch = Launch(self.name, (weight.blocks, 1, 1), block, conv2d_arguments(conv2d))
+            return Program.of_source(self.name, config, source, (launch,))
+        return self._image_program(conv2d, config)
+
+    def _image_program(self, problem: Conv2d, config: Config) -> Program:
+        image = ImageGeometry.of(_summed(problem), config)
+        text = dataclasses.replace(Conv2dText.of(_summed(problem)), key=text_key(problem))
+        fold = _fold(problem) if folds(problem) else None
+        source = render("conv2d/direct_image.cu.jinja", p=text, g=image, fold=fold, config=config.key())
+        block = (image.block_columns, image.block_rows, image.block_filters)
+        launch = Launch(self.name, (image.blocks, 1, 1), block, conv2d_arguments(problem))
+        if fold is None:
+            return Program.of_source(self.name, config, source, (launch,))
+        *inputs, _ = conv2d_arguments(problem)
+        launch = dataclasses.replace(launch, arguments=(*inputs, Pointer(PADDED)))
+        folding = fold.launch(Pointer(problem.output.name))
+        return Program.of_source(self.name, config, source, (launch, folding), (fold.workspace,))
+
+
+def _summed(problem: Conv2d) -> Conv2d:
+    """The layer that is summed up: of padded images, where their gradient is folded afterwards."""
+    return problem.of_padded if folds(problem) else problem
+
+
+def _fold(problem: Conv2d) -> Fold:
+    return Fold.of(problem, "conv2d_direct_fold", problem.input[0])

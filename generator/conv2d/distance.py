@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 TAP_OCTAVE = 4.0
 """Twice the rows, or columns, of a filter: registers and unrolled code grow with them."""
-_SIDES = ("padding", "bias", "relu", "accuracy", "workspace")
+_SIDES = ("padding", "padding_mode", "bias", "relu", "accuracy", "workspace")
 
 
 def between_convolutions(one: Conv2d, other: Conv2d) -> float | None:

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count
 from warpsmith.generator.conv2d.distance import between_convolutions
-from warpsmith.generator.conv2d.shapes import Pads, Pair, output_size, pads_of, pair_of, sizes_of
+from warpsmith.generator.conv2d.shapes import MAX_SIZE, Pair, output_size, pads_of, pair_of, sizes_of
 from warpsmith.generator.conv2d.words import ImageLayout, Pass, Precision
+from warpsmith.generator.padding import PaddingMode, Pads, told_pads
 from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
 
 USUAL_WORKSPACE = 2**30
@@ -31,8 +32,8 @@ class Conv2d(Problem):
     y[n, k, p, q] = b[k] + sum over c, r, s of w[k, c, r, s]
                     * x[n, k // (K/G) * C/G + c, p * stride + r * dilation - padding, likewise the columns]
 
-    where x is zero outside of the image; relu replaces what is negative by zero. `dgrad` is the gradient of x where dy
-    is that of y, `wgrad` the gradient of w; neither has a bias or a ReLU.
+    where x is what `padding_mode` says outside of the image; relu replaces what is negative by zero. `dgrad` is the
+    gradient of x where dy is that of y, `wgrad` the gradient of w; neither has a bias or a ReLU.
 
     Shapes, all float32 and dense: x and dx (N, C, H, W); w and dw (K, C/G, R, S); b (K,); y and dy (N, K, P, Q).
     A plan takes, by pass: fprop (x, w) or (x, w, b); dgrad (dy, w); wgrad (x, dy).
@@ -41,9 +42,9 @@ class Conv2d(Problem):
         input: shape of x, (N, C, H, W), whatever the pass.
         weight: shape of w, (K, C/G, R, S).
         stride: input rows and columns from one output to the next; one number for both.
-        padding: rows and columns of zeros on each side; one number for both, (rows, columns), or ((above, below),
+        padding: rows and columns on each side of the image; one number for both, (rows, columns), or ((above, below),
             (left, right)) where the sides differ. `valid` is none; `same` keeps the size of the image, with the odd
-            zero below and right, as in PyTorch.
+            one below and right, as in PyTorch.
         dilation: input rows and columns from one tap to the next; one number for both.
         groups: of channels; each filter sees the channels of its own group alone.
         pass_: which computation.
@@ -55,10 +56,13 @@ class Conv2d(Problem):
             of the whole result, or the result's own sum of |terms| where that is larger: it admits Fourier transforms,
             which let a NaN or an infinity among the inputs reach other results too. `elementwise` is that sum alone.
         workspace: the most bytes of scratch memory that a plan may take.
+        padding_mode: what the padding is made of, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each
+            pixel the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.
 
     Raises:
         BadArgument: shapes that do not fit each other, a result without elements, 2^31 elements or more in an operand,
-            a bias or a ReLU of a gradient, a negative workspace, or what this version does not have.
+            a bias or a ReLU of a gradient, a negative workspace, more padding than its mode allows (less than the size
+            for `reflect`, the size for `circular`), or what this version does not have.
 
     Source: the layer of "Optimizing a CNN in CUDA" (convolution forward, error calculation, gradient weights), with
     stride, padding, dilation and groups as PyTorch defines them.
@@ -80,6 +84,7 @@ class Conv2d(Problem):
     relu: bool = False
     accuracy: Accuracy = Accuracy.NORMWISE
     workspace: int = USUAL_WORKSPACE
+    padding_mode: PaddingMode = PaddingMode.ZEROS
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -96,8 +101,11 @@ class Conv2d(Problem):
         set_field(self, "workspace", count(self.workspace, "workspace", least=0))
         for name in ("bias", "relu"):
             set_field(self, name, bool(getattr(self, name)))
+        mode = member(PaddingMode, self.padding_mode, "padding_mode")
+        set_field(self, "padding_mode", mode if any(map(sum, self.padding)) else PaddingMode.ZEROS)
         self._check_words()
         self._check_channels()
+        self._check_padding()
         self._check_sizes()
 
     def _check_words(self) -> None:
@@ -120,10 +128,24 @@ class Conv2d(Problem):
                 f"group{'s' if self.groups > 1 else ''}, {channels // self.groups} each"
             )
 
+    def _check_padding(self) -> None:
+        """Padding is as large as its mode allows, and kernels count the elements of padded images in int."""
+        if self.padding_mode is PaddingMode.ZEROS:
+            return
+        for what, size, pads in zip(("rows", "columns"), self.input[2:], self.padding, strict=True):
+            most = self.padding_mode.most(size)
+            if most is not None and max(pads) > most:
+                raise BadArgument(
+                    f"padding_mode {self.padding_mode} makes at most {most} {what} on each side of an image of {size}; "
+                    f"got {told_pads(pads)}"
+                )
+        if max(self.padded_size) >= MAX_SIZE or math.prod((*self.input[:2], *self.padded_size)) >= 2**31:
+            raise BadArgument("the padded x has 2^31 elements or more, or 2^30 in a row or a column")
+
     def _check_sizes(self) -> None:
         """A result has elements, and kernels count those of an operand in int."""
         if min(self.output_size) < 1:
-            padded = "x".join(str(size + sum(pads)) for size, pads in zip(self.input[2:], self.padding, strict=True))
+            padded = "x".join(map(str, self.padded_size))
             spans = zip(self.weight[2:], self.dilation, strict=True)
             taps = "x".join(str((taps - 1) * dilation + 1) for taps, dilation in spans)
             raise BadArgument(f"the filter spans {taps} and is larger than the padded input of {padded}")
@@ -141,6 +163,19 @@ class Conv2d(Problem):
             )
         )
         return rows, columns
+
+    @property
+    def padded_size(self) -> Pair:
+        """Rows and columns of an image with its padding."""
+        rows, columns = (size + sum(pads) for size, pads in zip(self.input[2:], self.padding, strict=True))
+        return rows, columns
+
+    @property
+    def of_padded(self) -> Conv2d:
+        """The same layer of images that are padded already; the layer itself where the padding is zeros."""
+        if self.padding_mode is PaddingMode.ZEROS:
+            return self
+        return dataclasses.replace(self, input=(*self.input[:2], *self.padded_size), padding=((0, 0), (0, 0)))
 
     @property
     def group_channels(self) -> int:
@@ -211,7 +246,9 @@ class Conv2d(Problem):
 
     def spec(self) -> dict[str, Any]:
         pairs = {name: list(getattr(self, name)) for name in ("input", "weight", "stride", "dilation")}
-        words = {name: str(getattr(self, name)) for name in ("pass_", "precision", "layout", "accuracy")}
+        words = {
+            name: str(getattr(self, name)) for name in ("pass_", "precision", "layout", "accuracy", "padding_mode")
+        }
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding]}
 
@@ -227,7 +264,8 @@ class Conv2d(Problem):
             "precision": self.precision,
             # From here on only what differs from the usual, so that a key says what is special about its problem.
             "stride": None if self.stride == (1, 1) else _by_x(self.stride),
-            "padding": None if self.padding == ((0, 0), (0, 0)) else "x".join(map(_side, self.padding)),
+            "padding": None if self.padding == ((0, 0), (0, 0)) else "x".join(map(told_pads, self.padding)),
+            "padding_mode": None if self.padding_mode is PaddingMode.ZEROS else self.padding_mode,
             "dilation": None if self.dilation == (1, 1) else _by_x(self.dilation),
             "groups": None if self.groups == 1 else self.groups,
             "layout": None if self.layout is ImageLayout.NCHW else self.layout,
@@ -241,8 +279,3 @@ class Conv2d(Problem):
 
 def _by_x(numbers: tuple[int, ...]) -> str:
     return "x".join(map(str, numbers))
-
-
-def _side(pads: Pads) -> str:
-    """Zeros on both sides of an axis: `1`, or `0+1` where the sides differ."""
-    return str(pads[0]) if pads[0] == pads[1] else f"{pads[0]}+{pads[1]}"

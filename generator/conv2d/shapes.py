@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.padding import Pads
 
 Pair = tuple[int, int]
 """Rows and columns."""
-Pads = tuple[int, int]
-"""Zeros before and after an axis of the image."""
 
 MAX_SIZE = 2**30
 """A row and what a block of threads reaches beyond it stay below 2^31, in which kernels count."""
@@ -45,7 +44,7 @@ def pair_of(value: Any, name: str, least: int) -> Pair:
 
 
 def pads_of(value: Any, stride: Pair, dilation: Pair, taps: Iterable[int]) -> tuple[Pads, Pads]:
-    """The zeros above and below, left and right, that `padding` stands for. Raises BadArgument."""
+    """The rows above and below, the columns left and right, that `padding` stands for. Raises BadArgument."""
     if value == "valid":
         return (0, 0), (0, 0)
     if value == "same":

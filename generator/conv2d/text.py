@@ -6,6 +6,7 @@ import dataclasses
 
 from warpsmith.generator.conv2d.problem import USUAL_WORKSPACE, Conv2d
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Argument, Pointer
 
@@ -38,8 +39,12 @@ class Conv2dText:
     dilation_rows: int
     dilation_columns: int
     above: int
-    """Rows of zeros above the image."""
+    """Rows of padding above the image."""
     left: int
+    padded_rows: int
+    """Of the image with its padding."""
+    padded_columns: int
+    padding_mode: PaddingMode
     checks_rows: bool
     """Whether a tap can reach into the padding above or below: `output_rows` is the least that fits, so nothing else is
     out of reach."""
@@ -47,11 +52,17 @@ class Conv2dText:
     bias: bool
     relu: bool
 
+    @property
+    def repeats(self) -> bool:
+        """Whether pixels of the image stand in its padding, rather than zeros."""
+        return self.padding_mode is not PaddingMode.ZEROS
+
     @classmethod
     def of(cls, problem: Conv2d) -> Conv2dText:
         images, _, rows, columns = problem.input
         output_rows, output_columns = problem.output_size
         (above, _), (left, _) = problem.padding
+        padded_rows, padded_columns = problem.padded_size
         checks_rows, checks_columns = (_reaches_outside(problem, axis) for axis in (0, 1))
         return cls(
             key=text_key(problem),
@@ -75,6 +86,9 @@ class Conv2dText:
             dilation_columns=problem.dilation[1],
             above=above,
             left=left,
+            padded_rows=padded_rows,
+            padded_columns=padded_columns,
+            padding_mode=problem.padding_mode,
             checks_rows=checks_rows,
             checks_columns=checks_columns,
             bias=problem.bias,

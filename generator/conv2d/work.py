@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.padding import PaddingMode
 
 
 def multiply_adds(problem: Conv2d) -> int:
-    """Products of a pixel and a weight, without those in the padding; as many for each pass."""
+    """Products of a pixel and a weight, without those in padding of zeros; as many for each pass."""
     rows, columns = (_meetings(problem, axis) for axis in (0, 1))
     return problem.input[0] * problem.weight[0] * problem.group_channels * rows * columns
 
 
 def _meetings(problem: Conv2d, axis: int) -> int:
-    """Of an output and a tap, along an axis, at a pixel that the image has."""
+    """Of an output and a tap, along an axis, at a pixel that the image has, or that its padding repeats."""
     size, taps = problem.input[2 + axis], problem.weight[2 + axis]
+    if problem.padding_mode is not PaddingMode.ZEROS:
+        return problem.output_size[axis] * taps
     stride, dilation, before = problem.stride[axis], problem.dilation[axis], problem.padding[axis][0]
     found = 0
     for tap in range(taps):

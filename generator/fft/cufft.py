@@ -56,7 +56,7 @@ class FftCufft(Family):
             return "cuFFT has no bit-reversed order"
         if problem.layout is Layout.TRANSPOSED:
             return "cuFFT exchanges no dimensions"
-        if problem.valid is not None or problem.start is not None:
+        if problem.valid is not None or problem.start is not None or problem.border is not None:
             return "cuFFT neither pads nor clips"
         if problem.tiling is not None:
             return "cuFFT takes whole signals, no tiles of planes"

@@ -34,6 +34,7 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
         + RULE_CHANGED * (one.order is not other.order)
         + SIDE_CHANGED * (one.start != other.start)
         + _between_tilings(one, other)
+        + SIDE_CHANGED * (one.border != other.border)
     )
     return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None
 

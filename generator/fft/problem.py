@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, sizes
+from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.distance import between_transforms
-from warpsmith.generator.fft.shapes import dimensions, last_axes, start_of
+from warpsmith.generator.fft.shapes import dimensions, last_axes, start_of, valid_of
 from warpsmith.generator.fft.tiling import Tiling, tiling_of
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
@@ -88,10 +89,12 @@ class Fft(Problem):
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
         tiling: which tile of which plane each signal is, where it is one; the signal is then (planes, rows, columns),
             and `valid` what exists of a tile. None for signals that lie side by side.
+        border: elements of the signal before and behind its valid part, in place of zeros; also as text, `reflect:2+1x3`.
+            Forward transforms alone have one, and no tiles. The first of them is at `start`.
 
     Raises:
-        BadArgument: a size below 2, a `valid` part larger than the size, a `start` that is no point, a `tiling` that
-            does not fit, or an unknown value of an option.
+        BadArgument: a size below 2, a `valid` part, a `start`, a `tiling` or a `border` that does not fit, both of the
+            last two, or an unknown value of an option.
 
     Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
     are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
@@ -113,6 +116,7 @@ class Fft(Problem):
     order: Order = Order.NATURAL
     start: tuple[int, ...] | None = None
     tiling: Tiling | None = None
+    border: Border | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -122,17 +126,22 @@ class Fft(Problem):
         set_field(self, "batch", count(self.batch, "batch"))
         set_field(self, "kind", member(Kind, self.kind, "kind"))
         set_field(self, "inverse", self._canonical_direction())
-        set_field(self, "valid", self._canonical_valid())
+        set_field(self, "valid", valid_of(self.valid, self.size))
         set_field(self, "start", start_of(self.start, self.size))
         set_field(self, "norm", member(Norm, self.norm, "norm"))
         set_field(self, "layout", member(Layout, self.layout, "layout"))
         if self.layout is Layout.TRANSPOSED and len(self.size) == 1:
             raise BadArgument("layout transposed needs two dimensions; this transform has one")
         set_field(self, "order", member(Order, self.order, "order"))
+        set_field(self, "border", Border.of(self.border))
+        if self.border is not None:
+            self.border.check(self.signal_size, self.size, inverse=self.inverse is True)
+            if self.tiling is not None:
+                raise BadArgument("a transform has a border or tiles, outside of whose plane there are zeros; not both")
         if self.order is Order.REVERSED and any(points & (points - 1) for points in self.size):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
-        tiling = tiling_of(self.tiling, self.signal_size, self.batch, is_inverse=bool(self.inverse))
-        set_field(self, "tiling", tiling)
+        tiles = tiling_of(self.tiling, self.signal_size, self.batch, is_inverse=bool(self.inverse))
+        set_field(self, "tiling", tiles)
 
     @classmethod
     def of_shape(
@@ -147,7 +156,8 @@ class Fft(Problem):
     ) -> Fft:
         """The problem that `numpy.fft` or `torch.fft` solves for an array of this shape.
 
-        All dimensions before `axes` are the batch: the plan takes the array reshaped to one batch dimension.
+        All dimensions before `axes` are the batch: the plan takes the array reshaped to one batch dimension. Where `s`
+        pads the signal, the problem has a `valid` part.
 
         Args:
             shape: shape of the array that is transformed: the spectrum's for `c2r` and for an inverse `c2c`.
@@ -158,9 +168,6 @@ class Fft(Problem):
                 `s` has numbers, or the last axis if there is no `s`.
             norm: as in the class.
             inverse: as in the class.
-
-        Returns:
-            The problem, with `valid` where `s` pads the signal.
 
         Raises:
             BadArgument: `axes` that are not the last ones, or an `s` that would crop the array.
@@ -180,20 +187,11 @@ class Fft(Problem):
         return dataclasses.replace(made, valid=given)
 
     def _canonical_direction(self) -> bool:
-        own = {Kind.R2C: False, Kind.C2R: True}.get(self.kind)
-        if own is None:
+        if (own := {Kind.R2C: False, Kind.C2R: True}.get(self.kind)) is None:
             return bool(self.inverse)
         if self.inverse is not None and bool(self.inverse) is not own:
             raise BadArgument(f"{self.kind} is always {'inverse' if own else 'forward'}")
         return own
-
-    def _canonical_valid(self) -> tuple[int, ...] | None:
-        if self.valid is None:
-            return None
-        valid = sizes(self.valid, "valid")
-        if len(valid) != len(self.size) or any(part > whole for part, whole in zip(valid, self.size, strict=True)):
-            raise BadArgument(f"valid must be a part of {dimensions(self.size)}; got {dimensions(valid)}")
-        return None if valid == self.size else valid
 
     @property
     def is_real(self) -> bool:
@@ -209,6 +207,11 @@ class Fft(Problem):
     def signal_size(self) -> tuple[int, ...]:
         """Rows and columns, or length, of the signal of one transform, in elements."""
         return self.valid or self.size
+
+    @property
+    def bordered_size(self) -> tuple[int, ...]:
+        """Of the signal with its border."""
+        return self.signal_size if self.border is None else self.border.around(self.signal_size)
 
     @property
     def spectrum_size(self) -> tuple[int, ...]:
@@ -233,10 +236,8 @@ class Fft(Problem):
             Layout.TRANSPOSED: (self.batch, *spectrum[::-1]),
             Layout.FREQUENCY: (*spectrum, self.batch),
         }[self.layout]
-        dtype = DType.FLOAT32 if self.is_real else DType.COMPLEX64
-        signal = (self.batch, *self.signal_size)
-        if self.tiling is not None:
-            signal = (self.tiling.planes(self.batch), *self.tiling.plane)
+        dtype, tiles = DType.FLOAT32 if self.is_real else DType.COMPLEX64, self.tiling
+        signal = (tiles.planes(self.batch), *tiles.plane) if tiles else (self.batch, *self.signal_size)
         both = (
             Operand("signal", source, signal, dtype),
             Operand("spectrum", target, shape, DType.COMPLEX64),
@@ -263,8 +264,7 @@ class Fft(Problem):
         return isinstance(other, Fft) and other._alone() == self._alone()
 
     def _alone(self) -> Fft:
-        tiling = self.tiling.alike() if self.tiling else None
-        return dataclasses.replace(self, batch=1, tiling=tiling)
+        return dataclasses.replace(self, batch=1, tiling=self.tiling.alike() if self.tiling else None)
 
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
@@ -275,6 +275,7 @@ class Fft(Problem):
             "valid": list(self.valid) if self.valid is not None else None,
             "start": list(self.start) if self.start is not None else None,
             "tiling": self.tiling.spec() if self.tiling is not None else None,
+            "border": self.border.spec() if self.border is not None else None,
         }
 
     @classmethod
@@ -290,6 +291,7 @@ class Fft(Problem):
             "inverse": "yes" if self.inverse and self.kind is Kind.C2C else None,
             "valid": dimensions(self.valid) if self.valid else None,
             "start": dimensions(self.start) if self.start else None,
+            "border": self.border,
             "norm": None if self.norm is Norm.BACKWARD else self.norm,
             "layout": None if self.layout is Layout.BATCH else self.layout,
             "order": None if self.order is Order.NATURAL else self.order,

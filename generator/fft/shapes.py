@@ -7,11 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import sizes
 
 
 def dimensions(size: tuple[int, ...]) -> str:
     """Sizes as they are written: `32x32`."""
     return "x".join(map(str, size))
+
+
+def valid_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The part of a signal that exists; None for all of it. Raises BadArgument for what is no part of `size`."""
+    if value is None:
+        return None
+    valid = sizes(value, "valid")
+    if len(valid) != len(size) or any(part > whole for part, whole in zip(valid, size, strict=True)):
+        raise BadArgument(f"valid must be a part of {dimensions(size)}; got {dimensions(valid)}")
+    return None if valid == size else valid
 
 
 def start_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:

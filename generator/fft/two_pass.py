@@ -38,6 +38,8 @@ class FftTwoPass(Pipeline):
             return "takes a signal that begins at the first point"
         if problem.tiling is not None:
             return "takes a whole signal, no tiles of planes"
+        if problem.border is not None:
+            return "takes a signal without a border"
         return self.unsolved_stage(problem, device)
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:

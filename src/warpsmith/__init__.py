@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from warpsmith.api import export, load_bundle, plan, query, training_step, tune
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
@@ -28,6 +28,7 @@ __all__ = [
     "Norm",
     "Op",
     "Order",
+    "PaddingMode",
     "Pass",
     "Precision",
     "Problem",

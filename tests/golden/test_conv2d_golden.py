@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
@@ -86,6 +86,10 @@ CASES = {
     "cufft_transpose": Case(Conv2dCufft(), Conv2d(**LAYER), (), "transpose_first"),
     "cufft_clip": Case(Conv2dCufft(), Conv2d(**LAYER, pass_=Pass.WGRAD), (), "clip"),
     "fft_ends": Case(Conv2dFft(), Conv2d(**LAYER, bias=True, relu=True), (), "ends"),
+    "fft_image_reflect": Case(Conv2dFft(), Conv2d(**LAYER, padding_mode=PaddingMode.REFLECT), (), "first"),
+    "fft_fold_reflect": Case(
+        Conv2dFft(), Conv2d(**LAYER, pass_=Pass.DGRAD, padding_mode=PaddingMode.REFLECT), (), "fold"
+    ),
     "fft_filters": Case(Conv2dFft(), Conv2d(**LAYER), (), "second"),
     "fft_tiled_sum": Case(Conv2dFftTiled(), Conv2d(**THIN, pass_=Pass.WGRAD), (), "sum"),
 }
@@ -121,6 +125,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
         ("conv2d_fft", Pass.FPROP),
+        ("conv2d_fft", Pass.DGRAD),
         ("conv2d_fft_tiled", Pass.WGRAD),
     }
 

@@ -48,6 +48,22 @@ LAYERS: dict[str, dict[str, Any]] = {
     "grouped": {"input": (4, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1},
     "atrous": {"input": (2, 64, 33, 33), "weight": (48, 64, 3, 3), "padding": 6, "dilation": 6},
     "patches": {"input": (2, 3, 224, 224), "weight": (96, 3, 16, 16), "stride": 16},
+    "mirrored": {"input": (8, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1, "padding_mode": "reflect"},
+    "repeated": {
+        "input": (3, 10, 23, 30),
+        "weight": (14, 5, 4, 5),
+        "groups": 2,
+        "stride": (1, 2),
+        "padding": ((3, 1), (0, 7)),
+        "padding_mode": "replicate",
+    },
+    "circular": {
+        "input": (2, 6, 7, 9),
+        "weight": (5, 6, 3, 3),
+        "dilation": 2,
+        "padding": (7, 5),
+        "padding_mode": "circular",
+    },
     "odd": {"input": (5, 13, 29, 31), "weight": (17, 13, 4, 5), "stride": (2, 3), "padding": ((2, 1), (0, 3))},
 }
 every_layer = pytest.mark.parametrize("name", LAYERS)
@@ -56,6 +72,15 @@ FOURIER: tuple[dict[str, Any], ...] = (
     {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3), "workspace": 1 << 20},
     {"input": (6, 3, 100, 118), "weight": (10, 3, 11, 11)},
     {"input": (6, 9, 150, 187), "weight": (14, 9, 7, 5), "padding": ((0, 3), (2, 1)), "workspace": 3 << 22},
+    {"input": (16, 24, 30, 33), "weight": (20, 24, 5, 7), "padding": ((2, 1), (3, 3)), "padding_mode": "reflect"},
+    {
+        "input": (8, 16, 13, 13),
+        "weight": (40, 16, 3, 3),
+        "padding": 2,
+        "padding_mode": "replicate",
+        "workspace": 1 << 20,
+    },
+    {"input": (6, 3, 31, 14), "weight": (10, 3, 9, 9), "padding": (4, 14), "padding_mode": "circular"},
 )
 """Layers that are solved in the frequency domain too, two of them in parts of their batch."""
 
@@ -94,6 +119,15 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
     device = cuda_device(0)
     layers: tuple[tuple[Family, dict[str, Any]], ...] = (
         (Conv2dFft(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
+        (
+            Conv2dFft(),
+            {
+                "input": (4, 5, 9, 12),
+                "weight": (6, 5, 3, 5),
+                "padding": ((1, 0), (2, 2)),
+                "padding_mode": "reflect",
+            },
+        ),
         (Conv2dFftTensor(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (Conv2dFftTiled(), {"input": (2, 5, 33, 41), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (Conv2dCircular(), {"input": (3, 4, 17, 14), "weight": (4, 1, 9, 7), "padding": (4, 3), "groups": 4}),
@@ -115,7 +149,9 @@ def test_nvcc_compiles_the_same_text(pass_: Pass, check_configs: CheckConfigs) -
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
 def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
     device = cuda_device(0)
-    problems = [layer(pass_, 3, **LAYERS[name]) for name, pass_ in itertools.product(("odd", "grouped"), Pass)]
+    problems = [
+        layer(pass_, 3, **LAYERS[name]) for name, pass_ in itertools.product(("odd", "grouped", "circular"), Pass)
+    ]
     cases = [
         (problem, family.program(problem, config))
         for problem, family in itertools.product(problems, FAMILIES)

@@ -63,6 +63,8 @@ SPREAD = (
     fft((16, 32), 333, kind="c2r", layout="transposed", order="reversed"),
     fft((64, 64), 67, kind="c2r", valid=(57, 57)),
     fft((5, 64), 129, layout="transposed"),
+    fft((36, 40), 255, valid=(27, 30), border="reflect:3+2x4", layout="frequency"),
+    fft((112, 112), 33, valid=(90, 91), border="circular:10+11x9+12", layout="frequency"),
     fft((128, 32), 33, kind="c2c", inverse=True, valid=(118, 32)),
     fft((32, 36), 420, layout="frequency", tiling=Tiling((4, 3), (26, 30), (-3, -2), (103, 90), 7)),
     fft((27, 15), 55, valid=(20, 9), layout="frequency", tiling=Tiling((5, 1), (20, 9), (2, -1), (99, 7))),

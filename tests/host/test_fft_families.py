@@ -25,6 +25,7 @@ from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout, Norm, Order, Tiling
+from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
@@ -320,6 +321,22 @@ class TestOptions:
             )
         ]
         check_all([*defaults(problems), *drawn(problems[:3], 2)], check_against_numpy, quickest)
+
+    @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+    def test_of_signals_that_have_a_border(self, mode: str, quickest: HostCompiler) -> None:
+        """By halves, in pairs and complex; as large as there may be; what is read in bulk too."""
+        problems = [
+            fft((12, 14), 5, valid=(5, 6), border=f"{mode}:4+3x2+5", layout="frequency"),
+            fft((9, 8), 4, valid=(7, 5), border=f"{mode}:1x0+2", start=(3, 7)),
+            fft((8, 8), 1, valid=(3, 4), border=f"{mode}:0x3+0", kind="c2c"),
+            fft(60, 3, valid=25, border=f"{mode}:13+11"),
+        ]
+        space = FftBlock().space(problems[0], DEVICE)
+        ways = [{"packing": ["half"]}, {"packing": ["pair"]}, {"loads": ["bulk"]}]
+        found = [space.narrowed(way).drawn(random.Random(mode)) for way in ways]
+        cases = [Case(problems[0], FftBlock(), config) for config in found if config is not None]
+        assert len(cases) == len(ways)
+        check_all([*defaults(problems), *cases], check_against_numpy, quickest)
 
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])

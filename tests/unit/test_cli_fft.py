@@ -143,6 +143,7 @@ class TestTuned:
         (("--size", "64", "--kind", "c2r", "--inverse"), "size=64 batch=1 kind=c2r"),
         (("--size", "8x8", "--layout", "transposed", "--order", "reversed"), "layout=transposed order=reversed"),
         (("--size", "8", "--norm", "forward"), "size=8 batch=1 kind=r2c norm=forward"),
+        (("--size", "8", "--valid", "5", "--border", "reflect:2+1"), "valid=5 border=reflect:2+1"),
     ],
 )
 def test_what_is_not_stored_is_named_with_exit_code_3(refused: Refused, options: tuple[str, ...], key: str) -> None:
@@ -168,6 +169,8 @@ BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
     (("--size", "8", "--valid", "9"), "valid must be a part of 8; got 9"),
     (("--size", "8x8", "--valid", "4"), "valid must be a part of 8x8; got 4"),
     (("--size", "8", "--valid", "4x"), "--valid must be N or ROWSxCOLUMNS"),
+    (("--size", "8", "--valid", "5", "--border", "2"), "border must be MODE:PADS, such as reflect:1"),
+    (("--size", "8", "--valid", "5", "--border", "zeros:1"), "unknown border 'zeros'; choose one of reflect"),
     (("--size", "8", "--norm", "unitary"), "unknown norm 'unitary'; choose one of backward, ortho, forward"),
     (("--size", "8", "--layout", "rows"), "unknown layout 'rows'; choose one of batch, transposed, frequency"),
     (("--size", "8", "--layout", "transposed"), "layout transposed needs two dimensions; this transform has one"),

@@ -56,6 +56,8 @@ def problem(**fields: Any) -> Conv2d:
         (("--accuracy", "elementwise"), {"accuracy": "elementwise"}),
         (("--workspace", "256M"), {"workspace": 2**28}),
         (("--workspace", "0"), {"workspace": 0}),
+        (("--padding", "2,1", "--padding-mode", "reflect"), {"padding": (2, 1), "padding_mode": "reflect"}),
+        (("--padding", "same", "--padding-mode", "replicate"), {"padding": "same", "padding_mode": "replicate"}),
     ],
 )
 def test_options_are_a_problem(options: tuple[str, ...], fields: dict[str, Any]) -> None:
@@ -80,6 +82,11 @@ def test_every_field_has_an_option() -> None:
         (("--pass", "forward"), "unknown pass 'forward'"),
         (("--precision", "tf32"), "precision tf32 is not in this version"),
         (("--pass", "dgrad", "--bias"), "pass dgrad has no bias"),
+        (
+            ("--padding-mode", "mirror"),
+            "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate, circular",
+        ),
+        (("--padding", "7", "--padding-mode", "reflect"), "padding_mode reflect makes at most 6 rows on each side"),
         (("--accuracy", "exact"), "unknown accuracy 'exact'"),
         (("--workspace", "1T"), "--workspace must be a number of bytes, such as 4096, 64K, 256M or 1G; got '1T'"),
     ],

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from conv2d_layers import small_fields
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
@@ -31,6 +31,13 @@ FIELDS: tuple[dict[str, Any], ...] = tuple(
     small_fields(*options)
     for options in itertools.product((1, 2, (2, 1)), (0, 1, ((0, 2), (1, 0))), (1, 2, (1, 3)), (1, 2, 4))
 )
+MIRRORED: tuple[dict[str, Any], ...] = tuple(
+    {**small_fields(*options), "padding_mode": mode}
+    for options, mode in itertools.product(
+        ((1, 1, 1, 1), ((2, 1), ((0, 5), (3, 0)), (1, 3), 2), (1, 6, 1, 4)), ("reflect", "replicate", "circular")
+    )
+)
+"""With pixels in the padding: mirrored, repeated, and from the other side; as many as there may be, too."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
@@ -43,7 +50,8 @@ def by_torch(problem: Conv2d, operands: Arrays) -> NDArray[np.float64]:
     given = {name: torch.from_numpy(values).double() for name, values in operands.items()}
     x = given.get("x", torch.zeros(problem.input, dtype=torch.float64)).requires_grad_()
     w = given.get("w", torch.zeros(problem.weight, dtype=torch.float64)).requires_grad_()
-    padded = torch.nn.functional.pad(x, [side for axis in reversed(problem.padding) for side in axis])
+    mode = "constant" if problem.padding_mode is PaddingMode.ZEROS else str(problem.padding_mode)
+    padded = torch.nn.functional.pad(x, [side for axis in reversed(problem.padding) for side in axis], mode)
     y = torch.nn.functional.conv2d(padded, w, given.get("b"), problem.stride, 0, problem.dilation, problem.groups)
     if problem.pass_ is Pass.FPROP:
         result = y.relu() if problem.relu else y
@@ -55,7 +63,7 @@ def by_torch(problem: Conv2d, operands: Arrays) -> NDArray[np.float64]:
 class TestReference:
     @every_pass
     def test_is_what_pytorch_computes_in_float64(self, pass_: Pass) -> None:
-        for number, fields in enumerate(FIELDS):
+        for number, fields in enumerate((*FIELDS, *MIRRORED)):
             epilogue = {"bias": number % 2 == 0, "relu": number % 3 == 0} if pass_ is Pass.FPROP else {}
             problem = Conv2d(**fields, pass_=pass_, **epilogue)
             operands = drawn(problem, number)
@@ -66,7 +74,7 @@ class TestReference:
 
     @every_pass
     def test_the_scale_is_the_sum_of_the_magnitudes_of_all_terms(self, pass_: Pass) -> None:
-        for fields in FIELDS[::5]:
+        for fields in (*FIELDS[::5], *MIRRORED):
             epilogue = {"bias": pass_ is Pass.FPROP, "relu": pass_ is Pass.FPROP}
             problem = Conv2d(**fields, pass_=pass_, accuracy="elementwise", **epilogue)
             operands = drawn(problem)
@@ -98,9 +106,11 @@ class TestReference:
         np.testing.assert_allclose(expected, by_torch(problem, operands), rtol=0, atol=1e-9)
 
     @every_pass
-    @pytest.mark.parametrize("padding", [0, 2, ((0, 2), (1, 0))])
-    def test_by_transforms_is_the_same(self, pass_: Pass, padding: Any) -> None:
-        problem = Conv2d((11, 3, 9, 14), (5, 3, 4, 3), padding=padding, pass_=pass_, bias=pass_ is Pass.FPROP)
+    @pytest.mark.parametrize("mode", PaddingMode)
+    @pytest.mark.parametrize("padding", [0, 2, ((0, 2), (1, 0)), ((8, 8), (0, 7))])
+    def test_by_transforms_is_the_same(self, pass_: Pass, padding: Any, mode: PaddingMode) -> None:
+        fields: dict[str, Any] = {"padding": padding, "padding_mode": mode, "bias": pass_ is Pass.FPROP}
+        problem = Conv2d((11, 3, 9, 14), (5, 3, 4, 3), pass_=pass_, **fields)
         operands = drawn(problem)
         expected, _ = reference(problem, operands)
         got = by_transforms(problem, operands, lambda values: values.astype(np.float64))
@@ -119,6 +129,12 @@ class TestReference:
             problem = Conv2d((3, 4, 9, 9), (6, 2, 3, 2), groups=2, stride=(1, 1), pass_=pass_)
             ones = {each.name: np.ones(each.shape, np.float32) for each in problem.inputs}
             assert reference(problem, ones)[0].max() == terms(problem)
+
+    @pytest.mark.parametrize("mode", PaddingMode)
+    def test_terms_of_a_gradient_are_those_of_all_places_of_a_pixel(self, mode: PaddingMode) -> None:
+        problem = Conv2d((1, 1, 6, 5), (3, 1, 1, 1), padding=4, pass_=Pass.DGRAD, padding_mode=mode)  # type: ignore[arg-type]
+        ones = {each.name: np.ones(each.shape, np.float32) for each in problem.inputs}
+        assert reference(problem, ones)[0].max() == terms(problem)
 
 
 class TestInputs:
@@ -157,11 +173,11 @@ class TestInputs:
         assert stress_slack(Conv2d((32, 1, 58, 58), (1, 1, 3, 3), pass_=Pass.WGRAD)) == pytest.approx(0.2 * 1568**0.5)
 
     def test_a_smaller_problem_differs_in_its_sizes_alone(self) -> None:
-        for fields in FIELDS:
+        for fields in (*FIELDS, *MIRRORED):
             problem = Conv2d(**{**fields, "input": (8, 4, 200, 300)}, pass_=Pass.WGRAD)
             small = smaller(problem)
             assert problem.is_resized(small)
-            assert small.flops < 20_000
+            assert small.flops < (40_000 if "padding_mode" in fields else 20_000)  # with as much padding
             assert min(small.output_size) >= 1
 
 
@@ -187,7 +203,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 class TestPeer:
     @every_pass
     def test_is_right_in_every_set(self, pass_: Pass) -> None:
-        for fields in FIELDS[::2]:
+        for fields in (*FIELDS[::2], *MIRRORED):
             epilogue = {"bias": True, "relu": True} if pass_ is Pass.FPROP else {}
             problem = Conv2d(**fields, pass_=pass_, **epilogue)
             operands = drawn(problem)

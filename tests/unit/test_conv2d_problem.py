@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem, Role
 
@@ -49,6 +49,10 @@ class TestCanonicalForm:
             ({"pass_": "dgrad"}, {"pass_": Pass.DGRAD}),
             ({"bias": 1}, {"bias": True}),
             ({"input": np.array((2, 4, 7, 9))}, {}),
+            ({"padding_mode": "zeros", "padding": 1}, {"padding": 1}),
+            ({"padding_mode": "reflect", "padding": 1}, {"padding_mode": PaddingMode.REFLECT, "padding": 1}),
+            ({"padding_mode": "reflect"}, {}),
+            ({"padding_mode": "circular", "weight": (6, 4, 1, 1), "padding": "same"}, {"weight": (6, 4, 1, 1)}),
         ],
     )
     def test_two_ways_to_say_it_are_one_problem(self, fields: dict[str, Any], same: dict[str, Any]) -> None:
@@ -57,11 +61,16 @@ class TestCanonicalForm:
         assert one.key() == other.key()
         assert hash(one) == hash(other)
 
-    @pytest.mark.parametrize("problem", [LAYER, WHOLE, conv2d(pass_="wgrad", padding="same")])
+    @pytest.mark.parametrize("problem", [LAYER, WHOLE, conv2d(pass_="wgrad", padding="same", padding_mode="reflect")])
     def test_a_spec_is_json_and_reads_back(self, problem: Conv2d) -> None:
         spec = json.loads(json.dumps(problem.spec()))
         assert Problem.from_spec("conv2d", spec) == problem
         assert spec.keys() == {field.name for field in dataclasses.fields(Conv2d)}
+
+    def test_a_spec_of_before_there_were_modes_has_zeros(self) -> None:
+        spec = conv2d(padding=1).spec()
+        del spec["padding_mode"]
+        assert Problem.from_spec("conv2d", spec) == conv2d(padding=1)
 
 
 class TestKey:
@@ -71,6 +80,7 @@ class TestKey:
             "conv2d pass=fprop input=4x8x13x17 weight=12x4x3x5 precision=ieee stride=2x3 padding=1+2x0+3 dilation=2x1 "
             "groups=2 bias=yes relu=yes"
         )
+        assert conv2d(padding=(1, 0), padding_mode="circular").key().endswith(" padding=1x0 padding_mode=circular")
 
     def test_every_field_shows(self) -> None:
         changed: dict[str, list[Any]] = {
@@ -84,8 +94,10 @@ class TestKey:
             "relu": [True],
             "accuracy": ["elementwise"],
             "workspace": [0, 2**28],
+            "padding_mode": [],  # which shows where there is padding
         }
-        problems = [LAYER, *(conv2d(**{name: value}) for name, values in changed.items() for value in values)]
+        problems = [conv2d(padding=1, padding_mode=mode) for mode in PaddingMode]
+        problems += [LAYER, *(conv2d(**{name: value}) for name, values in changed.items() for value in values)]
         problems.append(conv2d(weight=(6, 2, 3, 2), groups=2))
         # Whose other values this version refuses.
         for name, value in (("precision", Precision.TF32), ("layout", ImageLayout.NHWC)):
@@ -152,6 +164,40 @@ class TestOperands:
         assert problem.bytes == 4 * (4 * 8 * 13 * 17 + 12 * 4 * 3 * 5 + 4 * 12 * 11 * 13)
 
 
+class TestPaddingModes:
+    SIZES = ((1, 1), (1, 3), (4, 2), (5, 5))
+
+    @pytest.mark.parametrize("mode", [each for each in PaddingMode if each is not PaddingMode.ZEROS])
+    def test_padding_may_be_as_large_as_in_pytorch(self, mode: PaddingMode) -> None:
+        torch = pytest.importorskip("torch")
+        refused = 0
+        for size, (above, below), (left, right) in itertools.product(self.SIZES, self.SIZES, ((0, 0), (1, 2))):
+            fields: dict[str, Any] = {"padding": ((above, below), (left, right)), "padding_mode": mode}
+            image = torch.zeros(1, 1, *size)
+            try:
+                problem = Conv2d((1, 1, *size), (1, 1, 1, 1), **fields)
+            except BadArgument:
+                refused += 1
+                with pytest.raises(RuntimeError, match=r"[Pp]adding"):
+                    torch.nn.functional.pad(image, (left, right, above, below), str(mode))
+                continue
+            padded = torch.nn.functional.pad(image, (left, right, above, below), str(mode))
+            assert problem.padded_size == tuple(padded.shape[2:])
+        assert (refused > 0) is (mode is not PaddingMode.REPLICATE)
+
+    @pytest.mark.parametrize("pass_", Pass)
+    def test_of_padded_images_the_layer_has_the_same_results(self, pass_: Pass) -> None:
+        problem = conv2d(padding=((1, 2), (0, 3)), padding_mode="reflect", stride=2, pass_=pass_)
+        padded = problem.of_padded
+        assert padded.input == (2, 4, 10, 12)
+        assert padded.padding == ((0, 0), (0, 0))
+        assert padded.padding_mode is PaddingMode.ZEROS
+        assert padded.output_size == problem.output_size
+        assert padded.pass_ is pass_
+        zeros = dataclasses.replace(problem, padding_mode=PaddingMode.ZEROS)
+        assert zeros.of_padded is zeros
+
+
 class TestDistance:
     def test_of_sizes_is_in_octaves_and_their_winners_answer(self) -> None:
         other = Conv2d((8, 8, 7, 36), (3, 8, 3, 2))
@@ -170,6 +216,7 @@ class TestDistance:
             {"bias": True},
             {"relu": True},
             {"padding": "same", "accuracy": "elementwise"},
+            {"padding": 1, "padding_mode": "reflect"},
         ],
     )
     def test_of_anything_else_is_something_and_not_a_size(self, fields: dict[str, Any]) -> None:
@@ -191,6 +238,13 @@ class TestDistance:
         assert LAYER.distance(Filter2d((8, 8), (3, 3))) is None
         assert not LAYER.is_resized(Filter2d((8, 8), (3, 3)))
         assert LAYER.distance(conv2d(weight=(6, 4, 1, 1))) is None
+
+    def test_another_padding_mode_is_further_than_the_same(self) -> None:
+        zeros, mirrored = conv2d(padding=1), conv2d(padding=1, padding_mode="reflect")
+        assert zeros.distance(mirrored) == mirrored.distance(zeros)
+        assert mirrored.distance(mirrored) == 0
+        assert zeros.distance(mirrored)
+        assert not zeros.is_resized(mirrored)
 
     def test_layers_of_one_channel_a_group_are_alike_however_many_groups(self) -> None:
         one, other = (Conv2d((1, n, 8, 8), (n, 1, 3, 3), groups=n) for n in (16, 32))
@@ -224,6 +278,27 @@ REFUSED = [
     ({"padding": (1, 1, 1, 1)}, "padding must be a number from 0"),
     ({"padding": "full"}, "padding must be .* 'same' or 'valid'; got 'full'"),
     ({"padding": "same", "stride": 2}, "padding same keeps the size of the image, which a stride does not"),
+    (
+        {"padding": 1, "padding_mode": "mirror"},
+        "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate",
+    ),
+    (
+        {"padding": (7, 0), "padding_mode": "reflect"},
+        "padding_mode reflect makes at most 6 rows on each side of an image of 7; got 7",
+    ),
+    (
+        {"padding": (0, (1, 9)), "padding_mode": "reflect"},
+        r"padding_mode reflect makes at most 8 columns on each side of an image of 9; got 1\+9",
+    ),
+    ({"padding": 8, "padding_mode": "circular"}, "padding_mode circular makes at most 7 rows on each side"),
+    (
+        {"input": (1, 1, 2**15, 2**15), "weight": (1, 1, 1, 1), "padding": 2**14, "padding_mode": "replicate"},
+        r"the padded x has 2\^31 elements or more",
+    ),
+    (
+        {"input": (1, 1, 1, 2**30 - 1), "weight": (1, 1, 1, 1), "padding": (0, 1), "padding_mode": "replicate"},
+        r"or 2\^30 in a row or a column",
+    ),
     ({"pass_": "forward"}, "unknown pass 'forward'; choose one of fprop, dgrad, wgrad"),
     ({"accuracy": "exact"}, "unknown accuracy 'exact'; choose one of elementwise, normwise"),
     ({"workspace": -1}, "workspace must be 0 or more; got -1"),

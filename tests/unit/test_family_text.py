@@ -168,6 +168,7 @@ class TestTemplates:
         Fft(64, 9, valid=51),
         Fft(64, 9, kind="c2r", valid=51, norm="ortho"),
         Fft((8, 16), 9, valid=(5, 9)),
+        Fft((12, 16), 9, valid=(7, 10), border="reflect:2+1x3"),  # type: ignore[arg-type]
     )
 
     @pytest.fixture

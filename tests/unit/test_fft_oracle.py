@@ -65,6 +65,22 @@ def turned(problem: Fft, signal: NDArray[Any], sign: int) -> NDArray[Any]:
     return np.roll(signal, [sign * points for points in start], tuple(range(1, signal.ndim)))
 
 
+def bordered(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
+    """With its border, place by place."""
+    if problem.border is None:
+        return signal
+    for axis, (before, after) in enumerate(problem.border.pads, start=1):
+        n = signal.shape[axis]
+        places = range(-before, n + after)
+        sources = {
+            "reflect": [-i if i < 0 else 2 * (n - 1) - i if i >= n else i for i in places],
+            "replicate": [min(max(i, 0), n - 1) for i in places],
+            "circular": [i % n for i in places],
+        }[problem.border.mode]
+        signal = signal.take(sources, axis)
+    return signal
+
+
 def sums(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
     """All of the result of `values`, a signal or a spectrum in natural order and layout, batch first."""
     n = problem.points
@@ -74,6 +90,7 @@ def sums(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
         Norm.FORWARD: 1.0 if problem.inverse else 1 / n,
     }[problem.norm]
     if not problem.inverse:
+        values = bordered(problem, values)
         whole = np.zeros((problem.batch, *problem.size), complex)
         whole[(slice(None), *map(slice, values.shape[1:]))] = values
         whole = turned(problem, whole, 1)
@@ -142,6 +159,16 @@ class TestReference:
         self, direction: dict[str, Any], size: tuple[int, ...], valid: tuple[int, ...] | None, start: tuple[int, ...]
     ) -> None:
         check(Fft(size, 3, valid=valid, start=start, **direction))
+
+    @pytest.mark.parametrize("kind", [Kind.R2C, Kind.C2C])
+    @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+    def test_of_a_part_with_a_border(self, kind: Kind, mode: str) -> None:
+        for size, valid, pads, start in (
+            ((8,), (3,), "2+1", None),
+            ((12, 9), (5, 3), "4+2x0+2", None),
+            ((12, 9), (5, 3), "0+4x2", (11, 3)),
+        ):
+            check(Fft(size, 3, kind, valid=valid, border=f"{mode}:{pads}", start=start))  # type: ignore[arg-type]
 
     @every_direction
     @pytest.mark.parametrize(("outer", "inner"), [(2, 3), (1, 1), (3, 1)])

@@ -12,7 +12,9 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
+from warpsmith.generator.fft.border import Border
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Operand, Problem, Role
 
 EVERY_FIELD = Fft(
@@ -27,7 +29,8 @@ EVERY_FIELD = Fft(
     start=(7, 0),
     tiling=Tiling(count=(1, 1), step=(5, 7), origin=(0, 0), plane=(4, 6)),
 )
-"""A problem in which no field is as usual."""
+"""A problem in which no field is as usual, but for a border, which inverse transforms have none of."""
+BORDERED = Fft((12, 16), 3, valid=(5, 7), border="reflect:2+1x3", layout="frequency")  # type: ignore[arg-type]
 
 CHANGES: dict[str, Any] = {
     "size": (16, 8),
@@ -68,7 +71,7 @@ def spectrum(role: Role, *shape: int) -> Operand:
 
 
 def test_every_field_has_a_change() -> None:
-    assert [field.name for field in dataclasses.fields(Fft)] == list(CHANGES)
+    assert [field.name for field in dataclasses.fields(Fft)] == [*CHANGES, "border"]
 
 
 class TestCanonicalForm:
@@ -108,6 +111,41 @@ class TestCanonicalForm:
         assert fft(8, **fields).inverse is inverse
 
 
+class TestBorder:
+    @pytest.mark.parametrize(
+        "border",
+        [
+            "reflect:2+1x3",
+            Border(PaddingMode.REFLECT, ((2, 1), (3, 3))),
+            {"mode": "reflect", "pads": [[2, 1], [3, 3]]},
+        ],
+    )
+    def test_is_the_same_in_all_words(self, border: Any) -> None:
+        assert fft((12, 16), 3, valid=(5, 7), border=border, layout="frequency") == BORDERED
+
+    def test_is_part_of_what_the_transform_reads_and_not_of_the_signal(self) -> None:
+        assert BORDERED.bordered_size == (8, 13)
+        assert BORDERED.signal_size == (5, 7)
+        assert BORDERED.operands[0].shape == (3, 5, 7)
+        assert EVERY_FIELD.bordered_size == EVERY_FIELD.signal_size
+
+    def test_shows_in_key_spec_and_distance(self) -> None:
+        others = [
+            dataclasses.replace(BORDERED, border=border)
+            for border in (None, "circular:2+1x3", "reflect:1+2x3", "reflect:2+1x2")
+        ]
+        assert len({each.key() for each in (BORDERED, *others)}) == 5
+        assert len({json.dumps(each.spec()) for each in (BORDERED, *others)}) == 5
+        assert all(BORDERED.distance(each) for each in others)
+        assert not any(BORDERED.is_resized(each) for each in others)
+        assert BORDERED.is_resized(dataclasses.replace(BORDERED, batch=9))
+
+    def test_a_spec_of_before_there_were_borders_has_none(self) -> None:
+        spec = dataclasses.replace(BORDERED, border=None).spec()
+        del spec["border"]
+        assert Problem.from_spec("fft", spec).spec()["border"] is None
+
+
 class TestKeyAndSpec:
     @pytest.mark.parametrize("field", CHANGES)
     def test_changing_any_field_changes_key_and_spec(self, field: str) -> None:
@@ -135,9 +173,17 @@ class TestKeyAndSpec:
         assert fft((8, 8), 48, tiling=TILES).key() == (
             "fft size=8x8 batch=48 kind=r2c tiles=3x2 step=6x5 origin=-1x0 plane=17x11 inner=4"
         )
+        assert BORDERED.key() == ("fft size=12x16 batch=3 kind=r2c valid=5x7 border=reflect:2+1x3 layout=frequency")
 
     @pytest.mark.parametrize(
-        "problem", [EVERY_FIELD, fft(12), fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4)), fft((8, 8), 48, tiling=TILES)]
+        "problem",
+        [
+            EVERY_FIELD,
+            BORDERED,
+            fft(12),
+            fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4)),
+            fft((8, 8), 48, tiling=TILES),
+        ],
     )
     def test_a_spec_comes_back_through_json(self, problem: Fft) -> None:
         spec = json.loads(json.dumps(problem.spec()))
@@ -333,6 +379,22 @@ class TestRefusals:
             ({"start": -1}, "start must be a point of 8; got -1"),
             ({"start": (1, 1)}, "start must be a point of 8; got 1x1"),
             ({"start": "first"}, "start must be a point of 8; got 'first'"),
+            ({"border": "reflect"}, "border must be MODE:PADS, such as reflect:1 or reflect:2[+]1x3; got 'reflect'"),
+            ({"border": "reflect:1+2+3"}, "border must be MODE:PADS"),
+            ({"border": {"mode": "reflect"}}, "border must be MODE:PADS"),
+            ({"border": "zeros:1"}, "unknown border 'zeros'; choose one of reflect, replicate, circular"),
+            ({"border": "reflect:1"}, "the signal and its border are 10 points, of 8"),
+            ({"border": "reflect:1x1"}, "border reflect:1x1 is for 2 axes; the transform has 1"),
+            ({"valid": 2, "border": "reflect:2+0"}, r"border reflect has at most 1 on each side of 2; got 2\+0"),
+            ({"valid": 2, "border": "circular:0+3"}, r"border circular has at most 2 on each side of 2; got 0\+3"),
+            ({"valid": 4, "border": "reflect:0"}, "a border without elements is none"),
+            ({"valid": 4, "border": {"mode": "reflect", "pads": [1]}}, "pads of a border must be .before, after. for"),
+            (
+                {"valid": 4, "border": {"mode": "reflect", "pads": [(1, -1)]}},
+                "pads of a border must be 0 to 32767; got -1",
+            ),
+            ({"kind": "c2r", "valid": 4, "border": "reflect:1"}, "an inverse transform has no border"),
+            ({"kind": "c2c", "inverse": True, "valid": 4, "border": "reflect:1"}, "an inverse transform has no border"),
             ({"inverse": True}, "r2c is always forward"),
             ({"kind": "c2r", "inverse": False}, "c2r is always inverse"),
             ({"kind": "d2z"}, "unknown kind 'd2z'; choose one of r2c, c2r, c2c"),

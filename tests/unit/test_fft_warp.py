@@ -133,6 +133,7 @@ class TestWhyNot:
             (fft((12, 32)), "transforms powers of two up to 32x32 only"),
             (fft(64, 4, layout="frequency"), "reads and writes spectra in batch layout only"),
             (fft((8, 8), layout="transposed"), "reads and writes spectra in batch layout only"),
+            (fft(8, 4, valid=5, border="reflect:1"), "reads signals without a border only"),
         ],
         ids=str,
     )

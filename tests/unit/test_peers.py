@@ -290,6 +290,7 @@ class TestLeftOut:
                 "its ndimage truncates to an integer instead of rounding",
             ),
             (Fft((8,), 3, order=Order.REVERSED), "it has no bit-reversed order"),
+            (Fft((8,), 3, valid=5, border="reflect:1"), "it takes signals without a border"),  # type: ignore[arg-type]
         ],
     )
     def test_what_does_not_have_this_is_named(self, problem: Filter2d | Fft, reason: str) -> None:

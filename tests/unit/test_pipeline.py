@@ -25,6 +25,10 @@ FAMILY = FftTwoPass()
         (dataclasses.replace(PROBLEM, batch=2), "transforms one plane"),
         (dataclasses.replace(PROBLEM, layout="batch"), "leaves the spectrum transposed: layout transposed"),
         (
+            dataclasses.replace(PROBLEM, valid=(500, 300), border="reflect:1x2"),
+            "takes a signal without a border",
+        ),
+        (
             dataclasses.replace(PROBLEM, size=(37, 8)),
             "columns (fft size=37 batch=5 kind=c2c): has no radix for a prime above 31",
         ),

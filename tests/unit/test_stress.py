@@ -21,6 +21,8 @@ TRANSFORMS = [
     Fft(49, 33, kind="c2c"),
     Fft(64, 3, kind="c2r", order="reversed"),
     Fft(2, 1),
+    Fft((64, 64), 9, valid=(27, 27), border="replicate:18x18"),  # type: ignore[arg-type]
+    Fft((32, 32), 9, valid=(13, 13), border="circular:9+8x9"),  # type: ignore[arg-type]
 ]
 
 
@@ -72,7 +74,8 @@ def test_no_frequency_is_higher_than_float32_can_hold(problem: Fft) -> None:
     of = reference(problem, {problem.inputs[0].name: source})
     assert np.abs(of.expected).max() * 2.0**-24 < 0.5e-6 * of.scale.flat[0]
     energy = (np.abs(source.astype(np.complex128)) ** 2).mean()
-    assert 0.2 < energy < 5
+    least = 0.2 if not isinstance(problem, Fft) or problem.border is None else 0.02  # what is repeated is smaller
+    assert least < energy < 5
 
 
 @pytest.mark.parametrize("problem", [Filter2d((100, 100), (3, 5)), Fft(256, 100)], ids=lambda each: each.key())

@@ -20,6 +20,7 @@ from warpsmith.generator.conv2d.text import SOURCE, Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
@@ -59,6 +60,8 @@ class Conv2dCircular(Family):
             return "each channel needs one filter of its own"
         if problem.stride != (1, 1) or problem.dilation != (1, 1):
             return "needs stride 1 and dilation 1"
+        if problem.padding_mode is not PaddingMode.ZEROS:
+            return "pads with zeros only"
         taps = prod(problem.weight[2:])
         if taps < MIN_TAPS:
             return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"

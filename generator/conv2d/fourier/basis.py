@@ -46,10 +46,10 @@ def least_points(problem: Conv2d, axis: int) -> int:
     """Points of an axis from which on nothing wraps around that is kept, for all three passes.
 
     A tap meets pixels from `-before` to `size - 1 + behind`, of which those outside the image must find zeros: beyond
-    it, or, cyclically, before it.
+    it, or, cyclically, before it. Padding that has pixels is part of the image.
     """
-    size, taps = problem.input[2 + axis], problem.weight[2 + axis]
-    return max(size + max(problem.padding[axis]), taps, problem.output_size[axis], 2)
+    size, taps = problem.of_padded.input[2 + axis], problem.weight[2 + axis]
+    return max(size + max(problem.of_padded.padding[axis]), taps, problem.output_size[axis], 2)
 
 
 def bases(problem: Conv2d) -> tuple[Basis, ...]:

@@ -24,6 +24,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.cufft import MOST_TRANSFORMS, cufft_call
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.literals import float_literal
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
 from warpsmith.generator.render import render
@@ -52,6 +53,8 @@ class Conv2dCufft(Family):
             return why
         if problem.bias or problem.relu:
             return "adds no bias and has no ReLU"
+        if problem.padding_mode is not PaddingMode.ZEROS:
+            return "pads with zeros only"
         if not _bases(problem):
             return f"needs more than {problem.workspace} bytes of workspace"
         return None

@@ -1,4 +1,6 @@
-"""What a layer in the frequency domain ends in: its bias, by frequency 0 of each plane, and its ReLU, in place."""
+"""What a layer in the frequency domain ends in: its bias, by frequency 0 of each plane, and its ReLU, in place; or what
+folds the gradient of padded images.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from warpsmith.generator.render import render
 
 THREADS = 256
 UNIT = "ends"
+FOLD = "fold"
+"""The unit that folds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +76,31 @@ def with_ends(program: Program, parts: FourierParts, spectra: str, last: str) ->
         steps.append(_launch("apply_relu", ends.count, (Pointer(layer.output.name),)))
     unit = Unit(UNIT, render("conv2d/fourier_ends.cu.jinja", g=ends, config=program.config.key()))
     return dataclasses.replace(program, units=(*program.units, unit), steps=tuple(steps))
+
+
+def with_fold(program: Program, parts: FourierParts, last: str) -> Program:
+    """A layer's program, with what folds the gradient of padded images where they have pixels in their padding.
+
+    Args:
+        program: of the layer without it; what its last transforms write is folded, part by part.
+        parts: what it is made of.
+        last: the unit that transforms back.
+    """
+    fold = parts.fold
+    if fold is None:
+        return program
+    steps: list[Step] = []
+    output = parts.layer.output
+    launches = (
+        fold.launch(Pointer(output.name, number * (output.nbytes // parts.count)), FOLD)
+        for number in range(parts.count)
+    )
+    for step in program.steps:
+        steps.append(step)
+        if isinstance(step, Launch) and step.unit == last:
+            steps.append(next(launches))
+    source = render("conv2d/fourier_fold.cu.jinja", f=fold, family=program.family)  # one text for all configs
+    return dataclasses.replace(program, units=(*program.units, Unit(FOLD, source)), steps=tuple(steps))
 
 
 def _launch(entry: str, count: int, arguments: tuple[Pointer, ...]) -> Launch:

@@ -17,7 +17,8 @@ from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
-from warpsmith.generator.conv2d.fourier.ends import with_ends
+from warpsmith.generator.conv2d.fold import PADDED
+from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
@@ -78,11 +79,12 @@ class Conv2dFft(Pipeline):
         parts = self._parts(problem)
         a, b, c = SPECTRA
         (first, second), (first_transform, second_transform) = parts.factors, parts.forward
+        target = parts.layer.output.name if parts.fold is None else PADDED
         return (
             Stage("first", first_transform, self.transform, {"signal": first.name, "spectrum": a}),
             Stage("second", second_transform, self.transform, {"signal": second.name, "spectrum": b}),
             Stage("product", parts.product, self.product, {"a": a, "b": b, "c": c}),
-            Stage(RESULT, parts.inverse, self.transform, {"spectrum": c, "signal": parts.layer.output.name}),
+            Stage(RESULT, parts.inverse, self.transform, {"spectrum": c, "signal": target}),
         )
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -90,7 +92,7 @@ class Conv2dFft(Pipeline):
         joined, parts = super().space(problem, device), self._parts(problem)
         if SPLITS not in {parameter.name for parameter in joined.parameters}:
             return joined
-        left = parts.layer.workspace - parts.spectra_bytes
+        left = parts.layer.workspace - parts.workspace_bytes
         told = f"the spectra leave {left} bytes of workspace to the parts of sums"
         limit = Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))
         return Space(joined.parameters, (*joined.constraints, limit))
@@ -108,6 +110,7 @@ class Conv2dFft(Pipeline):
         """
         parts = self._parts(problem)
         first, second, product, result = self.stages(problem)
+        written = result.problem.output.nbytes if parts.fold is None else 0  # what is folded is of one part
         runs = [] if parts.is_sum else [Run(second)]
         for number in range(parts.count):
             if parts.is_sum:
@@ -115,7 +118,7 @@ class Conv2dFft(Pipeline):
             runs.append(Run(first, {"signal": number * first.problem.inputs[0].nbytes}))
             runs.append(Run(product, {"c": number * parts.result_pitch_bytes} if parts.is_sum else {}))
             if not parts.is_sum:
-                runs.append(Run(result, {"signal": number * result.problem.output.nbytes}))
+                runs.append(Run(result, {"signal": number * written}))
         return (*runs, Run(result)) if parts.is_sum else tuple(runs)
 
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
@@ -123,7 +126,8 @@ class Conv2dFft(Pipeline):
 
     def program(self, problem: Problem, config: Config) -> Program:
         parts, spectra = self._parts(problem), SPECTRA[2]
-        return with_ends(with_sums(super().program(problem, config), parts, spectra, RESULT), parts, spectra, RESULT)
+        joined = with_sums(super().program(problem, config), parts, spectra, RESULT)
+        return with_ends(with_fold(joined, parts, RESULT), parts, spectra, RESULT)
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)

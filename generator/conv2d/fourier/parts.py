@@ -7,11 +7,14 @@ import functools
 from math import prod
 
 from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.conv2d.fold import Fold, folds
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, NEIGHBOURS
+from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.steps import Workspace
 
@@ -45,7 +48,7 @@ class FourierParts:
         images = layer.input[0]
         counts = range(1, min(images, MOST_PARTS) + 1)
         found = (cls(layer, basis, count) for count in counts if images % count == 0)
-        return next((parts for parts in found if parts.spectra_bytes <= layer.workspace), None)
+        return next((parts for parts in found if parts.workspace_bytes <= layer.workspace), None)
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
@@ -87,8 +90,8 @@ class FourierParts:
 
     @property
     def inverse(self) -> Fft:
-        """The transforms to the result, of each part where it is split."""
-        whole = self.transform(self.layer.output, Kind.C2R)
+        """The transforms to the result, or to the gradient of padded images, of each part where it is split."""
+        whole = self.transform(self.layer.of_padded.output, Kind.C2R)
         return whole if self.is_sum else self._of_part(whole)
 
     @property
@@ -107,12 +110,18 @@ class FourierParts:
         return _aligned(self.product.output.nbytes)
 
     @property
+    def fold(self) -> Fold | None:
+        """What comes after the transforms back, of each part; None where they write the result."""
+        return Fold.of(self.layer, "fold", self.images) if folds(self.layer) else None
+
+    @property
     def expected_ns(self) -> float:
         """What the steps take on a large GPU (an H200's rates), each as long as its bytes or its sums take."""
         first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
+        fold = 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
         if not self.is_sum:
-            return self.count * (first + product + result) + second
+            return self.count * (first + product + result + fold) + second
         added = (self.count + 1) * self.product.output.nbytes / BYTES_A_NS + STEP_NS if self.count > 1 else 0.0
         return self.count * (first + second + product) + added + result
 
@@ -122,23 +131,42 @@ class FourierParts:
         assert self.product.output.dtype is DType.COMPLEX64
         return sum(_aligned(each.nbytes) for each in self.product.inputs) + self.results * self.result_pitch_bytes
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Of the spectra and of what is folded."""
+        nbytes = 0 if self.fold is None else self.fold.workspace.nbytes
+        return self.spectra_bytes + _aligned(nbytes)
+
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
-        """The spectra of the first and the second factor and of the result; a plan may hold those of filters."""
+        """The spectra of the first and the second factor and of the result; a plan may hold those of filters. Behind
+        them is what is folded."""
         holds = ((), ("w",) if self.factors[1].name == "w" else (), ())
         a, b, c = (operand.nbytes for operand in self.product.operands)
         each = zip(names, (a, b, c + (self.results - 1) * self.result_pitch_bytes), holds, strict=True)
-        return tuple(Workspace(name, nbytes, holds=held) for name, nbytes, held in each)
+        spectra = tuple(Workspace(name, nbytes, holds=held) for name, nbytes, held in each)
+        return spectra if self.fold is None else (*spectra, self.fold.workspace)
 
     def _of_part(self, transform: Fft) -> Fft:
         return dataclasses.replace(transform, batch=transform.batch // self.count)
 
     def transform(self, operand: Operand, kind: Kind) -> Fft:
-        """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing."""
+        """Of all planes. A filter's begins at the tap that lies on the first pixel, so that padding moves nothing.
+        Padding that has pixels is a border of the image, whose first row is the first point, as the first tap is."""
         *planes, rows, columns = operand.shape
-        before = tuple(pads[0] for pads in self.layer.padding)
+        before = tuple(pads[0] for pads in self.layer.of_padded.padding)
         is_filter = operand.name in ("w", "dw")
         start = tuple(-pad % points for pad, points in zip(before, self.basis.size, strict=True)) if is_filter else None
-        return Fft(self.basis.size, prod(planes), kind, valid=(rows, columns), layout=Layout.FREQUENCY, start=start)
+        has_border = operand.name == "x" and self.layer.padding_mode is not PaddingMode.ZEROS
+        border = Border(self.layer.padding_mode, self.layer.padding) if has_border else None
+        return Fft(
+            self.basis.size,
+            prod(planes),
+            kind,
+            valid=(rows, columns),
+            layout=Layout.FREQUENCY,
+            start=start,
+            border=border,
+        )
 
 
 def _aligned(nbytes: int) -> int:

@@ -11,6 +11,7 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Problem
 
 _WHOLE = Conv2dFft()
@@ -25,6 +26,8 @@ class Conv2dFftTiled(Conv2dFft):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if isinstance(problem, Conv2d) and max(problem.weight[2:]) > MOST:
             return f"has tiles of {MOST} points at the most along an axis, with a filter inside"
+        if isinstance(problem, Conv2d) and problem.padding_mode is not PaddingMode.ZEROS:
+            return "pads with zeros only"
         return super().why_not(problem, device)
 
     def is_likely(self, problem: Problem, device: Device) -> bool:

@@ -15,6 +15,7 @@ from math import prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.fft.block.border import border_of
 from warpsmith.generator.fft.block.guesses import Guess, guesses, together
 from warpsmith.generator.fft.block.space import fits, packings, shares_of, space_of
 from warpsmith.generator.fft.block.text import FftBlockText
@@ -71,7 +72,7 @@ class FftBlock(Family):
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)
         text = FftBlockText.of(fft, config)
-        source = render("fft/block.cu.jinja", g=text, config=config.key())
+        source = render("fft/block.cu.jinja", g=text, border=border_of(text), config=config.key())
         operands = fft.operands
         launch = Launch(
             entry=self.name,

@@ -55,6 +55,8 @@ class FftWarp(Family):
             return "takes signals that begin at the first point only"
         if problem.tiling is not None:
             return "takes whole signals, no tiles of planes"
+        if problem.border is not None:
+            return "reads signals without a border only"
         if problem.layout is not Layout.BATCH:
             return "reads and writes spectra in batch layout only"
         return None

@@ -1,6 +1,6 @@
 """Large layers in float64 by NumPy's Fourier transforms, where sums over taps would take minutes.
 
-Images are padded with their zeros first and nothing wraps around, unlike in the kernels that are judged by it. Errors
+Images are padded first and nothing wraps around, unlike in the kernels that are judged by it. Errors
 are some 1e-16 of the whole result's root mean square: good for a scale that is at least as large as that, and for no
 other.
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
+from warpsmith.tuner.operations.conv2d.padding import folded, padded
 from warpsmith.tuner.operations.lengths import quick_length
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
 
@@ -55,8 +56,7 @@ class _Plane:
     @classmethod
     def of(cls, problem: Conv2d) -> _Plane:
         """Large enough for a padded image, and so for what a gradient and a filter make."""
-        sizes = (size + sum(pads) for size, pads in zip(problem.input[2:], problem.padding, strict=True))
-        rows, columns = map(quick_length, sizes)
+        rows, columns = map(quick_length, problem.padded_size)
         return cls((rows, columns))
 
     def spectra(self, planes: Values) -> Spectra:
@@ -71,17 +71,13 @@ class _Plane:
         return np.fft.irfft2(found, s=self.size)
 
 
-def _padded(problem: Conv2d, images: Values) -> Values:
-    return np.pad(images, ((0, 0), (0, 0), *problem.padding))
-
-
 def _fprop(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Values:
     weights = plane.spectra(given["w"]).conj()  # (frequencies, filters, channels)
     rows, columns = problem.output_size
     result = np.empty(problem.output.shape)
 
     def images(part: slice) -> None:
-        x = plane.spectra(_padded(problem, given["x"][part]))
+        x = plane.spectra(padded(problem, given["x"][part]))
         result[part] = plane.planes(x @ weights.swapaxes(1, 2))[..., :rows, :columns]
         if problem.bias:
             result[part] += given["b"][:, None, None]
@@ -92,12 +88,12 @@ def _fprop(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Value
 
 def _dgrad(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Values:
     weights = plane.spectra(given["w"])
-    (above, _), (left, _) = problem.padding
-    inside = (..., slice(above, above + problem.input[2]), slice(left, left + problem.input[3]))
+    rows, columns = problem.padded_size
     result = np.empty(problem.output.shape)
 
     def images(part: slice) -> None:
-        result[part] = plane.planes(plane.spectra(given["dy"][part]) @ weights)[inside]
+        gradients = plane.planes(plane.spectra(given["dy"][part]) @ weights)[..., :rows, :columns]
+        result[part] = folded(problem, gradients)
 
     _each_part(problem, images)
     return result
@@ -109,7 +105,7 @@ def _wgrad(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Value
     lock = threading.Lock()
 
     def images(part: slice) -> None:
-        x = plane.spectra(_padded(problem, given["x"][part]))
+        x = plane.spectra(padded(problem, given["x"][part]))
         product = plane.spectra(given["dy"][part]).conj().swapaxes(1, 2) @ x
         with lock:
             np.add(total, product, out=total)

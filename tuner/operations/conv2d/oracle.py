@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
+from warpsmith.tuner.operations.conv2d.padding import folded, most_places, padded
 from warpsmith.tuner.operations.strips import for_each_strip
 
 Values = NDArray[np.float64]
@@ -36,13 +37,13 @@ _LEAST_WIDTH = 64
 
 
 def terms(problem: Conv2d) -> int:
-    """Terms of one result that the oracle adds up."""
+    """Terms of one result that the oracle adds up, at the most."""
     filters, channels, rows, columns = problem.weight
     match problem.pass_:
         case Pass.FPROP:
             return channels * rows * columns
         case Pass.DGRAD:
-            return filters // problem.groups * rows * columns
+            return filters // problem.groups * rows * columns * most_places(problem)
         case Pass.WGRAD:
             return problem.input[0] * math.prod(problem.output_size)
 
@@ -50,9 +51,9 @@ def terms(problem: Conv2d) -> int:
 def smaller(problem: Conv2d) -> Conv2d:
     """A problem of a few elements of the same kind, for which libraries load and compile what they need."""
     rows, columns = (
-        min(size, (taps - 1) * dilation + 4 * stride)
-        for size, taps, dilation, stride in zip(
-            problem.input[2:], problem.weight[2:], problem.dilation, problem.stride, strict=True
+        min(size, max((taps - 1) * dilation + 4 * stride, max(pads) + 1))
+        for size, taps, dilation, stride, pads in zip(
+            problem.input[2:], problem.weight[2:], problem.dilation, problem.stride, problem.padding, strict=True
         )
     )
     return dataclasses.replace(problem, input=(1, problem.input[1], rows, columns))
@@ -93,9 +94,9 @@ def _fprop(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -
     result = np.zeros(problem.output.shape)
 
     def image(n: int) -> None:
-        padded, y = _padded(problem, of(x[n])), _in_groups(problem, result[n])
+        whole, y = _padded(problem, of(x[n])), _in_groups(problem, result[n])
         for r, s, meets in _taps(problem):
-            pixels = padded[meets].reshape(problem.groups, problem.weight[1], -1)
+            pixels = whole[meets].reshape(problem.groups, problem.weight[1], -1)
             _add_product(weights[..., r, s], pixels, y)
         if problem.bias:
             result[n] += of(operands["b"])[:, None, None]
@@ -110,15 +111,13 @@ def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -
     rows, columns = problem.output_size
 
     def image(n: int) -> None:
-        padded = _padded(problem, np.zeros(problem.input[1:]))
+        whole = np.zeros((problem.groups, problem.weight[1], *problem.padded_size))
         dy = _in_groups(problem, of(gradients[n]))
         for r, s, meets in _taps(problem):
             pixels = np.zeros((problem.groups, problem.weight[1], rows * columns))
             _add_product(weights[..., r, s].swapaxes(1, 2), dy, pixels)
-            padded[meets] += pixels.reshape(problem.groups, problem.weight[1], rows, columns)
-        (above, _), (left, _) = problem.padding
-        inside = padded[..., above : above + problem.input[2], left : left + problem.input[3]]
-        result[n] = inside.reshape(problem.input[1:])
+            whole[meets] += pixels.reshape(problem.groups, problem.weight[1], rows, columns)
+        result[n] = folded(problem, whole).reshape(problem.input[1:])
 
     _each_image(problem, image)
     return result
@@ -130,9 +129,9 @@ def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -
     lock = threading.Lock()
 
     def image(n: int) -> None:
-        padded, dy = _padded(problem, of(x[n])), _in_groups(problem, of(gradients[n]))
+        whole, dy = _padded(problem, of(x[n])), _in_groups(problem, of(gradients[n]))
         for r, s, meets in _taps(problem):
-            pixels = padded[meets].reshape(problem.groups, problem.weight[1], -1)
+            pixels = whole[meets].reshape(problem.groups, problem.weight[1], -1)
             product = np.matmul(dy, pixels.swapaxes(1, 2))
             with lock:
                 result[..., r, s] += product
@@ -165,9 +164,8 @@ def _taps(problem: Conv2d) -> Iterator[tuple[int, int, tuple[Any, slice, slice]]
 
 
 def _padded(problem: Conv2d, image: Values) -> Values:
-    """One image of x with its zeros, as (groups, channels, rows, columns)."""
-    groups = image.reshape(problem.groups, problem.weight[1], *problem.input[2:])
-    return np.pad(groups, ((0, 0), (0, 0), *problem.padding))
+    """One image of x with its padding, as (groups, channels, rows, columns)."""
+    return padded(problem, image.reshape(problem.groups, problem.weight[1], *problem.input[2:]))
 
 
 def _in_groups(problem: Conv2d, image: Values) -> Values:

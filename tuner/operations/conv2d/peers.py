@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.operations.array_libraries import torch_stream, torch_with_cudnn
 from warpsmith.tuner.operations.peer import Peer, PeerMaker
@@ -26,8 +26,9 @@ def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: Devi
     """PyTorch's convolution: cuDNN in float32 arithmetic, TF32 off, with its own search on; on the host its CPU
     kernels.
 
-    PyTorch pads each axis alike on both sides. Where the sides differ it pads in a step of its own, as for its own
-    `padding="same"`, and the gradient of the image leaves the pad out.
+    PyTorch pads each axis alike on both sides, with zeros. Where the sides differ, or pixels stand in the padding, it
+    pads in a step of its own, as its own layers do, and a gradient of the image goes back through that step: both are
+    part of what is timed.
 
     Args:
         problem: what is computed.
@@ -62,6 +63,32 @@ def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: Devi
     )
 
 
+_MODES = {PaddingMode.ZEROS: "constant"}
+"""Words of torch.nn.functional.pad that are not those of its layers."""
+
+
+def _folded(problem: Conv2d, torch: Any, padded: Any, pads: list[int]) -> Any:
+    """The gradient of images from that of padded ones, by what PyTorch's autograd calls."""
+    (above, below), (left, right) = problem.padding
+    rows, columns = problem.input[2:]
+    aten = {
+        PaddingMode.REFLECT: torch.ops.aten.reflection_pad2d_backward,
+        PaddingMode.REPLICATE: torch.ops.aten.replication_pad2d_backward,
+    }
+    if problem.padding_mode in aten:
+        return aten[problem.padding_mode](padded, padded.new_empty(1).expand(problem.input), pads)
+    inside = padded[..., above : above + rows, :]
+    if problem.padding_mode is PaddingMode.CIRCULAR:  # copies of slices, for which there is no function
+        inside = inside.clone()
+        inside[..., rows - above :, :] += padded[..., :above, :]
+        inside[..., :below, :] += padded[..., above + rows :, :]
+    dx = inside[..., left : left + columns].clone(memory_format=torch.contiguous_format)
+    if problem.padding_mode is PaddingMode.CIRCULAR:
+        dx[..., columns - left :] += inside[..., :left]
+        dx[..., :right] += inside[..., left + columns :]
+    return dx
+
+
 def _on(tensor: Any, *, on_gpu: bool) -> Any:
     return tensor.cuda() if on_gpu else tensor
 
@@ -69,12 +96,13 @@ def _on(tensor: Any, *, on_gpu: bool) -> Any:
 def _computation(problem: Conv2d, torch: Any) -> Callable[[Mapping[str, Any]], Any]:
     """What makes the result of the inputs."""
     pads = [side for axis in reversed(problem.padding) for side in axis]  # torch's order: left, right, above, below
-    even = all(before == after for before, after in problem.padding)
+    mode = problem.padding_mode
+    even = mode is PaddingMode.ZEROS and all(before == after for before, after in problem.padding)
     padding = [before for before, _ in problem.padding] if even else [0, 0]
     options = (list(problem.stride), padding, list(problem.dilation))
 
     def padded(image: Any) -> Any:
-        return image if even else torch.nn.functional.pad(image, pads)
+        return image if even else torch.nn.functional.pad(image, pads, _MODES.get(mode, str(mode)))
 
     def fprop(given: Mapping[str, Any]) -> Any:
         y = torch.nn.functional.conv2d(padded(given["x"]), given["w"], given.get("b"), *options, problem.groups)
@@ -85,13 +113,9 @@ def _computation(problem: Conv2d, torch: Any) -> Callable[[Mapping[str, Any]], A
         return function(dy, image, weight, None, *options, False, [0, 0], problem.groups, wanted)
 
     def dgrad(given: Mapping[str, Any]) -> Any:
-        shape = list(problem.input)
-        if not even:
-            shape[2:] = [size + sum(axis) for size, axis in zip(shape[2:], problem.padding, strict=True)]
+        shape = problem.input if even else (*problem.input[:2], *problem.padded_size)
         dx = backward(given["dy"], given["dy"].new_empty(1).expand(shape), given["w"], (True, False, False))[0]
-        (above, _), (left, _) = problem.padding
-        _, _, rows, columns = problem.input
-        return dx if even else dx[..., above : above + rows, left : left + columns].contiguous()
+        return dx if even else _folded(problem, torch, dx, pads)
 
     def wgrad(given: Mapping[str, Any]) -> Any:
         weight = given["x"].new_empty(1).expand(list(problem.weight))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.fft import Fft, Kind, Layout, Order
+from warpsmith.generator.padding import PaddingMode
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip
 
@@ -16,6 +18,13 @@ _PEAK = 2.0
 """Errors are small against so many times the root mean square of the whole result. With a relative L2 error of 5e-7,
 the largest of 2^27 normal errors is 5.7 times 5e-7 / sqrt(2) of it: 1.0e-6 of twice the root mean square. Not of each
 transform by itself: two real ones that are taken as one complex one share their errors."""
+
+_MODES: dict[PaddingMode, Literal["reflect", "edge", "wrap"]] = {
+    PaddingMode.REFLECT: "reflect",
+    PaddingMode.REPLICATE: "edge",
+    PaddingMode.CIRCULAR: "wrap",
+}
+"""NumPy's names of borders."""
 
 
 def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -45,13 +54,21 @@ def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float6
 
 
 def signal_part(problem: Fft) -> tuple[Any, ...]:
-    """Where in arrays of (batch, *size) the valid part of the signals lies, as an index."""
+    """Where in arrays of (batch, *size) the valid part of the signals lies, with its border, as an index."""
     if problem.start is None:
-        return (slice(None), *map(slice, problem.signal_size))
-    axes = zip(problem.start, problem.signal_size, problem.size, strict=True)
+        return (slice(None), *map(slice, problem.bordered_size))
+    axes = zip(problem.start, problem.bordered_size, problem.size, strict=True)
     points = [(np.arange(there) + start) % size for start, there, size in axes]
     # Open grids, behind a slice: the whole batch of each point.
     return (slice(None), *np.ix_(*points))
+
+
+def with_border(problem: Fft, values: NDArray[Any], axes: Iterable[int]) -> NDArray[Any]:
+    """Signals with their border along some of a transform's axes, which are the last ones of `values` in that order."""
+    if problem.border is None:
+        return values
+    pads = [problem.border.pads[axis] for axis in axes]
+    return np.pad(values, (*((0, 0),) * (values.ndim - len(pads)), *pads), _MODES[problem.border.mode])
 
 
 def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
@@ -86,6 +103,7 @@ def _mirrored_rows(problem: Fft) -> list[int]:
 def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
     """The whole spectra in natural order. What the signal lacks is zero."""
     axes = tuple(range(1, signal.ndim))
+    signal = with_border(problem, signal, range(len(problem.size)))
     if problem.start is not None:
         whole = np.zeros((len(signal), *problem.size), signal.dtype)
         whole[signal_part(problem)] = signal

@@ -21,12 +21,14 @@ from warpsmith.tuner.operations.reference import Operands
 NO_REVERSED_ORDER = "it has no bit-reversed order"
 NO_START = "it takes signals that begin at the first point"
 NO_TILES = "it takes whole signals, no tiles of planes"
+NO_BORDER = "it takes signals without a border"
 
 
 def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     """cuFFT with whatever it needs besides: a copy that pads or clips, one that transposes, a product that scales.
 
-    Raises Unavailable for bit-reversed order, for signals that begin elsewhere, and for tiles: it has none of them.
+    Raises Unavailable for bit-reversed order, for signals that begin elsewhere or have a border, and for tiles: it has
+    none of them.
     """
     _check_order(problem)
     cupy, cufft = importlib.import_module("cupy"), importlib.import_module("cupy.cuda.cufft")
@@ -79,6 +81,8 @@ def _check_order(problem: Fft) -> None:
         raise Unavailable(NO_START)
     if problem.tiling is not None:
         raise Unavailable(NO_TILES)
+    if problem.border is not None:
+        raise Unavailable(NO_BORDER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

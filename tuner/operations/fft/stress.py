@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.fft.oracle import by_transform, make_hermitian
+from warpsmith.tuner.operations.fft.oracle import by_transform, make_hermitian, with_border
 from warpsmith.tuner.operations.reference import Operands
 
 _OCTAVES = 20
@@ -31,16 +33,29 @@ def _signals(
     problem: Fft, shape: tuple[int, ...], is_complex: bool, generator: np.random.Generator
 ) -> NDArray[np.generic]:
     """Transforms of four characters in turns: magnitudes far apart, an impulse over a faint noise, a large mean, and a
-    tone, both as high as a float32 result bears. All of one energy, since errors are small against the whole result.
+    tone, both as high as a float32 result bears. All of one energy, since errors are small against the whole result. An
+    element that stands in a border too is the smaller for it: repeated as it is, an impulse would be a higher peak.
     """
     signal = np.zeros(shape, np.complex64 if is_complex else np.float32)
     parts = by_transform(problem, signal) if problem.inverse else signal  # (batch, ...) whatever the layout
     inner = parts.shape[1:]
-    drawn = _drawn_signals(inner, min(len(parts), max(5, _DRAWN_POINTS // math.prod(inner) | 1)), is_complex, generator)
-    parts[...] = drawn[np.arange(len(parts)) % len(drawn)]
+    drawn: NDArray[Any] = _drawn_signals(
+        inner, min(len(parts), max(5, _DRAWN_POINTS // math.prod(inner) | 1)), is_complex, generator
+    )
+    parts[...] = drawn[np.arange(len(parts)) % len(drawn)] / _places(problem)
     if is_complex:
         make_hermitian(problem, signal)
     return signal
+
+
+def _places(problem: Fft) -> NDArray[np.float32]:
+    """At how many points each element of a signal stands."""
+    if problem.inverse:
+        return np.ones((), np.float32)
+    axes = (
+        np.bincount(with_border(problem, np.arange(there), (axis,))) for axis, there in enumerate(problem.signal_size)
+    )
+    return functools.reduce(np.multiply.outer, axes).astype(np.float32)
 
 
 def _drawn_signals(

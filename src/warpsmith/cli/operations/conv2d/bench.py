@@ -26,6 +26,7 @@ from warpsmith.cli.operations.conv2d.words import (
     DilationOption,
     GroupsOption,
     InputOption,
+    PaddingModeOption,
     PaddingOption,
     ReluOption,
     StrideOption,
@@ -34,7 +35,7 @@ from warpsmith.cli.operations.conv2d.words import (
 )
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
 
@@ -54,6 +55,7 @@ def bench_conv2d(
     passes: PassesOption = None,
     bias: BiasOption = False,
     relu: ReluOption = False,
+    padding_mode: PaddingModeOption = PaddingMode.ZEROS.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -77,6 +79,7 @@ def bench_conv2d(
             pass_,
             bias=bias and pass_ == Pass.FPROP,
             relu=relu and pass_ == Pass.FPROP,
+            padding_mode=padding_mode,
         )
         for pass_ in passes or [str(each) for each in Pass]
     ]
@@ -88,7 +91,9 @@ def bench_conv2d(
 
 def _workload(problem: Conv2d) -> str:
     shapes = (",".join(map(str, shape)) for shape in (problem.input, problem.weight))
-    return "input {}, weight {}, stride {}x{}, groups {}, float32".format(*shapes, *problem.stride, problem.groups)
+    mode = "" if problem.padding_mode is PaddingMode.ZEROS else f", padding {problem.padding_mode}"
+    told = "input {}, weight {}, stride {}x{}, groups {}{}, float32"
+    return told.format(*shapes, *problem.stride, problem.groups, mode)
 
 
 def _show(results: Results) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.conv2d.problem import ACCURACIES
 from warpsmith.generator.problem import Accuracy, member
 
@@ -29,8 +29,11 @@ PaddingOption = Annotated[
     typer.Option(
         "--padding",
         metavar="N|ROWS,COLUMNS|same|valid",
-        help="Zeros on each side of the image; same keeps its size, as in PyTorch, and valid has none.",
+        help="Pixels on each side of the image; same keeps its size, as in PyTorch, and valid has none.",
     ),
+]
+PaddingModeOption = Annotated[
+    str, typer.Option("--padding-mode", help=f"What these are, as in PyTorch: {', '.join(PaddingMode)}.")
 ]
 DilationOption = Annotated[
     str, typer.Option("--dilation", metavar="N|ROWS,COLUMNS", help="Input pixels from one tap to the next.")
@@ -73,6 +76,7 @@ def conv2d(
     relu: ReluOption = False,
     accuracy: AccuracyOption = Accuracy.NORMWISE.value,
     workspace: WorkspaceOption = "1G",
+    padding_mode: PaddingModeOption = PaddingMode.ZEROS.value,
 ) -> Conv2d:
     """Convolution layers and their gradients, as torch.nn.functional.conv2d computes them."""
     pads: Any = padding if padding in ("same", "valid") else _pair(padding, "--padding", ", same or valid")
@@ -92,6 +96,7 @@ def conv2d(
         relu=relu,
         accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
         workspace=_nbytes(workspace, "--workspace"),
+        padding_mode=member(PaddingMode, padding_mode, "padding_mode"),
     )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from warpsmith.cli.options import sizes
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
+from warpsmith.generator.fft.border import REPEATING, Border
 from warpsmith.generator.problem import member
 
 SizeOption = Annotated[
@@ -32,6 +33,15 @@ StartOption = Annotated[
         help="Point at which that part begins, cyclically; default the first.",
     ),
 ]
+BorderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--border",
+        metavar="MODE:PADS",
+        help=f"Elements that stand before and behind that part in place of zeros, such as reflect:2+1x3 for two rows "
+        f"above, one below and three columns on each side; MODE is one of {', '.join(REPEATING)}.",
+    ),
+]
 NormOption = Annotated[
     str, typer.Option("--norm", help=f"Which direction is scaled, as in numpy.fft: {', '.join(Norm)}.")
 ]
@@ -54,6 +64,7 @@ def fft(
     layout: LayoutOption = Layout.BATCH.value,
     order: OrderOption = Order.NATURAL.value,
     start: StartOption = None,
+    border: BorderOption = None,
 ) -> Fft:
     """Batched Fourier transforms of one or two dimensions, with the conventions of numpy.fft."""
     return Fft(
@@ -66,4 +77,5 @@ def fft(
         layout=member(Layout, layout, "layout"),
         order=member(Order, order, "order"),
         start=None if start is None else sizes(start, "--start"),
+        border=Border.of(border),
     )

@@ -1,0 +1,296 @@
+// warpsmith fft_block
+// problem: fft size=60x60 batch=2048 kind=r2c valid=56x56 border=reflect:1x1 layout=frequency
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct spectrum=staged stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=5x6 y_radices=6x10
+//
+// Forward transforms of 60x60 points, 4 in a tile of
+// shared memory: radices 6x10 by 5x6, each within a thread. Two columns of a real signal are one complex number.
+
+constexpr int kThreads = 256;  // of a tile
+constexpr long long kLast = 2044;  // where the last tile starts: it may do some of another's again
+constexpr float kHalfScale = 0.5f;
+
+__device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
+__device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
+__device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
+__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
+__device__ __forceinline__ float2 times(float2 a, float re, float im) {
+    return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
+}
+__device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
+
+// Transforms within a thread: frequency k ends in the place of element k.
+__device__ __forceinline__ void dft2(float2& x0, float2& x1) {
+    const float2 sum = x0 + x1;
+    x1 = x0 - x1;
+    x0 = sum;
+}
+__device__ __forceinline__ void dft3(float2& x0, float2& x1, float2& x2) {
+    const float2 s1 = x1 + x2, d1 = x1 - x2;
+    const float2 even1 = x0 + -0.5f * s1;
+    const float2 odd1 = turned_right(0.866025404f * d1);
+    x0 = x0 + s1;
+    x1 = even1 + odd1;
+    x2 = even1 - odd1;
+}
+__device__ __forceinline__ void dft5(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4) {
+    const float2 s1 = x1 + x4, d1 = x1 - x4;
+    const float2 s2 = x2 + x3, d2 = x2 - x3;
+    const float2 even1 = x0 + 0.309016994f * s1 + -0.809016994f * s2;
+    const float2 odd1 = turned_right(0.951056516f * d1 + 0.587785252f * d2);
+    const float2 even2 = x0 + -0.809016994f * s1 + 0.309016994f * s2;
+    const float2 odd2 = turned_right(0.587785252f * d1 + -0.951056516f * d2);
+    x0 = x0 + s1 + s2;
+    x1 = even1 + odd1;
+    x4 = even1 - odd1;
+    x2 = even2 + odd2;
+    x3 = even2 - odd2;
+}
+__device__ __forceinline__ void dft6(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5) {
+    dft2(x0, x3);
+    dft2(x1, x4);
+    dft2(x2, x5);
+    x4 = times(x4, 0.5f, -0.866025404f);
+    x5 = times(x5, -0.5f, -0.866025404f);
+    dft3(x0, x1, x2);
+    dft3(x3, x4, x5);
+    const float2 y3 = x3, y1 = x1, y4 = x4, y2 = x2;
+    x1 = y3;
+    x2 = y1;
+    x3 = y4;
+    x4 = y2;
+}
+__device__ __forceinline__ void dft10(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9) {
+    dft2(x0, x5);
+    dft2(x1, x6);
+    dft2(x2, x7);
+    dft2(x3, x8);
+    dft2(x4, x9);
+    x6 = times(x6, 0.809016994f, -0.587785252f);
+    x7 = times(x7, 0.309016994f, -0.951056516f);
+    x8 = times(x8, -0.309016994f, -0.951056516f);
+    x9 = times(x9, -0.809016994f, -0.587785252f);
+    dft5(x0, x1, x2, x3, x4);
+    dft5(x5, x6, x7, x8, x9);
+    const float2 y5 = x5, y1 = x1, y6 = x6, y2 = x2, y7 = x7, y3 = x3, y8 = x8, y4 = x4;
+    x1 = y5;
+    x2 = y1;
+    x3 = y6;
+    x4 = y2;
+    x5 = y7;
+    x6 = y3;
+    x7 = y8;
+    x8 = y4;
+}
+
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
+// exp(-2 pi i j later / 60) for j = 1, 2, 4, later = 0 to 9.
+__device__ const float2 kTwiddles6x10[30] = {
+{ 1.0f, -0.0f }, { 0.994521895f, -0.104528463f }, { 0.978147601f, -0.207911691f }, { 0.951056516f, -0.309016994f },
+{ 0.913545458f, -0.406736643f }, { 0.866025404f, -0.5f }, { 0.809016994f, -0.587785252f }, { 0.743144825f, -0.669130606f },
+{ 0.669130606f, -0.743144825f }, { 0.587785252f, -0.809016994f }, { 1.0f, -0.0f }, { 0.978147601f, -0.207911691f },
+{ 0.913545458f, -0.406736643f }, { 0.809016994f, -0.587785252f }, { 0.669130606f, -0.743144825f }, { 0.5f, -0.866025404f },
+{ 0.309016994f, -0.951056516f }, { 0.104528463f, -0.994521895f }, { -0.104528463f, -0.994521895f }, { -0.309016994f, -0.951056516f },
+{ 1.0f, -0.0f }, { 0.913545458f, -0.406736643f }, { 0.669130606f, -0.743144825f }, { 0.309016994f, -0.951056516f },
+{ -0.104528463f, -0.994521895f }, { -0.5f, -0.866025404f }, { -0.809016994f, -0.587785252f }, { -0.978147601f, -0.207911691f },
+{ -0.978147601f, 0.207911691f }, { -0.809016994f, 0.587785252f },
+};
+
+// exp(-2 pi i j later / 30) for j = 1, 2, 4, later = 0 to 5.
+__device__ const float2 kTwiddles5x6[18] = {
+{ 1.0f, -0.0f }, { 0.978147601f, -0.207911691f }, { 0.913545458f, -0.406736643f }, { 0.809016994f, -0.587785252f },
+{ 0.669130606f, -0.743144825f }, { 0.5f, -0.866025404f }, { 1.0f, -0.0f }, { 0.913545458f, -0.406736643f },
+{ 0.669130606f, -0.743144825f }, { 0.309016994f, -0.951056516f }, { -0.104528463f, -0.994521895f }, { -0.5f, -0.866025404f },
+{ 1.0f, -0.0f }, { 0.669130606f, -0.743144825f }, { -0.104528463f, -0.994521895f }, { -0.809016994f, -0.587785252f },
+{ -0.978147601f, 0.207911691f }, { -0.5f, 0.866025404f },
+};
+
+// What half_root(x) returns.
+__device__ const float2 kHalfRoots[16] = {
+{ 0.0f, -1.0f }, { -0.104528463f, -0.994521895f }, { -0.207911691f, -0.978147601f }, { -0.309016994f, -0.951056516f },
+{ -0.406736643f, -0.913545458f }, { -0.5f, -0.866025404f }, { -0.587785252f, -0.809016994f }, { -0.669130606f, -0.743144825f },
+{ -0.743144825f, -0.669130606f }, { -0.809016994f, -0.587785252f }, { -0.866025404f, -0.5f }, { -0.913545458f, -0.406736643f },
+{ -0.951056516f, -0.309016994f }, { -0.978147601f, -0.207911691f }, { -0.994521895f, -0.104528463f }, { -1.0f, -0.0f },
+};
+
+// -i exp(-2 pi i x / 60)
+__device__ __forceinline__ float2 half_root(int x) {
+    return kHalfRoots[x];
+}
+
+template <typename T> __device__ __forceinline__ void store(T* target, T value) {
+    *target = value;
+}
+
+// Which of `size` elements stands at place i, counted from the first of them: c b | a b c d | c b. Further places,
+// beyond the padding, have one of them too.
+__device__ __forceinline__ int source_of(int i, int size) {
+    return min(abs(size - 1 - abs(size - 1 - i)), size - 1);
+}
+
+// Element (t, y, x) of this tile, in the signal or its border: columns 2 x and 2 x + 1 of a real signal; zero beyond them.
+__device__ __forceinline__ float2 load_signal(const float* signal, int t, int y, int x) {
+    const int row = source_of(y - 1, 56);
+    const int column = source_of(2 * x - 1, 56);
+    const int second = source_of(2 * x, 56) - column;
+    const float* const element = signal + t * 3136 + row * 56 + column;
+    return make_float2(y < 58 && x < 29 ? element[0] : 0.0f, y < 58 && x < 29 ? element[second] : 0.0f);
+}
+
+// Where frequency (y, x) of a transform of this tile lies.
+__device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
+    return static_cast<long long>(y * 31 + x) * 2048 + transform;
+}
+
+// Transforms of one tile; source and target are those of its first one.
+__device__ __forceinline__ void transform(
+    const float* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
+    // Pass 1: 6 points along y.
+#pragma unroll
+    for (int step = 0; step < 5; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 4 && i >= 1200) {
+            break;
+        }
+        const int x = modulo<30>(i);
+        const int later = modulo<10>(quotient<30>(i));
+        const int t = quotient<300>(i);
+        float2 v[6];
+        float2* const element = tile + t * 1812 + x + later * 30;
+#pragma unroll
+        for (int j = 0; j < 6; ++j) {
+            v[j] = load_signal(source, t, later + j * 10, x);
+        }
+        dft6(v[0], v[1], v[2], v[3], v[4], v[5]);
+        const float2 w1 = kTwiddles6x10[later];
+        v[1] = times(v[1], w1);
+        const float2 w2 = kTwiddles6x10[10 + later];
+        v[2] = times(v[2], w2);
+        const float2 w3 = times(w2, w1);
+        v[3] = times(v[3], w3);
+        const float2 w4 = kTwiddles6x10[20 + later];
+        v[4] = times(v[4], w4);
+        const float2 w5 = times(w4, w1);
+        v[5] = times(v[5], w5);
+#pragma unroll
+        for (int j = 0; j < 6; ++j) {
+            element[j * 301] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 2: 10 points along y.
+#pragma unroll
+    for (int step = 0; step < 3; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 2 && i >= 720) {
+            break;
+        }
+        const int t = i % 4u;
+        const int x = modulo<30>(i / 4u);
+        const int earlier = quotient<120>(i);
+        float2 v[10];
+        float2* const element = tile + t * 1812 + x + earlier * 301;
+#pragma unroll
+        for (int j = 0; j < 10; ++j) {
+            v[j] = element[j * 30];
+        }
+        dft10(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]);
+#pragma unroll
+        for (int j = 0; j < 10; ++j) {
+            element[j * 30] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 3: 5 points along x.
+#pragma unroll
+    for (int step = 0; step < 6; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 5 && i >= 1440) {
+            break;
+        }
+        const int t = i % 4u;
+        const int later = modulo<6>(i / 4u);
+        const int y = quotient<24>(i);
+        float2 v[5];
+        float2* const element = tile + t * 1812 + modulo<10>(y) * 30 + quotient<10>(y) * 301 + later;
+#pragma unroll
+        for (int j = 0; j < 5; ++j) {
+            v[j] = element[j * 6];
+        }
+        dft5(v[0], v[1], v[2], v[3], v[4]);
+        const float2 w1 = kTwiddles5x6[later];
+        v[1] = times(v[1], w1);
+        const float2 w2 = kTwiddles5x6[6 + later];
+        v[2] = times(v[2], w2);
+        const float2 w3 = times(w2, w1);
+        v[3] = times(v[3], w3);
+        const float2 w4 = kTwiddles5x6[12 + later];
+        v[4] = times(v[4], w4);
+#pragma unroll
+        for (int j = 0; j < 5; ++j) {
+            element[j * 6] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 4: 6 points along x.
+#pragma unroll
+    for (int step = 0; step < 5; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 4 && i >= 1200) {
+            break;
+        }
+        const int y = modulo<60>(i);
+        const int earlier = modulo<5>(quotient<60>(i));
+        const int t = quotient<300>(i);
+        float2 v[6];
+        float2* const element = tile + t * 1812 + modulo<6>(y) * 301 + quotient<6>(y) * 30 + earlier * 6;
+#pragma unroll
+        for (int j = 0; j < 6; ++j) {
+            v[j] = element[j];
+        }
+        dft6(v[0], v[1], v[2], v[3], v[4], v[5]);
+#pragma unroll
+        for (int j = 0; j < 6; ++j) {
+            element[j] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // The spectrum of the complex signal as those of the real ones.
+#pragma unroll
+    for (int step = 0; step < 15; ++step) {
+        const unsigned i = thread + step * kThreads;
+        const int t = i % 4u;
+        const int x = i / 4u % 16u;
+        const int y = i / 64u;
+        const int mirrored_y = y == 0 ? 0 : 60 - y;
+        const int mirrored_x = x == 0 ? 0 : 30 - x;
+
+        const float2 z = tile[t * 1812 + modulo<6>(y) * 301 + quotient<6>(y) * 30 + modulo<5>(x) * 6 + quotient<5>(x)], m = conjugate(tile[t * 1812 + modulo<6>(mirrored_y) * 301 + quotient<6>(mirrored_y) * 30 + modulo<5>(mirrored_x) * 6 + quotient<5>(mirrored_x)]);
+        const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
+        store(target + spectrum_place(t, y, x), even + odd);
+        if (2 * x != 30) store(target + spectrum_place(t, mirrored_y, 30 - x), conjugate(even - odd));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float* __restrict__ source, float2* __restrict__ target) {
+    extern __shared__ __align__(16) float2 shared[];
+    const unsigned thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const long long start = number * 4, first = min(start, kLast);
+    transform(source + first * 3136, target + first * 1, tile, thread);
+}

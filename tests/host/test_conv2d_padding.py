@@ -1,0 +1,174 @@
+"""Layers whose padding has pixels, on the CPU: families, modes and passes, held against PyTorch's autograd."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import sanitized
+from conv2d_layers import layer
+from guarded import Guarded
+from together import AT_ONCE, Case, together
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.generator.conv2d.direct import Conv2dDirect
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.device import HOST
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import DType, Operand, Role
+from warpsmith.generator.program import Program
+from warpsmith.store.record import Failure, FailureKind, Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.operations.answers import random_operands
+
+torch = pytest.importorskip("torch")
+
+PLAIN, DIRECT, FOURIER = Conv2dPlain(), Conv2dDirect(), Conv2dFft()
+MODES = [mode for mode in PaddingMode if mode is not PaddingMode.ZEROS]
+every_pass = pytest.mark.parametrize("pass_", Pass)
+Values = NDArray[Any]
+
+SHAPES: tuple[dict[str, Any], ...] = (
+    {"input": (2, 3, 7, 9), "weight": (5, 3, 3, 2), "padding": ((1, 2), (2, 0))},
+    {"input": (1, 4, 4, 6), "weight": (6, 2, 2, 5), "groups": 2, "stride": (2, 1), "padding": 3, "dilation": (1, 2)},
+    {"input": (2, 2, 3, 2), "weight": (3, 2, 4, 4), "padding": ((2, 2), (1, 1))},  # as much as there may be, mirrored
+    {"input": (1, 2, 1, 8), "weight": (2, 2, 1, 4), "padding": ((0, 0), (7, 5)), "stride": (1, 3)},
+    {"input": (1, 2, 19, 23), "weight": (3, 2, 5, 5), "padding": "same"},
+)
+FOURIER_SHAPES: tuple[dict[str, Any], ...] = (
+    {"input": (4, 3, 9, 12), "weight": (5, 3, 3, 4), "padding": ((2, 0), (1, 3))},
+    {"input": (2, 2, 3, 4), "weight": (3, 2, 4, 3), "padding": ((2, 2), (3, 1))},
+)
+
+
+def by_autograd(problem: Conv2d, given: Mapping[str, Values]) -> Values:
+    """PyTorch's answer in float64: its padding, its convolution, and for gradients its way back through both."""
+    wide = {name: torch.from_numpy(values.copy()).double() for name, values in given.items()}
+    x = wide.get("x", torch.zeros(problem.input, dtype=torch.float64)).requires_grad_()
+    w = wide.get("w", torch.zeros(problem.weight, dtype=torch.float64)).requires_grad_()
+    pads = [side for axis in reversed(problem.padding) for side in axis]
+    padded = torch.nn.functional.pad(x, pads, str(problem.padding_mode))
+    y = torch.nn.functional.conv2d(padded, w, wide.get("b"), problem.stride, 0, problem.dilation, problem.groups)
+    if problem.pass_ is Pass.FPROP:
+        result = y.relu() if problem.relu else y
+    else:
+        (result,) = torch.autograd.grad(y, x if problem.pass_ is Pass.DGRAD else w, wide["dy"])
+    return np.asarray(result.detach().numpy())
+
+
+def off(problem: Conv2d, result: Values, given: Mapping[str, Values]) -> float:
+    """The largest error, of the sum of |terms| that are there."""
+    plain = dataclasses.replace(problem, relu=False)
+    scale = by_autograd(plain, {name: np.abs(values) for name, values in given.items()})
+    errors = np.abs(result - by_autograd(problem, given))
+    return float(np.max(errors / np.maximum(scale, 1e-30)))
+
+
+def results(
+    cases: list[Case], quickest: HostCompiler, host: Runtime
+) -> Iterator[tuple[Case, Values, dict[str, Values]]]:
+    """Of each case its result and its inputs; kernels of many cases are one text."""
+    for start in range(0, len(cases), AT_ONCE):
+        part = cases[start : start + AT_ONCE]
+        program, placed = together([case.program for case in part])
+        module = host.load(quickest.compile(program.compilation()))
+        for case, each in zip(part, placed, strict=True):
+            given = random_operands(case.problem, 3)
+            memory = {operand.name: Guarded(operand) for operand in case.problem.operands}
+            for space in each.workspaces:
+                memory[space.name] = Guarded(Operand(space.name, Role.OUTPUT, (space.nbytes // 4,), DType.FLOAT32))
+            for name, values in given.items():
+                memory[name].elements[...] = values
+            for launch in each.launches:
+                module.bind(launch, {name: every.address for name, every in memory.items()}, {})(None)
+            assert all(every.is_intact() for every in memory.values()), case
+            yield case, memory[case.problem.output.name].elements, given
+        module.close()
+
+
+@every_pass
+def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
+    """Defaults of all shapes and modes, and drawn configs of every fourth."""
+    cases: list[Case] = []
+    for number, (shape, mode) in enumerate(itertools.product(SHAPES, MODES)):
+        problem = layer(pass_, number % 4, **shape, padding_mode=mode)
+        for family in (PLAIN, DIRECT):
+            assert family.why_not(problem, HOST) is None
+            cases.append(Case(problem, family, family.default(problem, HOST)))
+            if number % 4 == 0:
+                drawn = family.space(problem, HOST).drawn(random.Random(number))
+                assert drawn is not None
+                cases.append(Case(problem, family, drawn))
+    wrong = [
+        f"{case}: {error}"
+        for case, result, given in results(cases, quickest, host)
+        if not (error := off(case.problem, result, given)) <= 1e-6
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def outcomes(host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: Program) -> list[Measurement | Failure]:
+    """On buffers that are guarded and poisoned, twice, with the same bits; of programs that share their texts."""
+    policy = TimingPolicy.for_kind(HOST.kind)
+    bed = Testbed(host, problem, 3, policy, guarded=True)
+    try:
+        binaries = {name: quickest.compile(each) for name, each in programs[0].compilations().items()}
+        return [bed.evaluate(program, binaries, policy).outcome for program in programs]
+    finally:
+        bed.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape", "pass_"),
+    [*((PaddingMode.REFLECT, 0, pass_) for pass_ in Pass), *((mode, 1, Pass.DGRAD) for mode in MODES[1:])],
+)
+def test_in_the_frequency_domain_too(
+    mode: PaddingMode, shape: int, pass_: Pass, quickest: HostCompiler, host: Runtime
+) -> None:
+    """How the signal is read in each mode, the transforms' own tests say; how a gradient is folded, these."""
+    problem = Conv2d(**FOURIER_SHAPES[shape], padding_mode=mode, pass_=pass_)
+    (outcome,) = outcomes(host, quickest, problem, FOURIER.program(problem, FOURIER.default(problem, HOST)))
+    assert isinstance(outcome, Measurement), outcome
+
+
+def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host: Runtime) -> None:
+    """Where the workspace is small; a part that is not folded is found."""
+    whole = Conv2d(**FOURIER_SHAPES[0], padding_mode=PaddingMode.REFLECT, pass_=Pass.DGRAD)
+    taken = sum(each.nbytes for each in FOURIER.workspaces(whole))
+    problem = dataclasses.replace(whole, workspace=taken // 2)
+    program = FOURIER.program(problem, FOURIER.default(problem, HOST))
+    assert [step.entry for step in program.launches].count("fold") > 1
+    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+    unfolded = dataclasses.replace(program, steps=program.steps[:-1])
+    right, wrong = outcomes(host, quickest, problem, program, unfolded)
+    assert isinstance(right, Measurement), right
+    assert isinstance(wrong, Failure)
+    assert wrong.kind is FailureKind.WRONG
+
+
+def test_nothing_is_read_or_written_outside_of_a_buffer(tmp_path: Path) -> None:
+    """As much padding as there may be, under the sanitizers; a gradient writes padded images in between."""
+    shape = SHAPES[2]
+    cases: list[tuple[Family, Pass, PaddingMode]] = [
+        (DIRECT, Pass.FPROP, PaddingMode.REFLECT),
+        (DIRECT, Pass.DGRAD, PaddingMode.REFLECT),
+        (PLAIN, Pass.DGRAD, PaddingMode.REPLICATE),
+        (DIRECT, Pass.WGRAD, PaddingMode.CIRCULAR),
+        (FOURIER, Pass.FPROP, PaddingMode.REFLECT),
+    ]
+    checked = []
+    for family, pass_, mode in cases:
+        problem = Conv2d(**shape, pass_=pass_, padding_mode=mode)
+        checked.append((problem, family.program(problem, family.default(problem, HOST))))
+    sanitized.check(checked, tmp_path)

@@ -1,0 +1,53 @@
+"""Padding of images in NumPy, by its own modes, and the adjoint of it, which folds the gradient of padded images."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.conv2d import Conv2d, PaddingMode
+
+Values = NDArray[np.float64]
+
+_MODES: dict[PaddingMode, Literal["constant", "reflect", "edge", "wrap"]] = {
+    PaddingMode.ZEROS: "constant",
+    PaddingMode.REFLECT: "reflect",
+    PaddingMode.REPLICATE: "edge",
+    PaddingMode.CIRCULAR: "wrap",
+}
+
+
+def padded(problem: Conv2d, images: Values) -> Values:
+    """Images (..., rows, columns) of x with their padding."""
+    beside = ((0, 0),) * (images.ndim - 2)
+    return np.pad(images, (*beside, *problem.padding), _MODES[problem.padding_mode])
+
+
+def folded(problem: Conv2d, gradients: Values) -> Values:
+    """The gradients of images (..., rows, columns) of x, from those of the padded ones."""
+    for axis in (0, 1):
+        by_place = np.moveaxis(gradients, axis - 2, 0)
+        before, size = problem.padding[axis][0], problem.input[2 + axis]
+        inside = by_place[before : before + size]
+        if problem.padding_mode is not PaddingMode.ZEROS:
+            inside = inside.copy()
+            sources = _sources(problem, axis)
+            for place in (*range(before), *range(before + size, len(sources))):
+                inside[sources[place]] += by_place[place]
+        gradients = np.moveaxis(inside, 0, axis - 2)
+    return gradients
+
+
+def most_places(problem: Conv2d) -> int:
+    """At how many places of a padded image one pixel stands, at the most."""
+    if problem.padding_mode is PaddingMode.ZEROS:
+        return 1
+    return math.prod(int(np.bincount(_sources(problem, axis)).max()) for axis in (0, 1))
+
+
+def _sources(problem: Conv2d, axis: int) -> NDArray[np.int64]:
+    """The row, or the column, that stands at each place."""
+    return np.pad(np.arange(problem.input[2 + axis]), problem.padding[axis], _MODES[problem.padding_mode])
