@@ -89,7 +89,7 @@ class Fft(Problem):
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
         tiling: which tile of which plane each signal is, where it is one; the signal is then (planes, rows, columns),
             and `valid` what exists of a tile. None for signals that lie side by side.
-        border: elements of the signal before and behind its valid part, in place of zeros; also as text, `reflect:2+1x3`.
+        border: elements of the signal around its valid part, in place of zeros; also as text, `reflect:2+1x3`.
             Forward transforms alone have one, and no tiles. The first of them is at `start`.
 
     Raises:
