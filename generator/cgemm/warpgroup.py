@@ -1,8 +1,8 @@
 """Results of warpgroups by products of Hopper's tensor cores, each float32 as two halves: as accurate as float32 sums.
 
 A tile of each operand is scaled by a power of two that brings its largest number to 2^14, and each number x is split:
-high = half(x), low = half(x - high). What the two leave is below 2^-23 of x, or below 2^-39 of the tile's largest number,
-which is as far as halves go. Of the four products of two such sums the one of both low parts is left out. A warpgroup
+high = half(x), low = half(x - high). What the two leave is below 2^-23 of x, or below 2^-39 of the tile's largest
+number, which is as far as halves go. Of the four products of two such sums the one of both low parts is left out. A warpgroup
 multiplies while its threads split the tile that comes next; what a tile gives is added up outside of the tensor cores,
 which cut sums off where float32 rounds them, and small products come first in it. All nine pairs of ops are signs and
 orders that the instruction takes from shared memory as it is.
@@ -49,9 +49,7 @@ class CgemmWarpgroup(Family):
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         cgemm = require_cgemm(problem)
-        return (
-            device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n) >= LIKELY_SIZE and cgemm.k >= LIKELY_TERMS
-        )
+        return device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n) >= LIKELY_SIZE and cgemm.k >= LIKELY_TERMS
 
     def space(self, problem: Problem, device: Device) -> Space:
         return warpgroup_space(require_cgemm(problem), device)

@@ -10,8 +10,8 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
 DEFAULT_TERMS, DEFAULT_STAGES = 16, 3
-"""Tiles of 32 KB where a block has 128 x 128 results: as many are on their way as a multiprocessor's share of the memory
-needs to stay busy, 24 to 32 KB at any time."""
+"""Tiles of 32 KB where a block has 128 x 128 results: more are on their way than the 24 to 32 KB which keep a
+multiprocessor's share of the memory busy."""
 STARTS: tuple[dict[str, Value], ...] = (
     {"terms": 32, "stages": 1},
     {"stages": 4},

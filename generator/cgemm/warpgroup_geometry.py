@@ -1,4 +1,4 @@
-"""The tiles of one config of `cgemm_warpgroup` on one problem: who computes what, and what lies where in shared memory."""
+"""The tiles of one config of `cgemm_warpgroup` on one problem: who computes what, where it lies in shared memory."""
 
 from __future__ import annotations
 
@@ -86,6 +86,16 @@ class WarpgroupSide:
     def lines(self) -> int:
         """Rows of memory that a warp copies at once."""
         return WARP // self.lanes
+
+    @property
+    def turns(self) -> int:
+        """Copies of a thread along a row of memory."""
+        return max(self.strips // self.warps, 1)
+
+    @property
+    def down(self) -> int:
+        """Rows of memory from those copies of a thread to its next ones; a power of two."""
+        return max(self.warps // self.strips, 1) * self.lines
 
     @property
     def copies(self) -> int:

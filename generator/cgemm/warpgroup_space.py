@@ -9,13 +9,13 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 GROUPS = (1, 2)
-COLUMNS = (32, 64, 96, 128)
+COLUMNS = (32, 64, 128)
 TERMS = (16, 32, 64)
 STAGES = (1, 2, 3, 4)
 MIN_BLOCKS = (0, 2, 3, 4)
 OTHER_REGISTERS = 32
-"""What a thread needs beside its sums: addresses, counters, numbers that are split (ptxas 13.0: 128 columns take 255, 64
-columns 128 where two blocks have to fit)."""
+"""What a thread needs beside its sums: addresses, counters, numbers that are split. With 128 columns ptxas 13.0 takes all
+255 where it may, with 64 columns 128 where two blocks have to fit."""
 
 
 def warpgroup_space(problem: Cgemm, device: Device) -> Space:
@@ -61,7 +61,7 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
     enough = BLOCKS_ENOUGH * device.multiprocessors
     return (
         Constraint(
-            f"a sum is split only where there are fewer than {enough} blocks without it",
+            f"a sum is split only where there are fewer than {enough} blocks of {problem.batch} products without it",
             lambda groups, columns, splits: splits == 1 or _tiles(problem, groups, columns) < enough,
         ),
         Constraint(
@@ -98,7 +98,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
         ),
         Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
-            f"{device.shared_per_multiprocessor_bytes}",
+            f"{device.shared_per_multiprocessor_bytes}, with tiles of a as for op {problem.a} and of b as for {problem.b}",
             fits,
         ),
     )

@@ -11,6 +11,7 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFft3,
     Conv2dFftCublas,
     Conv2dFftTensor,
+    Conv2dFftWarpgroup,
 )
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -18,7 +19,10 @@ from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
 """A thread an image's result, a block a weight's, and no constraint on the problem."""
-_FOURIER = (Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas(), Conv2dCufft())
+_FOURIER = (
+    *(Conv2dFftWarpgroup(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3()),
+    *(Conv2dFftCublas(), Conv2dCufft()),
+)
 """Of layers whose filters meet all channels."""
 
 CONV2D = Operation(Conv2d, (Conv2dDirect(), *_FOURIER, Conv2dCircular(), _PLAIN), simplest=_PLAIN)
