@@ -2,10 +2,11 @@
 
 A tile of each operand is scaled by a power of two that brings its largest number to 2^14, and each number x is split:
 high = half(x), low = half(x - high). What the two leave is below 2^-23 of x, or below 2^-39 of the tile's largest
-number, which is as far as halves go. Of the four products of two such sums the one of both low parts is left out. A warpgroup
-multiplies while its threads split the tile that comes next; what a tile gives is added up outside of the tensor cores,
-which cut sums off where float32 rounds them, and small products come first in it. All nine pairs of ops are signs and
-orders that the instruction takes from shared memory as it is.
+number, which is as far as halves go. Of the four products of two such sums the one of both low parts is left out.
+
+A warpgroup multiplies while its threads split the tile that comes next; what a tile gives is added up outside of the
+tensor cores, which cut sums off where float32 rounds them, and small products come first in it. All nine pairs of ops
+are signs of products and orders in shared memory that the instruction takes as they are.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", sections 3.1 (sums outside the
 tensor cores) and 3.3 (the product of both low parts is left out), there with low parts scaled by 2^11, which keeps

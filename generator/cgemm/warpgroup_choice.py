@@ -9,24 +9,27 @@ from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, GROUPS, warpgroup
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
-DEFAULT_TERMS, DEFAULT_STAGES = 16, 3
-"""Tiles of 32 KB where a block has 128 x 128 results: more are on their way than the 24 to 32 KB which keep a
-multiprocessor's share of the memory busy."""
+DEFAULT_TERMS, DEFAULT_STAGES = 16, 2
+"""With two blocks a multiprocessor 32 to 48 KB are on their way, of which 24 to 32 keep its share of the memory busy."""
+DEFAULT_BLOCKS = 2
+"""A multiprocessor holds so many of 64 x 128 or 128 x 64 results, and one more of smaller ones: one block multiplies while
+another begins or ends."""
 STARTS: tuple[dict[str, Value], ...] = (
+    {"columns": 128, "groups": 2, "stages": 3, "min_blocks": 0},
     {"terms": 32, "stages": 1},
-    {"stages": 4},
-    {"columns": 64, "min_blocks": 2, "stages": 2},
-    {"columns": 64, "groups": 1, "min_blocks": 3, "stages": 2},
-    {"columns": 64, "min_blocks": 2, "terms": 32, "stages": 1},
-    {"columns": 128, "groups": 1, "min_blocks": 2, "stages": 2},
+    {"columns": 64, "groups": 2, "min_blocks": 2},
+    {"columns": 128, "groups": 2, "stages": 4, "min_blocks": 0},
+    {"columns": 128, "groups": 2, "terms": 32, "stages": 1, "min_blocks": 0},
+    {"columns": 64, "groups": 1, "min_blocks": 3},
+    {"stages": 3},
 )
-"""What differs from the default: fewer barriers, more copies under way, and more blocks that take turns."""
+"""What differs from the default: larger tiles, which are split less often, fewer barriers, more copies under way."""
 
 
 def warpgroup_default(problem: Cgemm, device: Device) -> Config:
-    """128 by 128 results a block, or what fits."""
-    groups = GROUPS[-1] if problem.m > GROUP_ROWS else GROUPS[0]
-    columns = next((each for each in COLUMNS if each >= problem.n), _narrowest(problem.n))
+    """As many columns as there are, up to 128, and 64 rows, or 128 of fewer columns."""
+    columns = next((each for each in COLUMNS if each >= problem.n), COLUMNS[-1])
+    groups = GROUPS[-1] if problem.m > GROUP_ROWS and columns < COLUMNS[-1] else GROUPS[0]
     terms = DEFAULT_TERMS
     tiles = -(-problem.m // (GROUP_ROWS * groups)) * -(-problem.n // columns) * problem.batch
     wanted: dict[str, Value] = {
@@ -35,7 +38,7 @@ def warpgroup_default(problem: Cgemm, device: Device) -> Config:
         "terms": terms,
         "stages": min(-(-problem.k // terms), DEFAULT_STAGES),
         "splits": splits_for(problem, tiles, device),
-        "min_blocks": 2 if columns <= COLUMNS[1] else 0,
+        "min_blocks": DEFAULT_BLOCKS + (groups == GROUPS[0] and columns < COLUMNS[-1]),
     }
     return warpgroup_space(problem, device).like(wanted) or Config.of(wanted)
 
@@ -43,8 +46,3 @@ def warpgroup_default(problem: Cgemm, device: Device) -> Config:
 def warpgroup_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
     """The configs that are most like STARTS, each once."""
     return changed(warpgroup_space(problem, device), warpgroup_default(problem, device), STARTS)
-
-
-def _narrowest(size: int) -> int:
-    """Columns of tiles that reach the least beyond a result that is wider than one; the widest of those."""
-    return min(COLUMNS[::-1], key=lambda columns: -(-size // columns) * columns)

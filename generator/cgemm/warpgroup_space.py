@@ -14,8 +14,8 @@ TERMS = (16, 32, 64)
 STAGES = (1, 2, 3, 4)
 MIN_BLOCKS = (0, 2, 3, 4)
 OTHER_REGISTERS = 32
-"""What a thread needs beside its sums: addresses, counters, numbers that are split. With 128 columns ptxas 13.0 takes all
-255 where it may, with 64 columns 128 where two blocks have to fit."""
+"""What a thread needs beside its sums: addresses, counters, numbers that are split. ptxas 13.0 takes all 255 with 128
+columns where it may, and 128 with 64 columns where two blocks have to fit."""
 
 
 def warpgroup_space(problem: Cgemm, device: Device) -> Space:
@@ -98,7 +98,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
         ),
         Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
-            f"{device.shared_per_multiprocessor_bytes}, with tiles of a as for op {problem.a} and of b as for {problem.b}",
+            f"{device.shared_per_multiprocessor_bytes}, with tiles as ops {problem.a} and {problem.b} have them",
             fits,
         ),
     )

@@ -50,7 +50,12 @@ def test_every_field_has_an_option() -> None:
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [(("--k", "0"), "k must be 1 to"), (("--a", "h"), "unknown op of a 'h'"), (("--b", "N"), "unknown op of b 'N'"), (("--accuracy", "imagewise"), "unknown accuracy 'imagewise'")],
+    [
+        (("--k", "0"), "k must be 1 to"),
+        (("--a", "h"), "unknown op of a 'h'"),
+        (("--b", "N"), "unknown op of b 'N'"),
+        (("--accuracy", "imagewise"), "unknown accuracy 'imagewise'"),
+    ],
 )
 def test_one_line_says_what_is_wrong(options: tuple[str, ...], says: str) -> None:
     with pytest.raises(BadArgument, match=says) as caught:

@@ -66,7 +66,9 @@ def asked_of(family: Family, problem: Cgemm) -> Cgemm:
 
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 whatever_is_solved = pytest.mark.parametrize(
-    ("family", "problem"), [(family, asked_of(family, problem)) for family in FAMILIES for problem in PROBLEMS], ids=name_of
+    ("family", "problem"),
+    [(family, asked_of(family, problem)) for family in FAMILIES for problem in PROBLEMS],
+    ids=name_of,
 )
 
 

@@ -191,7 +191,7 @@ def test_sums_of_tensor_cores_that_cut_off_stay_within_the_bound(low: float, sca
 
 @pytest.mark.parametrize(("octaves", "kept"), [(0, True), (16, True), (26, False)])
 def test_numbers_within_16_octaves_of_a_tiles_largest_keep_their_last_bits(octaves: int, kept: bool) -> None:
-    """The others are off by 2^-39 of the largest: within 1e-6 of whatever is as large as that, but not of themselves."""
+    """The others are off by 2^-39 of the largest: within 1e-6 of what is as large as that, but not of themselves."""
     values = np.random.default_rng(5).uniform(1, 2, 4000).astype(np.float32) * np.float32(2.0**-octaves)
     values[0] = 1
     high, low, power = split(values)

@@ -1,6 +1,6 @@
 // warpsmith cgemm_warpgroup
 // problem: cgemm batch=544 m=128 n=128 k=128 b=c accuracy=normwise
-// config:  columns=128 groups=2 min_blocks=0 splits=1 stages=3 terms=16
+// config:  columns=128 groups=1 min_blocks=2 splits=1 stages=2 terms=16
 //
 // 64 x kTileColumns results a warpgroup, by products of the tensor cores. Tiles are scaled by powers of two, and each
 // float32 is the sum of two halves, high and low: a product of two is low * high, high * low and high * high. Tensor
@@ -10,32 +10,34 @@
 constexpr int kM = 128;  // rows of a result
 constexpr int kN = 128;  // and columns
 constexpr int kK = 128;  // terms of a sum
-constexpr int kGroups = 2;  // warpgroups of a block, one below the other
+constexpr int kGroups = 1;  // warpgroups of a block, one below the other
 constexpr int kThreads = 128 * kGroups;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = 64 * kGroups;
 constexpr int kTileColumns = 128;
 constexpr int kTileTerms = 16;
-constexpr int kTilesDown = 1;  // a result
+constexpr int kTilesDown = 2;  // a result
 constexpr int kTilesAcross = 1;
 constexpr int kSums = kTileColumns / 2;  // of real numbers, a thread
 
 // Parts of a tile: matrices of halves, each of core matrices of 8 x 8.
-constexpr int kReal = 0, kImaginary = 2, kLow = 1;
-constexpr bool kATurned = false;  // whether not the terms lie side by side, but the rows
-constexpr bool kBTurned = false;  // and the columns
-constexpr int kATerms = 2112;  // bytes from core matrix to core matrix along the terms
+constexpr int kReal = 0;  // high parts, and low ones behind them
+constexpr int kImaginary = 2;
+constexpr int kLow = 1;
+constexpr bool kATurned = false;  // whether its rows lie side by side, not the terms
+constexpr bool kBTurned = false;
+constexpr int kATerms = 1088;  // bytes from core matrix to core matrix along the terms
 constexpr int kARows = 128;  // and along the rows
-constexpr int kAPart = 4224;  // bytes
+constexpr int kAPart = 2176;  // bytes
 constexpr int kBTerms = 2112;
 constexpr int kBColumns = 128;
 constexpr int kBPart = 4224;
 constexpr int kParts = 4 * (kAPart + kBPart);
 constexpr int kACopies = 4;  // of a thread, for a tile
-constexpr int kBCopies = 4;
-constexpr int kAStaged = 16384;  // bytes that are copied
+constexpr int kBCopies = 8;
+constexpr int kAStaged = 8192;  // bytes that are copied
 constexpr int kStaged = kAStaged + 16384;
-constexpr int kStages = 3;  // tiles that are copied at once, of each operand
+constexpr int kStages = 2;  // tiles that are copied at once, of each operand
 constexpr int kSteps = 8;  // tiles that a sum goes through
 
 using Sums = float[kSums];
@@ -63,22 +65,23 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
 // Writes to shared memory become visible to the tensor cores; a barrier follows.
 __device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are along
-// the terms and across them.
+// What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are
+// along the terms and across them.
 using Halves = unsigned long long;
 
 template <int kAlong, int kAcross> __device__ __forceinline__ Halves halves(const void* first) {
     static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
     const Halves address = __cvta_generic_to_shared(first);
-    return (address & 0x3ffff) >> 4 | static_cast<Halves>(kAlong / 16) << 16 | static_cast<Halves>(kAcross / 16) << 32;
+    const Halves offsets = static_cast<Halves>(kAcross / 16) << 32 | static_cast<Halves>(kAlong / 16) << 16;
+    return (address & 0x3ffff) >> 4 | offsets;
 }
 
 // The matrix that lies so many bytes behind it.
 __device__ __forceinline__ Halves behind(Halves matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x128 halves into floats, spread over a
-// warpgroup as PTX lays out wgmma.m64n128k16. What lies side by side are terms, or rows of a and columns of b where it
-// is turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x128 halves into floats, spread over
+// a warpgroup as PTX lays out wgmma.m64n128k16. What lies side by side are terms, or rows of a and columns of b where
+// they are turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
 template <bool kNegated, bool kTurnedA, bool kTurnedB>
 __device__ __forceinline__ void multiply_halves(float (&sums)[64], Halves a, Halves b, bool add) {
     asm volatile(
@@ -152,22 +155,25 @@ __device__ __forceinline__ void copy_async_wait() {
 // Where a thread's first copy of a tile of a begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_a(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    return make_int2(warp % 1 * 16 + lane % 8 * 2, warp / 1 * 4 + lane / 8);
+    const int along = warp % 1 * 16 + lane % 8 * 2;
+    return make_int2(along, warp / 1 * 4 + lane / 8);
 }
 
 // Where a thread's first copy of a tile of b begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    return make_int2(warp % 1 * 16 + lane % 8 * 2, warp / 1 * 4 + lane / 8);
+    const int along = warp % 1 * 16 + lane % 8 * 2;
+    return make_int2(along, warp / 1 * 4 + lane / 8);
 }
 
 // Begins to copy a thread's share of a tile of a: `term` and `row` are the tile's first ones.
-__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread, char* staged) {
+__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread,
+                                       char* staged) {
     const int2 place = place_a(thread);
     const float2* own = a + (row + place.y) * kK + term + place.x;
 #pragma unroll
     for (int i = 0; i < kACopies; ++i) {
-        const int across = i * 32;
+        const int across = i * 16;
         const float2* source = own + across * kK;
         char* target = staged + (i * kThreads + thread) * 16;
         copy_async_if<16>(true, target, source);
@@ -175,12 +181,13 @@ __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int t
 }
 
 // Begins to copy a thread's share of a tile of b: `term` and `column` are the tile's first ones.
-__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread, char* staged) {
+__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread,
+                                       char* staged) {
     const int2 place = place_b(thread);
     const float2* own = b + (column + place.y) * kK + term + place.x;
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {
-        const int across = i * 32;
+        const int across = i * 16;
         const float2* source = own + across * kK;
         char* target = staged + (i * kThreads + thread) * 16;
         copy_async_if<16>(true, target, source);
@@ -193,7 +200,9 @@ __device__ __forceinline__ float largest_of(float2 one) { return fmaxf(fabsf(one
 __device__ __forceinline__ float largest_of(float4 two) {
     return fmaxf(fmaxf(fabsf(two.x), fabsf(two.y)), fmaxf(fabsf(two.z), fabsf(two.w)));
 }
-__device__ __forceinline__ float finite(float value) { return __float_as_uint(fabsf(value)) < kInfinityBits ? value : 0.0f; }
+__device__ __forceinline__ float finite(float value) {
+    return __float_as_uint(fabsf(value)) < kInfinityBits ? value : 0.0f;
+}
 __device__ __forceinline__ float2 finite(float2 one) { return make_float2(finite(one.x), finite(one.y)); }
 __device__ __forceinline__ float4 finite(float4 two) {
     return make_float4(finite(two.x), finite(two.y), finite(two.z), finite(two.w));
@@ -227,13 +236,16 @@ __device__ __forceinline__ int power_for(const unsigned* largest) {
     return min(14 + 127 - static_cast<int>(most >> 23), 126);
 }
 
-__device__ __forceinline__ float power_of_two(int power) { return __uint_as_float(static_cast<unsigned>(127 + power) << 23); }
+__device__ __forceinline__ float power_of_two(int power) {
+    return __uint_as_float(static_cast<unsigned>(127 + power) << 23);
+}
 
 // Two numbers times `scale`, each as the sum of a half and another one of the size of what the first one leaves.
 __device__ __forceinline__ void store_parts(float x, float y, float scale, char* high, char* low) {
     const unsigned above = floats_to_half2(x * scale, y * scale);
     *reinterpret_cast<unsigned*>(high) = above;
-    const float x_left = fmaf(x, scale, -half_to_float(above & 0xffff)), y_left = fmaf(y, scale, -half_to_float(above >> 16));
+    const float x_left = fmaf(x, scale, -half_to_float(above & 0xffff));
+    const float y_left = fmaf(y, scale, -half_to_float(above >> 16));
     *reinterpret_cast<unsigned*>(low) = floats_to_half2(x_left, y_left);
 }
 
@@ -246,10 +258,10 @@ __device__ __forceinline__ void store_parts(float x, float scale, char* high, ch
 // Splits a thread's share of a tile of a.
 __device__ __forceinline__ void split_a(const char* staged, int thread, float scale, char* parts) {
     const int2 place = place_a(thread);
-    char* own = parts + place.x / 8 * 2112 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
+    char* own = parts + place.x / 8 * 1088 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kACopies; ++i) {
-        const int across = i * 32;
+        const int across = i * 16;
         char* target = own + across / 8 * 128 + across % 8 * 16;
         const float4 two = reinterpret_cast<const float4*>(staged)[i * kThreads + thread];
         store_parts(two.x, two.z, scale, target, target + kAPart);
@@ -263,7 +275,7 @@ __device__ __forceinline__ void split_b(const char* staged, int thread, float sc
     char* own = parts + place.x / 8 * 2112 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {
-        const int across = i * 32;
+        const int across = i * 16;
         char* target = own + across / 8 * 128 + across % 8 * 16;
         const float4 two = reinterpret_cast<const float4*>(staged)[i * kThreads + thread];
         store_parts(two.x, two.z, scale, target, target + kBPart);
@@ -271,23 +283,31 @@ __device__ __forceinline__ void split_b(const char* staged, int thread, float sc
     }
 }
 
+template <bool kNegated> __device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b, bool add) {
+    multiply_halves<kNegated, kATurned, kBTurned>(sums, a, b, add);
+}
+
 // A matrix of halves: which part of a tile, and its j-th 16 terms.
-__device__ __forceinline__ Halves part_a(Halves a, int part, int j) { return behind(a, part * kAPart + j * (2 * kATerms)); }
-__device__ __forceinline__ Halves part_b(Halves b, int part, int j) { return behind(b, part * kBPart + j * (2 * kBTerms)); }
+__device__ __forceinline__ Halves part_a(Halves a, int part, int j) {
+    return behind(a, part * kAPart + 2 * j * kATerms);
+}
+__device__ __forceinline__ Halves part_b(Halves b, int part, int j) {
+    return behind(b, part * kBPart + 2 * j * kBTerms);
+}
 
 // sums = the real part of what a tile gives 64 rows: small products first, since tensor cores cut sums off.
 __device__ __forceinline__ void multiply_real(Sums& sums, Halves a, Halves b) {
 #pragma unroll
     for (int j = 0; j < kTileTerms / 16; ++j) {
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kReal + kLow, j), part_b(b, kReal, j), j > 0);
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kReal, j), part_b(b, kReal + kLow, j), true);
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kImaginary + kLow, j), part_b(b, kImaginary, j), true);
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kImaginary, j), part_b(b, kImaginary + kLow, j), true);
+        multiply<false>(sums, part_a(a, kReal + kLow, j), part_b(b, kReal, j), j > 0);
+        multiply<false>(sums, part_a(a, kReal, j), part_b(b, kReal + kLow, j), true);
+        multiply<false>(sums, part_a(a, kImaginary + kLow, j), part_b(b, kImaginary, j), true);
+        multiply<false>(sums, part_a(a, kImaginary, j), part_b(b, kImaginary + kLow, j), true);
     }
 #pragma unroll
     for (int j = 0; j < kTileTerms / 16; ++j) {
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kReal, j), part_b(b, kReal, j), true);
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kImaginary, j), part_b(b, kImaginary, j), true);
+        multiply<false>(sums, part_a(a, kReal, j), part_b(b, kReal, j), true);
+        multiply<false>(sums, part_a(a, kImaginary, j), part_b(b, kImaginary, j), true);
     }
 }
 
@@ -295,15 +315,15 @@ __device__ __forceinline__ void multiply_real(Sums& sums, Halves a, Halves b) {
 __device__ __forceinline__ void multiply_imaginary(Sums& sums, Halves a, Halves b) {
 #pragma unroll
     for (int j = 0; j < kTileTerms / 16; ++j) {
-        multiply_halves<true, kATurned, kBTurned>(sums, part_a(a, kReal + kLow, j), part_b(b, kImaginary, j), j > 0);
-        multiply_halves<true, kATurned, kBTurned>(sums, part_a(a, kReal, j), part_b(b, kImaginary + kLow, j), true);
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kImaginary + kLow, j), part_b(b, kReal, j), true);
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kImaginary, j), part_b(b, kReal + kLow, j), true);
+        multiply<true>(sums, part_a(a, kReal + kLow, j), part_b(b, kImaginary, j), j > 0);
+        multiply<true>(sums, part_a(a, kReal, j), part_b(b, kImaginary + kLow, j), true);
+        multiply<false>(sums, part_a(a, kImaginary + kLow, j), part_b(b, kReal, j), true);
+        multiply<false>(sums, part_a(a, kImaginary, j), part_b(b, kReal + kLow, j), true);
     }
 #pragma unroll
     for (int j = 0; j < kTileTerms / 16; ++j) {
-        multiply_halves<true, kATurned, kBTurned>(sums, part_a(a, kReal, j), part_b(b, kImaginary, j), true);
-        multiply_halves<false, kATurned, kBTurned>(sums, part_a(a, kImaginary, j), part_b(b, kReal, j), true);
+        multiply<true>(sums, part_a(a, kReal, j), part_b(b, kImaginary, j), true);
+        multiply<false>(sums, part_a(a, kImaginary, j), part_b(b, kReal, j), true);
     }
 }
 
@@ -326,7 +346,8 @@ __device__ __forceinline__ void add(const Sums& sums, int power, Sums& totals) {
 }
 
 // Writes a warp's sums where they lie in the result.
-__device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, int row, int column, int lane, float2* c) {
+__device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, int row, int column, int lane,
+                                      float2* c) {
     const int own_row = row + lane / 4, own_column = column + lane % 4 * 2;
     float2* own = c + own_row * kN + own_column;
 #pragma unroll
@@ -339,14 +360,16 @@ __device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, i
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b, float2* __restrict__ c) {
+extern "C" __global__ void __launch_bounds__(kThreads, 2)
+cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
+                float2* __restrict__ c) {
     extern __shared__ __align__(128) float2 shared[];
-    char* const memory = reinterpret_cast<char*>(shared);  // two tiles in parts, what is copied, a float a warp and operand
+    // Two tiles in parts, what is copied, and a float for each warp and operand.
+    char* const memory = reinterpret_cast<char*>(shared);
     char* const staged = memory + 2 * kParts;
     unsigned* const most = reinterpret_cast<unsigned*>(staged + kStages * kStaged);
     const int thread = threadIdx.x;
-    const int group = __shfl_sync(0xffffffffu, thread / 128, 0);  // the same for all threads of a warp, as the compiler sees
+    const int group = __shfl_sync(0xffffffffu, thread / 128, 0);  // so that the compiler sees that it is a warp's
     int block = blockIdx.x;
     const int column = block % kTilesAcross * kTileColumns;  // fastest: these blocks read the same rows of a
     block /= kTilesAcross;
@@ -377,8 +400,10 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b, floa
     };
     const auto split = [&](int stage, int buffer) {
         const int power_a = power_for(most), power_b = power_for(most + kWarps);
-        split_a(staged + stage * kStaged, thread, power_of_two(power_a), memory + buffer * kParts);
-        split_b(staged + stage * kStaged + kAStaged, thread, power_of_two(power_b), memory + buffer * kParts + 4 * kAPart);
+        const char* tile = staged + stage * kStaged;
+        char* parts = memory + buffer * kParts;
+        split_a(tile, thread, power_of_two(power_a), parts);
+        split_b(tile + kAStaged, thread, power_of_two(power_b), parts + 4 * kAPart);
         show_to_products();
         return -power_a - power_b;
     };
