@@ -10,10 +10,10 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
 DEFAULT_TERMS, DEFAULT_STAGES = 16, 2
-"""With two blocks a multiprocessor 32 to 48 KB are on their way, of which 24 to 32 keep its share of the memory busy."""
+"""With two blocks a multiprocessor has up to 96 KB on their way; 24 to 32 KB keep its share of the memory busy."""
 DEFAULT_BLOCKS = 2
-"""A multiprocessor holds so many of 64 x 128 or 128 x 64 results, and one more of smaller ones: one block multiplies while
-another begins or ends."""
+"""A multiprocessor holds so many of 64 x 128 or 128 x 64 results, and one more of smaller ones: one block multiplies
+while another begins or ends."""
 STARTS: tuple[dict[str, Value], ...] = (
     {"columns": 128, "groups": 2, "stages": 3, "min_blocks": 0},
     {"terms": 32, "stages": 1},

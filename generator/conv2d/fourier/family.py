@@ -136,7 +136,7 @@ class Conv2dFftTensor(Conv2dFft):
     """The same on the likeliest basis, with products on the tensor cores, as accurate as in float32."""
 
     name = "conv2d_fft_tensor"
-    product = CgemmTensor()
+    product: ClassVar[Family] = CgemmTensor()
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """Whether both the transforms and tensor cores for their products are."""
