@@ -55,7 +55,7 @@ class Cgemm(Problem):
     """
 
     operation: ClassVar[str] = "cgemm"
-    error_unit: ClassVar[str] = "of the sum of |a| |b|"
+    error_unit: ClassVar[str] = "of what `accuracy` names"
 
     batch: int
     m: int
