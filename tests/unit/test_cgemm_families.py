@@ -21,7 +21,6 @@ from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.library_calls import CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.registry import answering
@@ -290,19 +289,3 @@ class TestPlain:
         few = PLAIN.program(PROBLEMS[4], PLAIN.default(PROBLEMS[4], H200)).source
         assert "constexpr unsigned long long kResults = 68719476736;" in many
         assert "constexpr unsigned kResults" in few
-
-
-class TestCublas:
-    def test_is_asked_for_the_transposed_result(self) -> None:
-        problem = Cgemm(5, 7, 9, 11, "t", "c")  # type: ignore[arg-type]
-        program = CUBLAS.program(problem, CUBLAS.default(problem, H200))
-        (call,) = program.calls
-        assert call.parameters == CublasProduct(
-            ProductFunction.CGEMM, m=9, n=7, k=11, batch=5, first=Transpose.C, second=Transpose.T
-        )
-        assert [each.buffer for each in call.arguments] == ["b", "a", "c"]
-        assert program.units == ()
-
-    def test_has_calls_for_each_product_only_where_there_are_few(self) -> None:
-        counts = {batch: len(tuple(CUBLAS.space(Cgemm(batch, 7, 9, 11), H200).configs())) for batch in (1, 2, 64, 65)}
-        assert counts == {1: 2, 2: 4, 64: 4, 65: 2}

@@ -155,20 +155,17 @@ __device__ __forceinline__ void copy_async_wait() {
 // Where a thread's first copy of a tile of a begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_a(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    const int along = warp % 1 * 16 + lane % 8 * 2;
-    return make_int2(along, warp / 1 * 4 + lane / 8);
+    return make_int2(lane % 8 * 2, warp * 4 + lane / 8);
 }
 
 // Where a thread's first copy of a tile of b begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    const int along = warp % 1 * 16 + lane % 8 * 2;
-    return make_int2(along, warp / 1 * 4 + lane / 8);
+    return make_int2(lane % 8 * 2, warp * 4 + lane / 8);
 }
 
 // Begins to copy a thread's share of a tile of a: `term` and `row` are the tile's first ones.
-__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread,
-                                       char* staged) {
+__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread, char* staged) {
     const int2 place = place_a(thread);
     const float2* own = a + (row + place.y) * kK + term + place.x;
 #pragma unroll
@@ -181,8 +178,7 @@ __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int t
 }
 
 // Begins to copy a thread's share of a tile of b: `term` and `column` are the tile's first ones.
-__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread,
-                                       char* staged) {
+__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread, char* staged) {
     const int2 place = place_b(thread);
     const float2* own = b + (column + place.y) * kK + term + place.x;
 #pragma unroll

@@ -163,15 +163,13 @@ __device__ __forceinline__ int2 place_a(int thread) {
 // Where a thread's first copy of a tile of b begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    const int along = warp % 1 * 16 + lane % 16;
-    return make_int2(along, warp / 1 * 2 + lane / 16);
+    return make_int2(lane % 16, warp * 2 + lane / 16);
 }
 
 // Begins to copy a thread's share of a tile of a: `term` and `row` are the tile's first ones.
 // Terms beyond the sum's are zeros.
 // Rows beyond the result's are copies of others.
-__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread,
-                                       char* staged) {
+__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread, char* staged) {
     const int2 place = place_a(thread);
 #pragma unroll
     for (int i = 0; i < kACopies; ++i) {
@@ -186,8 +184,7 @@ __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int t
 // Begins to copy a thread's share of a tile of b: `term` and `column` are the tile's first ones.
 // Terms beyond the sum's are zeros.
 // Columns beyond the result's are copies of others.
-__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread,
-                                       char* staged) {
+__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread, char* staged) {
     const int2 place = place_b(thread);
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {

@@ -155,8 +155,7 @@ __device__ __forceinline__ int2 place_b(int thread) {
 }
 
 // Begins to copy a thread's share of a tile of a: `term` and `row` are the tile's first ones.
-__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread,
-                                       char* staged) {
+__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread, char* staged) {
     const int2 place = place_a(thread);
     const float2* own = a + (term + place.y) * kM + row + place.x;
 #pragma unroll
@@ -169,8 +168,7 @@ __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int t
 }
 
 // Begins to copy a thread's share of a tile of b: `term` and `column` are the tile's first ones.
-__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread,
-                                       char* staged) {
+__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread, char* staged) {
     const int2 place = place_b(thread);
     const float2* own = b + (term + place.y) * kN + column + place.x;
 #pragma unroll
