@@ -17,4 +17,4 @@ def between_products(one: Cgemm, other: Cgemm) -> float:
     pairs = ((one.a, other.a), (one.b, other.b))
     turned = sum(here.transposes != there.transposes for here, there in pairs)
     signed = sum(here != there and here.transposes == there.transposes for here, there in pairs)
-    return size + RULE_CHANGED * turned + SIDE_CHANGED * signed
+    return size + RULE_CHANGED * turned + SIDE_CHANGED * (signed + (one.accuracy != other.accuracy))

@@ -7,9 +7,12 @@ from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
+from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.operation import Operation
 
 _PLAIN = CgemmPlain()
 """A thread a result, and no constraint on the problem."""
 
-CGEMM = Operation(Cgemm, (CgemmTiled(), CgemmTensor(), _PLAIN, CgemmCublas()), simplest=_PLAIN)
+_FAMILIES = (CgemmTiled(), CgemmWarpgroup(), CgemmTensor(), _PLAIN, CgemmCublas())
+
+CGEMM = Operation(Cgemm, _FAMILIES, simplest=_PLAIN)

@@ -10,7 +10,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count
 from warpsmith.generator.cgemm.distance import between_products
 from warpsmith.generator.cgemm.words import Op
-from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
 
 MAX_SIZE = 2**30 - 1
 """A row and what a block of threads reaches beyond it stay below 2^31, in which kernels count within a matrix."""
@@ -18,6 +18,8 @@ MAX_BATCH = 2**30 - 1
 """A grid has a block for each, and likewise what the last block counts beyond them."""
 MAX_ELEMENTS = 2**36
 """Of an operand: half a terabyte. A thread for each element of so many makes no more blocks than a grid may have."""
+
+ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,19 +37,25 @@ class Cgemm(Problem):
         k: terms of each sum.
         a: what is done with the matrices of a first: `n` nothing, `t` transposed, `c` transposed and conjugated.
         b: likewise of b.
+        accuracy: what the error bound of 1e-6 is relative to. `elementwise`, the default, is each result's own sum of
+            |terms|, those of |a| |b|, in its real and imaginary part alike: a product's two parts share its terms.
+            `normwise` is twice the root mean square of the real numbers of its whole matrix c[i], or that sum where it
+            is larger: it admits numbers that are split relative to the largest of a tile, which keep what is within
+            2^-16 of that to float32's last bits, and less of what is smaller.
 
     Raises:
-        BadArgument: a size below 1 or from 2^30 on, a matrix of 2^31 elements or more, or an unknown op.
+        BadArgument: a size below 1 or from 2^30 on, a matrix of 2^31 elements or more, or an unknown op or accuracy.
 
-    Errors are bounded relative to each result's own sum of |terms|, those of |a| |b|, in its real and imaginary part
-    alike: a product's two parts share its terms.
+    What is not finite in a row of op(a) or a column of op(b) makes results of that row or column not finite, and no
+    others. With `normwise`, an infinity may give NaNs where others give infinities, and tiles of numbers below 2^-112
+    throughout lose digits.
 
     Source: the products of a convolution by Fourier transforms, Mathieu et al. 2014, "Fast Training of Convolutional
     Networks through FFTs", section 2; one for each frequency.
     """
 
     operation: ClassVar[str] = "cgemm"
-    error_unit: ClassVar[str] = "of the sum of |a| |b|"
+    error_unit: ClassVar[str] = "of what `accuracy` names"
 
     batch: int
     m: int
@@ -55,6 +63,7 @@ class Cgemm(Problem):
     k: int
     a: Op = Op.N
     b: Op = Op.N
+    accuracy: Accuracy = Accuracy.ELEMENTWISE
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -63,6 +72,7 @@ class Cgemm(Problem):
             set_field(self, name, count(getattr(self, name), name, MAX_SIZE))
         for name in ("a", "b"):
             set_field(self, name, member(Op, getattr(self, name), f"op of {name}"))
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
         for operand in self.operands:
             if operand.size // self.batch >= 2**31:
                 raise BadArgument(f"a matrix of {operand.name} has 2^31 elements or more")
@@ -89,7 +99,7 @@ class Cgemm(Problem):
         return between_products(self, other) if isinstance(other, Cgemm) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In batch, m, n and k."""
+        """In batch, m, n and k. A winner under another accuracy is right wherever its family solves the problem."""
         return isinstance(other, Cgemm) and (self.a, self.b) == (other.a, other.b)
 
     def spec(self) -> dict[str, Any]:
@@ -97,6 +107,7 @@ class Cgemm(Problem):
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             "a": str(self.a),
             "b": str(self.b),
+            "accuracy": str(self.accuracy),
         }
 
     @classmethod
@@ -112,5 +123,6 @@ class Cgemm(Problem):
             # From here on only what differs from the usual, so that a key says what is special about its problem.
             "a": None if self.a is Op.N else self.a,
             "b": None if self.b is Op.N else self.b,
+            "accuracy": None if self.accuracy is Accuracy.ELEMENTWISE else self.accuracy,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

@@ -11,6 +11,8 @@ order, as in split-K of CUTLASS.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
 from warpsmith.generator.cgemm.tiled_choice import tiled_default, tiled_starts
@@ -60,7 +62,30 @@ class CgemmTiled(Family):
         return tile_program(self.name, cgemm, config, geometry, source)
 
 
-def tile_program(family: str, problem: Cgemm, config: Config, geometry: Geometry, source: str) -> Program:
+class Blocks(Protocol):
+    """What a geometry says of the grid of a kernel that has a block for each tile."""
+
+    @property
+    def threads(self) -> int:
+        """Of one product in a block."""
+
+    @property
+    def products(self) -> int:
+        """Of a block."""
+
+    @property
+    def splits(self) -> int:
+        """Parts of a sum, each of a block of its own."""
+
+    @property
+    def blocks(self) -> int: ...
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block."""
+
+
+def tile_program(family: str, problem: Cgemm, config: Config, geometry: Blocks, source: str) -> Program:
     """A kernel with a block for each tile, and where sums are split another one that adds their parts up."""
     a, b, c = cgemm_arguments(problem)
     launch = Launch(

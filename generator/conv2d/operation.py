@@ -11,12 +11,14 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFft3,
     Conv2dFftCublas,
     Conv2dFftTensor,
+    Conv2dFftWarpgroup,
 )
 from warpsmith.generator.conv2d.fourier.tiled import (
     Conv2dFftTiled,
     Conv2dFftTiled2,
     Conv2dFftTiled3,
     Conv2dFftTiledTensor,
+    Conv2dFftTiledWarpgroup,
 )
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -24,9 +26,10 @@ from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
 """A thread an image's result, a block a weight's, and no constraint on the problem."""
-_TILED = (Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3())
+_TILED = (Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3(), Conv2dFftTiledWarpgroup())
 """Before those of whole planes: they are likely where these take longer."""
-_FOURIER = (*_TILED, Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas(), Conv2dCufft())
+_WHOLE = (Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftWarpgroup(), Conv2dFftCublas())
+_FOURIER = (*_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
 CONV2D = Operation(Conv2d, (Conv2dDirect(), *_FOURIER, Conv2dCircular(), _PLAIN), simplest=_PLAIN)

@@ -19,6 +19,7 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
+from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
@@ -53,6 +54,11 @@ def tensor(*problem: int | str, **wanted: Value) -> Case:
     return Case(CgemmTensor(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 
+def warpgroup(*problem: int | str, **wanted: Value) -> Case:
+    """A config of `cgemm_warpgroup`."""
+    return Case(CgemmWarpgroup(), Cgemm(*problem, accuracy="normwise"), tuple(wanted.items()))  # type: ignore[arg-type, misc]
+
+
 CASES = {
     "plain": Case(CgemmPlain(), Cgemm(2112, 128, 64, 64, "n", "c")),  # type: ignore[arg-type]
     "plain_long": Case(CgemmPlain(), Cgemm(40, 64, 64, 16384, "c", "n")),  # type: ignore[arg-type]
@@ -66,6 +72,11 @@ CASES = {
     "tensor_three_wgrad": tensor(2112, 64, 64, 128, "c", "n", multiplies=3, min_blocks=0),
     "tensor_ragged_split": tensor(5, 121, 98, 4136, "n", "n", splits=4, min_blocks=0),
     "tensor_several": tensor(2047, 16, 16, 16, "t", "c"),
+    "warpgroup": warpgroup(544, 128, 128, 128, "n", "c"),
+    "warpgroup_wgrad": warpgroup(2112, 64, 64, 128, "c", "n"),
+    "warpgroup_one_block": warpgroup(544, 128, 128, 128, "c", "n", groups=2, stages=3, min_blocks=0),
+    "warpgroup_ragged_split": warpgroup(5, 121, 98, 4136, "n", "n", splits=4),
+    "warpgroup_odd": warpgroup(7, 121, 95, 37, "t", "t"),
 }
 
 every_case = pytest.mark.parametrize("name", CASES)

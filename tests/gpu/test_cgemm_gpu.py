@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import random
@@ -22,8 +23,10 @@ from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
+from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -33,7 +36,7 @@ from warpsmith.tuner.operations.cgemm.peers import torch_peer
 
 pytestmark = pytest.mark.gpu
 
-TILED, TENSOR, CUBLAS = CgemmTiled(), CgemmTensor(), CgemmCublas()
+TILED, TENSOR, WARPGROUP, CUBLAS = CgemmTiled(), CgemmTensor(), CgemmWarpgroup(), CgemmCublas()
 FAMILIES: tuple[Family, ...] = (TILED, TENSOR, CgemmPlain())
 OPS = tuple(itertools.product(Op, Op))
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), OPS)
@@ -60,6 +63,11 @@ def some_configs(family: Family, problem: Cgemm, device: Device, count: int) -> 
     return list(dict.fromkeys(filter(None, (*chosen, *(space.drawn(rng) for _ in range(count))))))
 
 
+def in_norm(problem: Cgemm) -> Cgemm:
+    """What `cgemm_warpgroup` solves too."""
+    return dataclasses.replace(problem, accuracy=Accuracy.NORMWISE)
+
+
 def some(count: int) -> Callable[[Family, Cgemm, Device], list[Config]]:
     return functools.partial(some_configs, count=count)
 
@@ -68,12 +76,22 @@ def some(count: int) -> Callable[[Family, Cgemm, Device], list[Config]]:
 def test_every_op(a: Op, b: Op, check_configs: CheckConfigs) -> None:
     problems = [Cgemm(*sizes, a, b) for sizes in ((5, 33, 40, 18), (3, 40, 33, 19), (70, 7, 6, 5), (2, 128, 130, 64))]
     check_configs(problems, some(2))
+    check_configs(map(in_norm, problems), some(2))
 
 
 @every_size
 @pytest.mark.parametrize("ops", ["nc", "nn", "cn"])
 def test_random_configs_of_every_family(name: str, ops: str, check_configs: CheckConfigs) -> None:
     check_configs([Cgemm(*SIZES[name], *ops)], some(8))  # type: ignore[arg-type]
+
+
+@every_size
+@pytest.mark.parametrize("ops", ["nc", "nn", "cn", "tt"])
+def test_random_configs_in_norm(name: str, ops: str, check_configs: CheckConfigs) -> None:
+    def of_warpgroups(family: Family, problem: Cgemm, device: Device) -> list[Config]:
+        return some_configs(family, problem, device, 12) if family.name == WARPGROUP.name else []
+
+    check_configs([in_norm(Cgemm(*SIZES[name], *ops))], of_warpgroups)  # type: ignore[arg-type]
 
 
 def test_nvcc_compiles_the_same_text(check_configs: CheckConfigs) -> None:
@@ -85,9 +103,11 @@ def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..
     device = cuda_device(0)
     sizes = ((5, 33, 40, 18), (3, 35, 29, 13), (70, 7, 6, 5), (2, 20, 20, 1100))
     problems = [Cgemm(*each, *ops) for each, ops in itertools.product(sizes, ("nc", "cn"))]  # type: ignore[arg-type]
+    asked = [*itertools.product(problems, FAMILIES), *((in_norm(problem), WARPGROUP) for problem in problems)]
     cases = [
         (problem, family.program(problem, config))
-        for problem, family in itertools.product(problems, FAMILIES)
+        for problem, family in asked
+        if family.why_not(problem, device) is None
         for config in some_configs(family, problem, device, 3)
     ]
     check_under_sanitizer(tool, device, cases)
@@ -100,9 +120,10 @@ def error_of(problem: Cgemm, operands: Any, result: NDArray[Any]) -> float:
 
 
 @every_size
-def test_a_plan_is_right_and_has_the_same_bits_each_time(name: str) -> None:
+@pytest.mark.parametrize("accuracy", ["elementwise", "normwise"])
+def test_a_plan_is_right_and_has_the_same_bits_each_time(name: str, accuracy: str) -> None:
     torch = pytest.importorskip("torch")
-    problem = Cgemm(*SIZES[name], "n", "c")  # type: ignore[arg-type]
+    problem = Cgemm(*SIZES[name], "n", "c", accuracy)  # type: ignore[arg-type]
     operands = random_operands(problem, 1)
     plan = ws.plan(problem, "cuda:0")
     given = [torch.from_numpy(operands[each.name]).cuda() for each in problem.inputs]

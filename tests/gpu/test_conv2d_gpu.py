@@ -20,7 +20,7 @@ from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
@@ -132,6 +132,8 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
         (Conv2dFftTiled(), {"input": (2, 5, 33, 41), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (Conv2dCircular(), {"input": (3, 4, 17, 14), "weight": (4, 1, 9, 7), "padding": (4, 3), "groups": 4}),
     )
+    if device.compute_capability == (9, 0):
+        layers = (*layers, (Conv2dFftWarpgroup(), layers[0][1]))
     cases = [
         (problem, family.program(problem, config))
         for (family, fields), pass_ in itertools.product(layers, Pass)

@@ -14,7 +14,14 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import SPECTRA, SPLITS, Conv2dFft, Conv2dFft2, Conv2dFftTensor
+from warpsmith.generator.conv2d.fourier.family import (
+    SPECTRA,
+    SPLITS,
+    Conv2dFft,
+    Conv2dFft2,
+    Conv2dFftTensor,
+    Conv2dFftWarpgroup,
+)
 from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import answering
@@ -29,6 +36,7 @@ from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
 FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
+WARPGROUP = Conv2dFftWarpgroup()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -67,7 +75,8 @@ def test_is_right_by_default(host: Runtime, quick: HostCompiler, shape: dict[str
 @every_pass
 def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
     problem = Conv2d(**SHAPES[1], pass_=pass_)
-    for family, config in ((FAMILY, drawn(problem)), (SECOND, SECOND.default(problem, DEVICE))):
+    defaults = ((family, family.default(problem, DEVICE)) for family in (SECOND, WARPGROUP))
+    for family, config in ((FAMILY, drawn(problem)), *defaults):
         outcome = evaluated(host, quick, problem, family.program(problem, config))
         assert isinstance(outcome, Measurement), (family.name, config, outcome)
 
@@ -207,6 +216,16 @@ def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompil
     assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)
 
 
+def test_products_of_warpgroups_are_asked_for_accuracy_in_norm_and_those_of_others_are_not() -> None:
+    problem = Conv2d((128, 64, 64, 64), (64, 64, 9, 9))
+    asked = {
+        family.name: family.stages(problem)[2].problem.spec()["accuracy"] for family in (FAMILY, TENSOR, WARPGROUP)
+    }
+    assert asked == {FAMILY.name: "elementwise", TENSOR.name: "elementwise", WARPGROUP.name: "normwise"}
+    strict = dataclasses.replace(problem, accuracy="elementwise")
+    assert WARPGROUP.why_not(strict, H200) is not None
+
+
 class TestLikely:
     @pytest.mark.parametrize(
         ("shape", "likely"),
@@ -222,12 +241,16 @@ class TestLikely:
         assert FAMILY.is_likely(problem, H200) is likely
         assert not FAMILY.is_likely(problem, DEVICE)
         assert TENSOR.is_likely(problem, H200) is likely
-        assert answering(problem, H200)[0].name == ("conv2d_fft_tensor" if likely else "conv2d_direct")
+        assert WARPGROUP.is_likely(problem, H200) is likely
+        assert answering(problem, H200)[0].name == ("conv2d_fft_warpgroup" if likely else "conv2d_direct")
+        ampere = dataclasses.replace(H200, compute_capability=(8, 0))
+        assert answering(problem, ampere)[0].name == ("conv2d_fft_tensor" if likely else "conv2d_direct")
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
         problem = Conv2d((128, 3, 128, 128), (96, 3, 11, 11), pass_=Pass.DGRAD)
         assert FAMILY.is_likely(problem, H200)
         assert not TENSOR.is_likely(problem, H200)
+        assert not WARPGROUP.is_likely(problem, H200)
         assert answering(problem, H200)[0].name == "conv2d_fft"
 
 

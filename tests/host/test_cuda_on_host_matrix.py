@@ -67,6 +67,30 @@ extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* s
 """
 
 
+OF_HALVES = """
+extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* sums, const int* add) {
+    __shared__ __align__(128) unsigned left[kBytesA / 4], right[kBytesB / 4];
+    const int thread = threadIdx.x, lane = thread % 32, row = thread / 32 * 16 + lane / 4;
+    for (int i = thread; i < kBytesA / 4; i += 128) left[i] = a[i];
+    for (int i = thread; i < kBytesB / 4; i += 128) right[i] = b[i];
+    show_to_products();
+    __syncthreads();
+    float mine[kColumns / 2];
+    for (int i = 0; i < kColumns / 2; ++i) {
+        mine[i] = sums[(row + i % 4 / 2 * 8) * kColumns + i / 4 * 8 + lane % 4 * 2 + i % 2];
+    }
+    begin_products();
+    multiply_halves<kNegated, kTurnedA, kTurnedB>(mine, halves<kLeadingA, kStrideA>(left),
+                                                  behind(halves<kLeadingB, kStrideB>(right), kSkipped), *add != 0);
+    commit_products();
+    finish_products(mine);
+    for (int i = 0; i < kColumns / 2; ++i) {
+        sums[(row + i % 4 / 2 * 8) * kColumns + i / 4 * 8 + lane % 4 * 2 + i % 2] = mine[i];
+    }
+}
+"""
+
+
 def drawn(*shape: int) -> NDArray[np.float32]:
     """Numbers of 24 bits and either sign whose products, summed in double, are exact."""
     signs = RANDOM.choice(np.array([-1, 1], np.float32), shape)
@@ -113,6 +137,56 @@ def test_a_warp_multiplies_halves(run_kernel):
     run_kernel(OF_A_WARP, a.view(np.uint32), np.ascontiguousarray(b.T).view(np.uint32), sums, block=(32, 1, 1))
     exact = before + a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(sums, exact, rtol=1e-7, atol=1e-7)
+
+
+def laid_out(matrix: NDArray[np.float16], turned: bool, leading: int, stride: int) -> NDArray[np.uint32]:
+    """(places, terms) in shared memory without a swizzle, where a descriptor has these offsets in bytes: CUTLASS's
+    canonical layouts in units of 16 bytes are ((8,n),2):((1,SBO),LBO) where terms lie side by side (K-major), and
+    ((1,n),(8,k)):((X,SBO),(1,LBO)) where places do (MN-major). What lies between is not a number.
+    """
+    places, terms = matrix.shape
+    memory = np.full((stride * (places // 8) + leading * (terms // 8) + 128) // 2, np.nan, np.float16)
+    for place, term in np.ndindex(places, terms):
+        if turned:
+            unit, inside = term % 8 + term // 8 * (leading // 16) + place // 8 * (stride // 16), place % 8
+        else:
+            unit, inside = place % 8 + place // 8 * (stride // 16) + term // 8 * (leading // 16), term % 8
+        memory[8 * unit + inside] = matrix[place, term]
+    return memory.view(np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("turned_a", "turned_b", "columns", "negated", "add"),
+    [
+        (False, False, 8, False, True),
+        (True, False, 32, True, True),
+        (False, True, 128, False, False),
+        (True, True, 64, True, False),
+    ],
+)
+def test_a_warpgroup_multiplies_halves_that_lie_either_way(run_kernel, turned_a, turned_b, columns, negated, add):
+    """Offsets that leave gaps, and a matrix that begins behind another one."""
+    a = RANDOM.standard_normal((64, 16)).astype(np.float16)
+    b = RANDOM.standard_normal((columns, 16)).astype(np.float16)
+    sums = RANDOM.standard_normal((64, columns)).astype(np.float32)
+    (leading_a, stride_a), (leading_b, stride_b) = (64 // 8 * 128 + 64, 128), (128, 2 * 128 + 16)
+    left, right = laid_out(a, turned_a, leading_a, stride_a), laid_out(b, turned_b, leading_b, stride_b)
+    right = np.concatenate([np.full(12, 0x7E007E00, np.uint32), right])
+    given = {
+        "kBytesA": left.nbytes, "kBytesB": right.nbytes, "kColumns": columns, "kSkipped": 48,
+        "kNegated": str(negated).lower(), "kTurnedA": str(turned_a).lower(), "kTurnedB": str(turned_b).lower(),
+        "kLeadingA": leading_a, "kStrideA": stride_a, "kLeadingB": leading_b, "kStrideB": stride_b,
+    }  # fmt: skip
+    source = OF_HALVES
+    for name, value in given.items():
+        source = source.replace(name, str(value))
+    product = a.astype(np.float64) @ b.astype(np.float64).T
+    exact = (sums.astype(np.float64) if add else 0.0) + (-product if negated else product)
+    run_kernel(source, left, right, sums, np.array([add], np.int32), block=(128, 1, 1))
+    step = np.spacing(np.abs(exact.astype(np.float32))).astype(np.float64)
+    assert (np.abs(sums) <= np.abs(exact) + 1e-15).all()  # cut off, not rounded
+    assert (np.abs(sums - exact) <= step).all()
+    assert (np.abs(sums - exact) > step / 2).any()
 
 
 def test_a_warp_multiplies_what_tf32_holds_of_its_matrices(run_kernel):

@@ -112,6 +112,22 @@ def test_votes_of_whole_and_partial_warps(run_kernel):
         assert set(rows[:, 4]) == {full}
 
 
+def test_the_largest_of_a_warp(run_kernel):
+    x = np.random.default_rng(3).integers(0, 1 << 32, 64, np.uint32)
+    out = np.zeros(64, np.uint32)
+    run_kernel(
+        """
+        extern "C" __global__ void kernel(const unsigned* x, unsigned* out) {
+            out[threadIdx.x] = __reduce_max_sync(0xffffffffu, x[threadIdx.x]);
+        }
+        """,
+        x,
+        out,
+        block=(64, 1, 1),
+    )
+    np.testing.assert_array_equal(out, np.repeat(x.reshape(2, 32).max(1), 32))
+
+
 def test_a_diverged_branch_sees_its_own_active_mask(run_kernel):
     out = np.zeros(32, np.uint32)
     counter = np.zeros(1, np.uint32)

@@ -40,13 +40,22 @@ def test_options_are_a_problem(options: tuple[str, ...], ops: tuple[str, str]) -
     assert given(*SHAPE, *options) == Cgemm(5, 7, 9, 11, *ops)  # type: ignore[arg-type]
 
 
+def test_an_accuracy_is_an_option() -> None:
+    assert given(*SHAPE, "--accuracy", "normwise") == Cgemm(5, 7, 9, 11, accuracy="normwise")  # type: ignore[arg-type]
+
+
 def test_every_field_has_an_option() -> None:
     assert set(inspect.signature(cgemm).parameters) == set(inspect.signature(Cgemm).parameters)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [(("--k", "0"), "k must be 1 to"), (("--a", "h"), "unknown op of a 'h'"), (("--b", "N"), "unknown op of b 'N'")],
+    [
+        (("--k", "0"), "k must be 1 to"),
+        (("--a", "h"), "unknown op of a 'h'"),
+        (("--b", "N"), "unknown op of b 'N'"),
+        (("--accuracy", "imagewise"), "unknown accuracy 'imagewise'"),
+    ],
 )
 def test_one_line_says_what_is_wrong(options: tuple[str, ...], says: str) -> None:
     with pytest.raises(BadArgument, match=says) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import random
@@ -16,10 +17,11 @@ from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
+from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.library_calls import CublasProduct, ProductFunction, Transpose
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
@@ -27,7 +29,10 @@ from warpsmith.generator.space import Config
 SAMPLE = 16
 """Configs that are drawn for each family and problem, beside the default."""
 PLAIN, TILED, TENSOR, CUBLAS = CgemmPlain(), CgemmTiled(), CgemmTensor(), CgemmCublas()
-FAMILIES: tuple[Family, ...] = (TILED, TENSOR, PLAIN)
+WARPGROUP = CgemmWarpgroup()
+FAMILIES: tuple[Family, ...] = (TILED, WARPGROUP, TENSOR, PLAIN)
+LEAST_SPACE = {PLAIN: 4, WARPGROUP: 15}
+"""Configs of a family for a large product; 90 of the others."""
 PROBLEMS = [
     Cgemm(*each)
     for each in (
@@ -53,9 +58,16 @@ def name_of(value: Family | Cgemm) -> str:
     return value.key().replace(" ", ",") if isinstance(value, Cgemm) else value.name
 
 
+def asked_of(family: Family, problem: Cgemm) -> Cgemm:
+    """`problem` with the accuracy that the family promises."""
+    return dataclasses.replace(problem, accuracy=Accuracy.NORMWISE) if family is WARPGROUP else problem
+
+
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 whatever_is_solved = pytest.mark.parametrize(
-    ("family", "problem"), [(family, problem) for family in FAMILIES for problem in PROBLEMS], ids=name_of
+    ("family", "problem"),
+    [(family, asked_of(family, problem)) for family in FAMILIES for problem in PROBLEMS],
+    ids=name_of,
 )
 
 
@@ -89,7 +101,7 @@ class TestSpace:
         configs = family.space(problem, H200).listed(60_000)
         assert configs is not None
         if problem.flops > 1e9:
-            assert len(configs) >= (4 if family is PLAIN else 90)
+            assert len(configs) >= LEAST_SPACE.get(family, 90)
 
     def test_no_value_of_a_parameter_is_there_in_vain(self) -> None:
         for family in FAMILIES:
@@ -141,6 +153,10 @@ class TestRefusals:
         expected = TENSOR if min(problem.m, problem.n, problem.k) >= 32 else TILED
         assert answering(problem, H200)[0].name == expected.name
         assert answering(problem, HOST)[0].name == TILED.name
+        in_norm = asked_of(WARPGROUP, problem)
+        if min(problem.m, problem.n) >= 48 and problem.k >= 16:
+            expected = WARPGROUP
+        assert answering(in_norm, H200)[0].name == expected.name
 
 
 class TestText:
@@ -166,8 +182,9 @@ class TestText:
     def test_names_every_constant_that_it_uses_and_uses_every_one(self, family: Family, problem: Cgemm) -> None:
         for program in programs(family, problem):
             code = re.sub(r"//.*", "", program.source)
-            defined = set(re.findall(r"constexpr (?:int|unsigned|unsigned long long|size_t) (k\w+)", code))
-            used = set(re.findall(r"\bk[A-Z]\w*", code)) - {"kBytes", "kPending"}
+            defined = set(re.findall(r"constexpr (?:int|bool|unsigned|unsigned long long|size_t) (k\w+)", code))
+            of_templates = set(re.findall(r"\bk[A-Z]\w*", " ".join(re.findall(r"template <[^>]*>", code))))
+            used = set(re.findall(r"\bk[A-Z]\w*", code)) - of_templates
             assert used == defined
             for name in defined:
                 assert len(re.findall(rf"\b{name}\b", code)) > 1, name
@@ -272,19 +289,3 @@ class TestPlain:
         few = PLAIN.program(PROBLEMS[4], PLAIN.default(PROBLEMS[4], H200)).source
         assert "constexpr unsigned long long kResults = 68719476736;" in many
         assert "constexpr unsigned kResults" in few
-
-
-class TestCublas:
-    def test_is_asked_for_the_transposed_result(self) -> None:
-        problem = Cgemm(5, 7, 9, 11, "t", "c")  # type: ignore[arg-type]
-        program = CUBLAS.program(problem, CUBLAS.default(problem, H200))
-        (call,) = program.calls
-        assert call.parameters == CublasProduct(
-            ProductFunction.CGEMM, m=9, n=7, k=11, batch=5, first=Transpose.C, second=Transpose.T
-        )
-        assert [each.buffer for each in call.arguments] == ["b", "a", "c"]
-        assert program.units == ()
-
-    def test_has_calls_for_each_product_only_where_there_are_few(self) -> None:
-        counts = {batch: len(tuple(CUBLAS.space(Cgemm(batch, 7, 9, 11), H200).configs())) for batch in (1, 2, 64, 65)}
-        assert counts == {1: 2, 2: 4, 64: 4, 65: 2}

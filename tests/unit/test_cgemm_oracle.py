@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import types
 from collections.abc import Iterator
@@ -58,6 +59,17 @@ class TestReference:
         for part in (0, 1):
             np.testing.assert_allclose(scale[..., part], magnitudes[..., 0], rtol=1e-6)
         assert (np.hypot(expected[..., 0], expected[..., 1]) <= scale[..., 0] * (1 + 1e-12)).all()
+
+    def test_the_scale_in_norm_is_twice_the_root_mean_square_of_each_product_or_that_sum(self) -> None:
+        problem = Cgemm(3, 5, 7, 11, accuracy="normwise")  # type: ignore[arg-type]
+        operands = random_operands(problem, 1)
+        operands["a"][1] *= 1e-3  # a product of its own size
+        operands["a"][2, :-1] *= 1e-3
+        expected, scale = reference(problem, operands)
+        _, sums = reference(dataclasses.replace(problem, accuracy="elementwise"), operands)
+        peaks = 2 * np.sqrt((expected**2).mean(axis=(1, 2, 3), keepdims=True))
+        np.testing.assert_allclose(scale, np.maximum(sums, peaks), rtol=1e-12)
+        assert (scale[2, 0] > 2 * sums[2, 0]).all()
 
     def test_terms_are_those_of_real_numbers(self) -> None:
         assert JUDGE.terms(Cgemm(3, 5, 7, 11)) == 44

@@ -34,11 +34,15 @@ class TestCanonicalForm:
             assert one.key() == other.key()
             assert hash(one) == hash(other)
 
-    @pytest.mark.parametrize("problem", [USUAL, cgemm(a="t", b="c")])
+    @pytest.mark.parametrize("problem", [USUAL, cgemm(a="t", b="c"), cgemm(accuracy="normwise")])
     def test_a_spec_is_json_and_reads_back(self, problem: Cgemm) -> None:
         spec = json.loads(json.dumps(problem.spec()))
         assert Problem.from_spec("cgemm", spec) == problem
         assert spec.keys() == {field.name for field in dataclasses.fields(Cgemm)}
+
+    def test_a_spec_of_before_there_was_a_choice_is_elementwise(self) -> None:
+        spec = {name: value for name, value in USUAL.spec().items() if name != "accuracy"}
+        assert Problem.from_spec("cgemm", spec) == USUAL
 
     def test_is_exported_with_its_words(self) -> None:
         assert ws.Cgemm is Cgemm
@@ -49,6 +53,7 @@ class TestKey:
     def test_is_one_readable_line(self) -> None:
         assert USUAL.key() == "cgemm batch=5 m=7 n=9 k=11"
         assert cgemm(a="t", b="c").key() == "cgemm batch=5 m=7 n=9 k=11 a=t b=c"
+        assert cgemm(accuracy="normwise").key() == "cgemm batch=5 m=7 n=9 k=11 accuracy=normwise"
 
     def test_every_field_shows(self) -> None:
         changed: dict[str, list[Any]] = {
@@ -58,6 +63,7 @@ class TestKey:
             "k": [8],
             "a": ["t", "c"],
             "b": ["t", "c"],
+            "accuracy": ["normwise"],
         }
         assert changed.keys() == {field.name for field in dataclasses.fields(Cgemm)}
         problems = [USUAL, *(cgemm(**{name: value}) for name, values in changed.items() for value in values)]
@@ -91,10 +97,12 @@ class TestDistance:
         assert sign is not None
         assert turned is not None
         assert 0 < sign < 1 < turned
+        assert USUAL.distance(cgemm(accuracy="normwise")) == sign
         assert USUAL.distance(ws.Fft(8)) is None
 
     def test_only_another_size_is_a_resized_one(self) -> None:
         assert USUAL.is_resized(Cgemm(1, 2, 3, 4))
+        assert USUAL.is_resized(cgemm(accuracy="normwise"))  # what is accurate elementwise is so in norm
         assert not USUAL.is_resized(cgemm(a="t"))
         assert not cgemm(a="t").is_resized(cgemm(a="c"))
         assert not USUAL.is_resized(ws.Fft(8))
@@ -108,6 +116,7 @@ class TestRefusals:
             ({"m": -1}, "m must be 1 to 1073741823; got -1"),
             ({"n": 2.5}, "n must be 1 to"),
             ({"k": 2**30}, "k must be 1 to"),
+            ({"accuracy": "imagewise"}, "unknown accuracy 'imagewise'; choose one of elementwise, normwise"),
             ({"a": "h"}, "unknown op of a 'h'; choose one of n, t, c"),
             ({"b": None}, "unknown op of b None"),
             ({"m": 2**16, "k": 2**15}, r"a matrix of a has 2\^31 elements or more"),

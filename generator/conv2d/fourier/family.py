@@ -11,12 +11,15 @@ is transposed); Mathieu et al. 2014, "Fast Training of Convolutional Networks th
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
+from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
+from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
@@ -28,7 +31,7 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.pipeline import Pipeline, Run, Stage
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space
 from warpsmith.generator.steps import Workspace
@@ -41,7 +44,7 @@ SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
 RESULT = "result"
 """The stage that transforms back."""
 SPLITS = "product.splits"
-"""The parameter of `cgemm_tiled` and `cgemm_tensor` that takes workspace."""
+"""The parameter of `cgemm_tiled`, `cgemm_tensor` and `cgemm_warpgroup` that takes workspace."""
 
 
 class Conv2dFft(Pipeline):
@@ -53,6 +56,8 @@ class Conv2dFft(Pipeline):
     transform: ClassVar[Family] = FftBlock()
     product: ClassVar[Family] = CgemmTiled()
     parts: ClassVar[type[FourierParts]] = FourierParts
+    accuracy: ClassVar[Accuracy] = Accuracy.ELEMENTWISE
+    """What the products' errors are relative to; the layer's own are relative to its whole result in any case."""
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
@@ -83,7 +88,7 @@ class Conv2dFft(Pipeline):
         return (
             Stage("first", first_transform, self.transform, {"signal": first.name, "spectrum": a}),
             Stage("second", second_transform, self.transform, {"signal": second.name, "spectrum": b}),
-            Stage("product", parts.product, self.product, {"a": a, "b": b, "c": c}),
+            Stage("product", self._product(parts), self.product, {"a": a, "b": b, "c": c}),
             Stage(RESULT, parts.inverse, self.transform, {"spectrum": c, "signal": target}),
         )
 
@@ -129,6 +134,9 @@ class Conv2dFft(Pipeline):
         joined = with_sums(super().program(problem, config), parts, spectra, RESULT)
         return with_ends(with_fold(joined, parts, RESULT), parts, spectra, RESULT)
 
+    def _product(self, parts: FourierParts) -> Cgemm:
+        return dataclasses.replace(parts.product, accuracy=self.accuracy)
+
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)
         parts = self.parts.of(layer, self.parts.bases(layer)[self.rank])
@@ -141,11 +149,23 @@ class Conv2dFftTensor(Conv2dFft):
     """The same on the likeliest basis, with products on the tensor cores, as accurate as in float32."""
 
     name = "conv2d_fft_tensor"
-    product = CgemmTensor()
+    product: ClassVar[Family] = CgemmTensor()
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """Whether both the transforms and tensor cores for their products are."""
-        return super().is_likely(problem, device) and self.product.is_likely(self._parts(problem).product, device)
+        product = self._product(self._parts(problem)) if super().is_likely(problem, device) else None
+        return product is not None and self.product.is_likely(product, device)
+
+
+class Conv2dFftWarpgroup(Conv2dFftTensor):
+    """The same with products of Hopper's warpgroups on halves: as accurate in the norm of each, which is what a layer's
+    own accuracy is relative to.
+    """
+
+    name = "conv2d_fft_warpgroup"
+    may_answer = False  # before a search has seen it right: no GPU has run its products yet
+    product = CgemmWarpgroup()
+    accuracy = Accuracy.NORMWISE
 
 
 class Conv2dFft2(Conv2dFft):

@@ -7,7 +7,7 @@ import re
 from warpsmith.generator.steps import Compilation
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COOPERATION = re.compile(r"\b__(?:sync|shfl|ballot|any|all|activemask)\w*|\bmma\.sync")
+_COOPERATION = re.compile(r"\b__(?:sync|shfl|ballot|reduce|any|all|activemask)\w*|\bmma\.sync")
 _SHARED = re.compile(r"\b__shared__\b")
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\((?:[^()]|\([^()]*\))*\)|__attribute__\s*\(\(.*?\)\)")
 _DYNAMIC_SHARED = re.compile(

@@ -21,10 +21,19 @@ from warpsmith.cli.benching import (
     measure,
     peer_column,
 )
-from warpsmith.cli.operations.cgemm.words import AOption, BOption, ColumnsOption, RowsOption, TermsOption, cgemm
+from warpsmith.cli.operations.cgemm.words import (
+    AccuracyOption,
+    AOption,
+    BOption,
+    ColumnsOption,
+    RowsOption,
+    TermsOption,
+    cgemm,
+)
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.problem import Accuracy
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
 
@@ -38,6 +47,7 @@ def bench_cgemm(
     k: TermsOption,
     a: AOption = Op.N.value,
     b: BOption = Op.N.value,
+    accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -47,7 +57,7 @@ def bench_cgemm(
     json: JsonOption = False,
 ) -> int:
     """Compare batched complex matrix products with cuBLAS on a GPU, or PyTorch on the host."""
-    problems = [cgemm(each, m, n, k, a, b) for each in batch]
+    problems = [cgemm(each, m, n, k, a, b, accuracy) for each in batch]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"batch": str(each.batch)}) for each in problems], ref, store, seed, sustained)
     output.write(Results(ref.device(), _workload(problems[0]), rows), "batch", _show)

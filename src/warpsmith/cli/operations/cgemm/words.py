@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.problem import member
+from warpsmith.generator.cgemm.problem import ACCURACIES
+from warpsmith.generator.problem import Accuracy, member
 
 BatchOption = Annotated[int, typer.Option("--batch", help="Number of products.")]
 RowsOption = Annotated[int, typer.Option("--m", help="Rows of a result.")]
@@ -19,6 +20,12 @@ AOption = Annotated[
 BOption = Annotated[
     str, typer.Option("--b", help="How b lies in memory: n (batch, k, n), t (batch, n, k), or c, conjugated too.")
 ]
+AccuracyOption = Annotated[
+    str,
+    typer.Option(
+        "--accuracy", help=f"What errors are relative to: {', '.join(ACCURACIES)}; normwise admits sums of halves."
+    ),
+]
 
 
 def cgemm(
@@ -28,6 +35,8 @@ def cgemm(
     k: TermsOption,
     a: AOption = Op.N.value,
     b: BOption = Op.N.value,
+    accuracy: AccuracyOption = Accuracy.ELEMENTWISE.value,
 ) -> Cgemm:
     """Batched complex matrix products, as torch.bmm computes them."""
-    return Cgemm(batch, m, n, k, member(Op, a, "op of a"), member(Op, b, "op of b"))
+    ops = member(Op, a, "op of a"), member(Op, b, "op of b")
+    return Cgemm(batch, m, n, k, *ops, member(Accuracy, accuracy, "accuracy", ACCURACIES))

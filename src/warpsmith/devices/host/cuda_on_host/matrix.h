@@ -88,6 +88,66 @@ template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float 
     }
 }
 
+// A matrix of halves in shared memory, as wgmma.m64nNk16 finds it without a swizzle: core matrices of 8 x 8, and how many
+// bytes they are apart along the terms, a descriptor's leading offset, and across them, its stride offset.
+struct Halves {
+    const char *first;
+    int along, across;
+
+    // The half of a term and a row of A, or a column of B. `turned`: not the terms lie side by side, but those (MN-major).
+    double at(int term, int place, bool turned) const {
+        const int row = turned ? term % 8 : place % 8, column = turned ? place % 8 : term % 8;
+        unsigned short bits;
+        memcpy(&bits, first + term / 8 * along + place / 8 * across + row * 16 + column * 2, sizeof bits);
+        return static_cast<double>(half_to_float(bits));
+    }
+};
+template <int kAlong, int kAcross> Halves halves(const void *first) {
+    static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
+    static_assert(kAlong < 1 << 18 && kAcross < 1 << 18, "descriptors have 14 bits for a count");
+    if (reinterpret_cast<uintptr_t>(first) % 16 != 0) {
+        ::warpsmith_host::stop("halves: a matrix in shared memory begins at a multiple of 16 bytes");
+    }
+    return {static_cast<const char *>(first), kAlong, kAcross};
+}
+inline Halves behind(Halves matrix, int bytes) { return {matrix.first + bytes, matrix.along, matrix.across}; }
+
+// Towards zero, as tensor cores end a sum.
+inline float cut_off(double sum) {
+    const float nearest = static_cast<float>(sum);
+    const bool is_beyond = fabs(static_cast<double>(nearest)) > fabs(sum) && isfinite(sum);
+    return is_beyond ? nextafterf(nearest, 0.0f) : nearest;
+}
+
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead. Products and their sum are taken in double and cut
+// off once.
+template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
+void multiply_halves(float (&sums)[kSums], Halves a, Halves b, bool add) {
+    const int thread = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+    const int lane = thread % 32, row = thread % 128 / 32 * 16 + lane / 4;
+    double rows[2][16];
+    for (int k = 0; k < 16; ++k) {
+        for (int i = 0; i < 2; ++i) {
+            const double value = a.at(k, row + 8 * i, kTurnedA);
+            rows[i][k] = kNegated ? -value : value;
+        }
+    }
+    for (int n = 0; n < kSums; n += 4) {
+        for (int i = 0; i < 2; ++i) {
+            const int column = n / 4 * 8 + lane % 4 * 2 + i;
+            double first = add ? static_cast<double>(sums[n + i]) : 0.0;
+            double second = add ? static_cast<double>(sums[n + 2 + i]) : 0.0;
+            for (int k = 0; k < 16; ++k) {
+                const double value = b.at(k, column, kTurnedB);
+                first += rows[0][k] * value;
+                second += rows[1][k] * value;
+            }
+            sums[n + i] = cut_off(first);
+            sums[n + 2 + i] = cut_off(second);
+        }
+    }
+}
+
 inline float add_now(float a, float b) { return __fadd_rn(a, b); }
 inline float taken_now(float product) { return product; }
 inline float multiply_add_now(float a, float b, float c) { return fmaf(a, b, c); }

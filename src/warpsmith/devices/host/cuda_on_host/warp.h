@@ -69,3 +69,10 @@ template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask, i
     const int source = other < first + width ? other : lane;
     return ::warpsmith_host::shuffle(::warpsmith_host::Wait::shfl_xor, mask, value, source);
 }
+
+// The largest of a whole warp's values; CUDA takes fewer lanes too.
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+    if (mask != 0xffffffffu) ::warpsmith_host::stop("__reduce_max_sync is here for whole warps alone");
+    for (int step = 1; step < warpSize; step *= 2) value = max(value, __shfl_xor_sync(mask, value, step));
+    return value;
+}

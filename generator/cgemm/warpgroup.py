@@ -1,0 +1,72 @@
+"""Results of warpgroups by products of Hopper's tensor cores, each float32 as two halves: as accurate as float32 sums.
+
+A tile of each operand is scaled by a power of two that brings its largest number to 2^14, and each number x is split:
+high = half(x), low = half(x - high). What the two leave is below 2^-23 of x, or below 2^-39 of the tile's largest
+number, which is as far as halves go. Of the four products of two such sums the one of both low parts is left out.
+
+A warpgroup multiplies while its threads split the tile that comes next; what a tile gives is added up outside of the
+tensor cores, which cut sums off where float32 rounds them, and small products come first in it. All nine pairs of ops
+are signs of products and orders in shared memory that the instruction takes as they are.
+
+Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", sections 3.1 (sums outside the
+tensor cores) and 3.3 (the product of both low parts is left out), there with low parts scaled by 2^11, which keeps
+numbers of any size apart but needs sums of their own; wgmma in the PTX manual.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
+from warpsmith.generator.cgemm.tiled import tile_program
+from warpsmith.generator.cgemm.warpgroup_choice import warpgroup_default, warpgroup_starts
+from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
+from warpsmith.generator.cgemm.warpgroup_space import warpgroup_space
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+CAPABILITY = (9, 0)
+"""The one whose warpgroups multiply matrices by wgmma."""
+LIKELY_SIZE, LIKELY_TERMS = 48, 16
+"""Rows and columns, and terms, from which on its tiles are full enough to win."""
+
+
+class CgemmWarpgroup(Family):
+    """`cgemm` by wgmma instructions, in three products of halves for each of float32."""
+
+    name = "cgemm_warpgroup"
+    may_answer = False  # before a search has seen it right: no GPU has run it yet
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Cgemm):
+            return "solves cgemm only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
+            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if problem.accuracy is not Accuracy.NORMWISE:
+            return 'splits numbers relative to the largest of a tile: needs accuracy="normwise"'
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        cgemm = require_cgemm(problem)
+        return device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n) >= LIKELY_SIZE and cgemm.k >= LIKELY_TERMS
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        return warpgroup_space(require_cgemm(problem), device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return warpgroup_default(require_cgemm(problem), device)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return warpgroup_starts(require_cgemm(problem), device)
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        return WarpgroupGeometry.of(require_cgemm(problem), config).written
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        cgemm = require_cgemm(problem)
+        geometry = WarpgroupGeometry.of(cgemm, config)
+        source = render("cgemm/warpgroup.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+        return tile_program(self.name, cgemm, config, geometry, source)

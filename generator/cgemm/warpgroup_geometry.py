@@ -1,0 +1,230 @@
+"""The tiles of one config of `cgemm_warpgroup` on one problem: who computes what, where it lies in shared memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.tiled_geometry import COMPLEX_BYTES, PAIR, WARP
+from warpsmith.generator.space import Config
+
+GROUP_ROWS = 64
+"""Rows of a result that a warpgroup has: those of every product that it makes."""
+GROUP_THREADS = 4 * WARP
+PRODUCT_TERMS = 16
+"""Terms of one product of a warpgroup on halves."""
+CORE = 8
+"""Rows and columns of a core matrix of halves, in which shared memory is read."""
+CORE_BYTES = 128
+PARTS = 4
+"""Matrices of halves that a complex matrix is made of: high and low parts of real and imaginary numbers."""
+BUFFERS = 2
+"""Tiles whose parts lie in shared memory at once: one is multiplied, the other one made."""
+STRIP = 16
+"""Complex numbers side by side that a warp copies at once, as many rows of them as it has lanes left: two whole core
+matrices or their halves in each part, so that 16 bytes of any row are copied with their neighbours in a line."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WarpgroupSide:
+    """One operand's tiles: of a, whose results lie in its rows, or of b, whose results lie in its columns."""
+
+    name: str
+    size: int
+    """Rows of c that it gives, or columns."""
+    block: int
+    """Of a tile."""
+    terms: int
+    """Of a tile."""
+    sum_length: int
+    """k: terms in memory."""
+    terms_inner: bool
+    """Whether terms lie side by side in memory, and so in shared memory; else results do."""
+    warps: int
+    """Of a block."""
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.size // self.block)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last tile reaches beyond the result."""
+        return self.size % self.block != 0
+
+    @property
+    def inner(self) -> int:
+        """Extent of memory's rows."""
+        return self.sum_length if self.terms_inner else self.size
+
+    @property
+    def vector(self) -> int:
+        """Complex numbers of one copy."""
+        return 1 if self.inner % PAIR else PAIR
+
+    @property
+    def along(self) -> int:
+        """Numbers of a tile that lie side by side in memory."""
+        return self.terms if self.terms_inner else self.block
+
+    @property
+    def across(self) -> int:
+        """Rows of memory that a tile has."""
+        return self.block if self.terms_inner else self.terms
+
+    @property
+    def strips(self) -> int:
+        """Strips along a row."""
+        return self.along // STRIP
+
+    @property
+    def lanes(self) -> int:
+        """Threads of a warp along a strip."""
+        return STRIP // self.vector
+
+    @property
+    def lines(self) -> int:
+        """Rows of memory that a warp copies at once."""
+        return WARP // self.lanes
+
+    @property
+    def turns(self) -> int:
+        """Copies of a thread along a row of memory."""
+        return max(self.strips // self.warps, 1)
+
+    @property
+    def down(self) -> int:
+        """Rows of memory from those copies of a thread to its next ones; a power of two."""
+        return max(self.warps // self.strips, 1) * self.lines
+
+    @property
+    def copies(self) -> int:
+        """Of a thread, for a tile."""
+        return self.strips * (self.across // self.lines) // self.warps
+
+    @property
+    def along_bytes(self) -> int:
+        """From core matrix to core matrix along what lies side by side in memory.
+
+        Two of them are half of the banks apart: a warp writes four rows of 16 bytes to each, or two.
+        """
+        return self.across // CORE * CORE_BYTES + CORE_BYTES // 2
+
+    @property
+    def term_bytes(self) -> int:
+        """From core matrix to core matrix along the terms: the leading offset of a descriptor."""
+        return self.along_bytes if self.terms_inner else CORE_BYTES
+
+    @property
+    def result_bytes(self) -> int:
+        """Likewise along the rows of a or the columns of b: the stride offset."""
+        return CORE_BYTES if self.terms_inner else self.along_bytes
+
+    @property
+    def part(self) -> int:
+        """Bytes of one part of a tile."""
+        return self.along // CORE * self.along_bytes
+
+    @property
+    def staged(self) -> int:
+        """Bytes of a tile as it is copied."""
+        return COMPLEX_BYTES * self.block * self.terms
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WarpgroupGeometry:
+    """One config on one problem."""
+
+    a: WarpgroupSide
+    b: WarpgroupSide
+    batch: int
+    groups: int
+    """Warpgroups of a block, one below the other."""
+    columns: int
+    terms: int
+    stages: int
+    splits: int
+    """Parts of a sum, each of a block of its own."""
+    min_blocks: int
+    products: int = 1
+    """Of a block."""
+
+    @classmethod
+    def of(cls, problem: Cgemm, config: Config) -> WarpgroupGeometry:
+        return cls(
+            a=_side(problem, config, "a"),
+            b=_side(problem, config, "b"),
+            batch=problem.batch,
+            groups=config.integer("groups"),
+            columns=config.integer("columns"),
+            terms=config.integer("terms"),
+            stages=config.integer("stages"),
+            splits=config.integer("splits"),
+            min_blocks=config.integer("min_blocks"),
+        )
+
+    @property
+    def threads(self) -> int:
+        return GROUP_THREADS * self.groups
+
+    @property
+    def warps(self) -> int:
+        return self.threads // WARP
+
+    @property
+    def steps(self) -> int:
+        """Tiles that a whole sum goes through."""
+        return -(-self.a.sum_length // self.terms)
+
+    @property
+    def split_steps(self) -> int:
+        """Tiles of one part of a sum; the last part may have fewer."""
+        return -(-self.steps // self.splits)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last tile has more terms than the sum has left."""
+        return self.a.sum_length % self.terms != 0
+
+    @property
+    def blocks(self) -> int:
+        return self.a.tiles * self.b.tiles * self.splits * self.batch
+
+    @property
+    def parts_bytes(self) -> int:
+        """Of a tile of both operands, as halves."""
+        return PARTS * (self.a.part + self.b.part)
+
+    @property
+    def staged_bytes(self) -> int:
+        return self.a.staged + self.b.staged
+
+    @property
+    def shared_bytes(self) -> int:
+        largest = 4 * 2 * self.warps  # a float of each warp and operand
+        return BUFFERS * self.parts_bytes + self.stages * self.staged_bytes + largest
+
+    @property
+    def stores_pairs(self) -> bool:
+        """Whether two columns are stored at once."""
+        return self.b.size % PAIR == 0
+
+    @property
+    def written(self) -> int:
+        """Instructions of the loop over the tiles: products, sums, and parts of numbers."""
+        products = 12 * self.terms // PRODUCT_TERMS
+        numbers = 2 * (self.a.copies * self.a.vector + self.b.copies * self.b.vector)
+        return products + 2 * self.columns + 7 * numbers
+
+
+def _side(problem: Cgemm, config: Config, name: str) -> WarpgroupSide:
+    is_a, groups = name == "a", config.integer("groups")
+    return WarpgroupSide(
+        name=name,
+        size=problem.m if is_a else problem.n,
+        block=GROUP_ROWS * groups if is_a else config.integer("columns"),
+        terms=config.integer("terms"),
+        sum_length=problem.k,
+        terms_inner=not problem.a.transposes if is_a else problem.b.transposes,
+        warps=GROUP_THREADS * groups // WARP,
+    )

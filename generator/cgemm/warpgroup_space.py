@@ -1,0 +1,120 @@
+"""What may be chosen of `cgemm_warpgroup`."""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.tiled_space import BLOCKS_ENOUGH, LEAST_PART, MAX_GRID, SPLITS
+from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS, GROUP_THREADS, WarpgroupGeometry
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+GROUPS = (1, 2)
+COLUMNS = (32, 64, 128)
+TERMS = (16, 32, 64)
+STAGES = (1, 2, 3, 4)
+MIN_BLOCKS = (0, 2, 3, 4)
+OTHER_REGISTERS = 32
+"""What a thread needs beside its sums: addresses, counters, numbers that are split. ptxas 13.0 takes all 255 with 128
+columns where it may, and 128 with 64 columns where two blocks have to fit."""
+
+
+def warpgroup_space(problem: Cgemm, device: Device) -> Space:
+    """The space of `cgemm_warpgroup` for a problem on a device."""
+    return Space(
+        parameters=(
+            Parameter("groups", GROUPS, "warpgroups of a block, 64 rows of a result each"),
+            Parameter("columns", COLUMNS, "of a result, a warpgroup"),
+            Parameter("terms", TERMS, "of a sum that a tile has, after which sums leave the tensor cores"),
+            Parameter("stages", STAGES, "tiles that are copied at once, of each operand"),
+            Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
+            Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
+        ),
+        constraints=(
+            *_tile_constraints(problem),
+            *_split_constraints(problem, device),
+            *_device_constraints(problem, device),
+        ),
+    )
+
+
+def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"a tile twice as large as a result of {problem.m}x{problem.n} has warpgroups or columns to spare",
+            lambda groups, columns: (
+                (groups == GROUPS[0] or GROUP_ROWS * groups < 2 * problem.m)
+                and (columns == COLUMNS[0] or columns < 2 * problem.n)
+            ),
+        ),
+        Constraint(
+            f"a tile has less than twice the {problem.k} terms of a sum, or {TERMS[0]}",
+            lambda terms: terms < 2 * problem.k or terms == TERMS[0],
+        ),
+        Constraint(
+            "no more tiles are copied at once than a sum goes through",
+            lambda terms, stages, splits: stages <= _steps(problem, terms, splits),
+        ),
+    )
+
+
+def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    enough = BLOCKS_ENOUGH * device.multiprocessors
+    return (
+        Constraint(
+            f"a sum is split only where there are fewer than {enough} blocks of {problem.batch} products without it",
+            lambda groups, columns, splits: splits == 1 or _tiles(problem, groups, columns) < enough,
+        ),
+        Constraint(
+            f"each part of a sum has terms, {LEAST_PART} or more but for the last",
+            lambda terms, splits: (
+                splits == 1
+                or (
+                    (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms)
+                    and terms * _steps(problem, terms, splits) >= LEAST_PART
+                )
+            ),
+        ),
+        Constraint(
+            f"a grid has at most {MAX_GRID} blocks",
+            lambda groups, columns, splits: _tiles(problem, groups, columns) * splits <= MAX_GRID,
+        ),
+    )
+
+
+def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    def fits(groups: int, columns: int, terms: int, stages: int, min_blocks: int) -> bool:
+        chosen = {"groups": groups, "columns": columns, "terms": terms, "stages": stages, "splits": 1}
+        nbytes = WarpgroupGeometry.of(problem, Config.of({**chosen, "min_blocks": min_blocks})).shared_bytes
+        most = device.shared_per_multiprocessor_bytes
+        return nbytes <= device.shared_per_block_bytes and max(min_blocks, 1) * nbytes <= most
+
+    return (
+        Constraint(
+            f"a multiprocessor has {device.registers_per_multiprocessor} registers: a thread needs one and a half for "
+            f"each column, and {OTHER_REGISTERS} more",
+            lambda groups, columns, min_blocks: (
+                registers(columns) * GROUP_THREADS * groups * max(min_blocks, 1) <= device.registers_per_multiprocessor
+            ),
+        ),
+        Constraint(
+            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
+            f"{device.shared_per_multiprocessor_bytes}, with tiles as ops {problem.a} and {problem.b} have them",
+            fits,
+        ),
+    )
+
+
+def registers(columns: int) -> int:
+    """Of a thread at the least: real and imaginary sums, and those of one part that a tile gives."""
+    return columns + columns // 2 + OTHER_REGISTERS
+
+
+def _tiles(problem: Cgemm, groups: int, columns: int) -> int:
+    """Of all results."""
+    return problem.batch * -(-problem.m // (GROUP_ROWS * groups)) * -(-problem.n // columns)
+
+
+def _steps(problem: Cgemm, terms: int, splits: int) -> int:
+    """Tiles that a part of a sum goes through."""
+    tiles = -(-problem.k // terms)
+    return -(-tiles // splits)
