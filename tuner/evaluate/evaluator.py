@@ -91,9 +91,9 @@ class Evaluator:
                 sanitize=sanitize,
                 lock_file=lock_file,
                 finals=finals,
-                worker=workshop and workshop.search,
+                worker=workshop.search if workshop else None,
             )
-            others = workshop and workshop.pool
+            others = workshop.pool if workshop else None
             with cls.furnished(problem, model, able, compiler, deadlines, bench, processes, others) as evaluator:
                 yield dataclasses.replace(evaluator, lock_file=lock_file)
 

@@ -116,7 +116,7 @@ def _search(
     """`tune` of the problem alone."""
     start, device = time.monotonic(), common_device(devices)
     first, *others = devices
-    final_worker = workshop and workshop.finals
+    final_worker = workshop.finals if workshop else None
     policy = options.timing_policy(first.kind)
     with (
         _evaluator(problem, first, families, options, _processes(devices), workshop) as evaluator,
