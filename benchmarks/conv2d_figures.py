@@ -3,9 +3,9 @@
     usage: python benchmarks/conv2d_figures.py RESULTS.jsonl [FOLDER]
 
 RESULTS is what `conv2d_grid.py measure` has written; FOLDER, usually docs/images, gets conv2d-figure1.svg (k = 3) to
-conv2d-figure6.svg (k = 13). As in the paper the problem size is S f f' and grows downwards, and the output size grows to
-the right. A cell is the geometric mean of its points and passes. Cells that no sampled point fell into stay empty, and
-those whose points all have less than 30 us of direct work are hatched. Needs Matplotlib and no GPU; takes seconds.
+conv2d-figure6.svg (k = 13). As in the paper the problem size is S f f' and grows downwards, and the output size grows
+to the right. A cell is the geometric mean of its points and passes. Cells that no sampled point fell into stay empty,
+and those whose points all have less than 30 us of direct work are hatched. Needs Matplotlib and no GPU; takes seconds.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", figures 1 to 6.
 """
@@ -72,8 +72,8 @@ def title(figure: HeatMap) -> str:
     mean = statistics.geometric_mean(figure.speed_ups.values()) if figure.speed_ups else math.nan
     return (
         f"{figure.taps}x{figure.taps} filters: speed-up over cuDNN in float32, geometric mean {mean:.2f}\n"
-        f"{figure.points} sampled points in {len(figure.speed_ups)} cells; {figure.empty} cells are not measured (empty), "
-        f"{len(figure.idle)} have less than 30 us of direct work (hatched)"
+        f"{figure.points} sampled points in {len(figure.speed_ups)} cells; {figure.empty} cells are not measured "
+        f"(empty), {len(figure.idle)} have less than 30 us of direct work (hatched)"
     )
 
 

@@ -175,3 +175,10 @@ class SampledJudge(Conv2dJudge):
         error = np.abs(result.reshape(-1)[self._sample.places] - self._sample.expected)
         is_right = bool(np.all(error <= TOLERATED * FLOAT32_BOUND * self._sample.scale(self._sample.rms)))
         return np.ascontiguousarray(result) if is_right else None
+
+
+class Unjudged(Conv2dJudge):
+    """For what is timed and not verified, as a step of a program by itself: no result is computed."""
+
+    def references(self, problem: Conv2d, operands: Operands) -> References:  # noqa: ARG002 - part of the interface
+        return {}
