@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
@@ -15,6 +16,8 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure
 from warpsmith.tuner.workers.compile_job import Compiled
 
+MOST_CHANGES = 12
+"""Single changes of a default at the most."""
 UNLIKELY_STARTS = 1
 """Configs beside the default of a family that is not likely to win."""
 
@@ -47,8 +50,8 @@ def configs(
     Args:
         problem: what is solved.
         device: on what.
-        starts: of a family that is likely, twice as many of one of `beside`; of others UNLIKELY_STARTS. A library's
-            family, which has no starts, takes single changes of its default in their place.
+        starts: of a family that is likely, twice as many of one of `beside`; of others UNLIKELY_STARTS. A family
+            that calls libraries takes single changes of its default behind its starts, if it has any.
         beside: families that are wanted whatever is likely.
     """
     lists = []
@@ -63,7 +66,7 @@ def configs(
 def _configs(family: Family, problem: Conv2d, device: Device) -> list[Config]:
     default = family.default(problem, device)
     starts = family.starts(problem, device)
-    others = starts or (family.space(problem, device).neighbours(default) if not family.may_answer else ())
-    known = dict.fromkeys((default, *others))
+    changes = () if family.may_answer else family.space(problem, device).neighbours(default)
+    known = dict.fromkeys((default, *starts, *itertools.islice(changes, MOST_CHANGES)))
     quick = [config for config in known if family.unrolled(problem, config) <= MAX_UNROLLED]
     return quick or [default]

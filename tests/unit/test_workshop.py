@@ -46,6 +46,12 @@ def test_a_lent_process_works_for_one_problem_after_the_other() -> None:
     assert not worker.alive
 
 
+def test_products_of_references_have_no_threads_beside_ours() -> None:
+    worker = device_worker({"PYTHONPATH": "/elsewhere"})
+    assert worker._environment["OPENBLAS_NUM_THREADS"] == "1"
+    assert worker._environment["PYTHONPATH"] == "/elsewhere"
+
+
 def test_a_process_of_its_own_ends_with_the_bench() -> None:
     own = bench(Fft((4,)), None)
     assert own.opened.conditions
