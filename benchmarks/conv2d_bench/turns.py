@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -89,7 +90,8 @@ class Measuring:
         self._settings = settings
         self._device: Device = settings.device.device()
         self._compiler = settings.device.compiler()
-        self._worker = device_worker({"PYTHONPATH": str(FOLDER)})
+        elsewhere = os.environ.get("PYTHONPATH")
+        self._worker = device_worker({"PYTHONPATH": os.pathsep.join((str(FOLDER), *filter(None, (elsewhere,))))})
         self._ahead = ThreadPoolExecutor(1)
         # Those of searches are apart: they do not wait for the programs of the problems that come next.
         self._pools = [CompilePool(self._compiler, DEADLINES) for _ in range(2 if settings.seconds else 1)]
