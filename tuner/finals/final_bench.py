@@ -73,6 +73,7 @@ class FinalBench:
             self._thread.join()
             if self._error is None:
                 return self._bench
+            self._bench.interrupt()  # with whatever memory it has, though its process be somebody else's
             self._bench.close()  # as where there is no room for both: the search is over
         self._evaluator.bench.renew(self._seed)
         return self._evaluator.bench
