@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 from warpsmith.generator.conv2d import Conv2d
@@ -61,6 +61,19 @@ def configs(
         lists.append((family, _configs(family, problem, device)[: 1 + count * (1 + (family.name in beside))]))
     for number in range(max((len(found) for _, found in lists), default=0)):
         yield from ((family, found[number]) for family, found in lists if number < len(found))
+
+
+def single_units(programs: Iterable[Program]) -> list[Program]:
+    """Every unit of some programs as a program of its own, but such as compile to the same once. Compiled before the
+    whole ones, which then find all their units in the cache: several families of a layer share their transforms.
+    """
+    found: dict[str, Program] = {}
+    for program in programs:
+        for unit in program.units:
+            launches = tuple(each for each in program.launches if each.unit == unit.name)
+            single = dataclasses.replace(program, units=(unit,), steps=launches, workspaces=())
+            found.setdefault(repr(single.compilation(unit.name)), single)
+    return list(found.values())
 
 
 def _configs(family: Family, problem: Conv2d, device: Device) -> list[Config]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from conv2d_bench.candidates import Candidate, configs
+from conv2d_bench.candidates import Candidate, configs, single_units
 from conv2d_bench.lines import Row
 from conv2d_bench.points import Point
 from conv2d_bench.rows import row_of
@@ -137,10 +137,11 @@ class Measuring:
         if self._device.kind is DeviceKind.CUDA:
             # Into the cache, where the device's process finds it: its text has the result's size.
             pool.submit(verification(problem.output, GUARD_BYTES, self._device.multiprocessors, FLOAT32_BOUND))
-        candidates = []
-        for family, config in configs(problem, self._device, settings.starts, settings.beside):
-            program = family.program(problem, config)
-            candidates.append(Candidate(family, config, program, pool.submit(program)))
+        wanted = configs(problem, self._device, settings.starts, settings.beside)
+        programs = [(family, config, family.program(problem, config)) for family, config in wanted]
+        for single in single_units(program for *_, program in programs):
+            pool.submit(single)
+        candidates = [Candidate(*each, pool.submit(each[2])) for each in programs]
         known = sample(problem, random_operands(problem, settings.seed), settings.seed) if has_sample(problem) else None
         return Prepared(point, known, tuple(candidates), time.monotonic() - start)
 

@@ -245,6 +245,15 @@ class TestCandidates:
         counts = collections.Counter(family.name for family, _ in found)
         assert counts["conv2d_cufft"] == counts["conv2d_fft_cublas"] == 5
 
+    def test_each_unit_is_compiled_once_as_it_is_in_the_whole(self) -> None:
+        problem = Conv2d((16, 16, 14, 14), (16, 16, 3, 3))
+        programs = [family.program(problem, config) for family, config in candidates.configs(problem, H200, 1)]
+        singles = candidates.single_units(programs)
+        wanted = {repr(each) for program in programs for each in program.compilations().values()}
+        found = [repr(each) for single in singles for each in single.compilations().values()]
+        assert sorted(found) == sorted(wanted)
+        assert len(found) < sum(len(program.units) for program in programs)
+
     def test_of_families_far_behind_no_more_is_tried(self) -> None:
         problem = Conv2d((64, 64, 30, 30), (64, 64, 5, 5))
         families = {family.name: family for family in candidates.families(problem, H200)}
