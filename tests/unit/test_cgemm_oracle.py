@@ -42,7 +42,7 @@ def by_torch(problem: Cgemm, operands: Any) -> NDArray[np.complex128]:
 class TestReference:
     @every_pair_of_ops
     def test_is_what_pytorch_computes_in_double_precision(self, a: Op, b: Op) -> None:
-        for sizes in ((1, 1, 1, 1), (3, 5, 7, 11), (40, 33, 65, 48)):
+        for sizes in ((1, 1, 1, 1), (3, 5, 7, 11), (40, 33, 65, 48), (2, 1030, 3, 5)):
             problem = Cgemm(*sizes, a, b)
             operands = random_operands(problem, 1)
             expected, scale = reference(problem, operands)

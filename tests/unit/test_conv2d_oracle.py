@@ -203,11 +203,11 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 class TestPeer:
     @every_pass
     def test_is_right_in_every_set(self, pass_: Pass) -> None:
-        for fields in (*FIELDS[::2], *MIRRORED):
+        for number, fields in enumerate((*FIELDS[::2], *MIRRORED)):
             epilogue = {"bias": True, "relu": True} if pass_ is Pass.FPROP else {}
             problem = Conv2d(**fields, pass_=pass_, **epilogue)
             operands = drawn(problem)
-            peer = torch_peer(problem, operands, DeviceKind.HOST, sets=2)
+            peer = torch_peer(problem, operands, DeviceKind.HOST, sets=2, channels_last=number % 3 == 0)
             expected, scale = reference(problem, operands)
             for index in (1, 0):
                 peer.run(index)
@@ -226,6 +226,28 @@ class TestPeer:
         peer.run(0, 77)
         assert as_on_a_gpu == [77]
         assert peer.result().shape == problem.output.shape
+
+    @every_pass
+    def test_computes_in_the_layout_that_it_is_given(self, pass_: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[bool] = []
+
+        def noted(*given: Any) -> Any:
+            tensors = [each for each in given if isinstance(each, torch.Tensor)]
+            seen.extend(each.is_contiguous(memory_format=torch.channels_last) for each in tensors)
+            return function(*given)
+
+        where = torch.nn.functional if pass_ is Pass.FPROP else torch.ops.aten
+        name = "conv2d" if pass_ is Pass.FPROP else "convolution_backward"
+        function = getattr(where, name)
+        monkeypatch.setattr(where, name, noted)
+        problem = Conv2d(**FIELDS[0], pass_=pass_)
+        for channels_last in (True, False):
+            seen.clear()
+            peer = torch_peer(problem, drawn(problem), DeviceKind.HOST, channels_last=channels_last)
+            peer.run()
+            assert seen
+            assert set(seen) == {channels_last}
+            assert peer.name.endswith(", channels last") is channels_last
 
     def test_says_where_it_is(self) -> None:
         problem = Conv2d(**FIELDS[0])

@@ -106,7 +106,8 @@ def test_a_bench_of_its_own_is_made_ready_meanwhile(made: list[FakeBench], tmp_p
     with beside(shop, tmp_path / "lock") as opened:
         (bench,) = made
         assert bench.arguments == (GPU, "compiler", "problem", 7, POLICY, Deadlines())
-        assert (bench.lock_file, bench.options) == (tmp_path / "lock", {"sanitize": False, "finals": True})
+        assert bench.lock_file == tmp_path / "lock"
+        assert bench.options == {"sanitize": False, "finals": True, "worker": None}
         assert opened.bench() is bench
         assert bench.log == ["opened", "peers"]
     assert bench.log == ["opened", "peers", "closed"]

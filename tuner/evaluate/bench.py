@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from warpsmith.devices.base import Compiler
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
@@ -21,6 +22,7 @@ from warpsmith.tuner.evaluate.jobs import Evaluate, Open, Opened, PreparePeers, 
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.evaluate.sustained import Sustained
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.workers.compile_job import Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
 from warpsmith.tuner.workers.job import Job
@@ -28,6 +30,10 @@ from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
 
 _SHARE_OF_MEMORY = 2
 """A worker takes one part in so many of the machine's memory at most: a shared machine has other users."""
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""Of NumPy's products: references are made by a thread a core, each with products of its own, and OpenBLAS has one set
+of threads for all callers, who wait for it. On two cores the reference of layer L4 took 3.5 s so, forward, and takes
+0.4; the gradient of its weights 14.4 and 1.2."""
 
 T = TypeVar("T")
 
@@ -46,6 +52,9 @@ class Bench:
         sanitize: run under the sanitizers, without guards of our own.
         lock_file: what stands for the device where another bench uses it too; see `DeviceLock`.
         finals: verify all candidates on stress data, however large the problem.
+        judge: of inputs, results and libraries; None for the operation's.
+        worker: a process of somebody else's, who ends it; None for one of its own. Whatever device and libraries it
+            has loaded stay loaded: to start one takes 2 s, and to import PyTorch there 6.
     """
 
     def __init__(
@@ -60,16 +69,14 @@ class Bench:
         sanitize: bool,
         lock_file: Path | None = None,
         finals: bool = False,
+        judge: Judge[Any] | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self.device = device
-        self._open = Open(device, problem, seed, policy, not sanitize, compiler, lock_file, finals)
+        self._open = Open(device, problem, seed, policy, not sanitize, compiler, lock_file, finals, judge)
         self._deadlines = deadlines
-        # The sanitizers map terabytes that they never touch.
-        self._worker = (
-            Worker(HostCompiler(sanitize=True).sanitizer_environment())
-            if sanitize
-            else Worker(memory_bytes=memory_bytes() // _SHARE_OF_MEMORY)
-        )
+        self._is_lent = worker is not None
+        self._worker = worker or _own_worker(sanitize=sanitize)
         self._fastest_s: float | None = None
         self._opened: Opened | None = None
         self._opening = threading.Lock()
@@ -176,7 +183,20 @@ class Bench:
         while self._ahead is not None and self._ahead.is_alive():
             self.interrupt()  # again where it struck before the process was there
             self._ahead.join(0.1)
-        self._worker.close()
+        if not self._is_lent:
+            self._worker.close()
+
+
+def device_worker(environment: Mapping[str, str] | None = None) -> Worker:
+    """A process for a device, that may take its share of the machine's memory, with these variables beside this
+    process's own.
+    """
+    return Worker({**_ONE_THREAD, **(environment or {})}, memory_bytes() // _SHARE_OF_MEMORY)
+
+
+def _own_worker(*, sanitize: bool) -> Worker:
+    # The sanitizers map terabytes that they never touch.
+    return Worker(HostCompiler(sanitize=True).sanitizer_environment()) if sanitize else device_worker()
 
 
 def _cause_of(death: WorkerDied) -> Failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, device_verifi
 from warpsmith.tuner.evaluate.timing import Work
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import references
+from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands, References
 from warpsmith.tuner.operations.registry import judge_of
 
@@ -33,6 +35,7 @@ class Dataset:
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
         operands: the inputs.
         slack: how many times the error bound a result may be off on these inputs.
+        judge: what the results must be; None for the operation's.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -46,7 +49,9 @@ class Dataset:
         compiler: Compiler | None,
         operands: Operands,
         slack: float = 1.0,
+        judge: Judge[Any] | None = None,
     ) -> None:
+        self._judge = judge or judge_of(problem)
         self._runtime, self._outputs = runtime, problem.outputs
         self._problem, self._slack = problem, slack
         self.has_state = any(operand.role is Role.STATE for operand in problem.operands)
@@ -67,7 +72,7 @@ class Dataset:
         """A verifier for each output, or none at all: memory is looked at by all of them or from the host."""
         names, made = [output.name for output in self._outputs], {}
         for output in self._outputs:
-            bound = judge_of(self._problem).error_bound(self._problem, output)
+            bound = self._judge.error_bound(self._problem, output)
             verifier = device_verifier(self._runtime, compiler, self._sets, output, names, bound)
             if verifier is None:
                 return {}
@@ -81,7 +86,7 @@ class Dataset:
         # An error is told in units of the scale, so that a larger one gives room.
         self.references: References = {
             name: dataclasses.replace(exact, scale=exact.scale * self._slack)
-            for name, exact in references(self._problem, operands).items()
+            for name, exact in references(self._problem, operands, self._judge).items()
         }
         self.upload()
 
@@ -185,7 +190,7 @@ class Dataset:
         for each, damage in damages.items():
             if damage:
                 return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
-        bound = judge_of(self._problem).error_bound(self._problem, output)
+        bound = self._judge.error_bound(self._problem, output)
         verdict = verify(result, self.references[name], output.dtype, bound)
         if not verdict.right:
             told = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message

@@ -23,6 +23,7 @@ from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.device_lock import shared_device
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.evaluate.workshop import Workshop
 from warpsmith.tuner.workers.compile_job import Compiled
 from warpsmith.tuner.workers.compile_pool import CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
@@ -58,6 +59,7 @@ class Evaluator:
         policy: TimingPolicy | None = None,
         processes: int | None = None,
         finals: bool = False,
+        workshop: Workshop | None = None,
     ) -> Iterator[Evaluator]:
         """Finds out what is there, and ends all processes at the end. Each process starts with its first job.
 
@@ -72,27 +74,27 @@ class Evaluator:
             policy: of the timings; None for what is usual on such a device.
             processes: that compile at once; None for one a core.
             finals: verify on stress data too, however large the problem.
+            workshop: processes of somebody else's to use.
 
-        Raises BadArgument where no family solves the problem, CompileError where the compiler is missing,
-        DeviceError where the device is not there.
+        Raises BadArgument where no family solves the problem, CompileError without the compiler, DeviceError.
         """
         model = device.device()
-        able = families_for(problem, model, families)
-        compiler = device.compiler(choice, sanitize=sanitize)
-        policy = policy or TimingPolicy.for_kind(model.kind)
+        able, compiler = families_for(problem, model, families), device.compiler(choice, sanitize=sanitize)
         with shared_device(device) as lock_file:
             bench = Bench(
                 device,
                 compiler,
                 problem,
                 seed,
-                policy,
+                policy or TimingPolicy.for_kind(model.kind),
                 deadlines,
                 sanitize=sanitize,
                 lock_file=lock_file,
                 finals=finals,
+                worker=workshop.search if workshop else None,
             )
-            with cls.furnished(problem, model, able, compiler, deadlines, bench, processes) as evaluator:
+            others = workshop.pool if workshop else None
+            with cls.furnished(problem, model, able, compiler, deadlines, bench, processes, others) as evaluator:
                 yield dataclasses.replace(evaluator, lock_file=lock_file)
 
     @classmethod
@@ -106,13 +108,17 @@ class Evaluator:
         deadlines: Deadlines,
         bench: Bench,
         processes: int | None,
+        pool: CompilePool | None = None,
     ) -> Iterator[Evaluator]:
         """The same, where it is known what is there and which families solve the problem: to find out starts a driver,
-        0.6 s on a machine with four GPUs.
+        0.6 s on a machine with four GPUs. A pool of somebody else's goes on at the end.
         """
         by_name = {family.name: family for family in families}
         identity = compiler.identity
-        with contextlib.closing(CompilePool(compiler, deadlines, processes)) as pool, contextlib.closing(bench):
+        with contextlib.ExitStack() as opened:
+            if pool is None:
+                pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines, processes)))
+            opened.enter_context(contextlib.closing(bench))
             yield cls(problem, device, by_name, compiler, identity, pool, bench)
 
     def program(self, family: str, config: Config) -> Program:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from warpsmith.devices.base import Compiler
 from warpsmith.devices.binary import Binaries
@@ -18,6 +19,7 @@ from warpsmith.tuner.evaluate.sustained import Sustained
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing import conditions_of
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.workers.job import Job, WorkerState
 
 
@@ -47,6 +49,8 @@ class Open(Job[Opened]):
     """What stands for the device where another process uses it too; see `DeviceLock`."""
     finals: bool = False
     """Whether all of its candidates are verified on stress data, however large the problem."""
+    judge: Judge[Any] | None = None
+    """Of inputs, results and libraries; None for the operation's. Its class is imported in the worker's process."""
 
     def run(self, state: WorkerState) -> Opened:
         state.clear()
@@ -62,6 +66,7 @@ class Open(Job[Opened]):
             compiler=compiler,
             lock=DeviceLock(self.lock_file),
             finals=self.finals,
+            judge=self.judge,
         )
         state.laid_out = testbed
         return Opened(runtime.environment(), conditions_of(self.policy, runtime, self.problem.bytes))

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from warpsmith.devices.base import Allocation, Compiler, Runtime
 from warpsmith.devices.binary import Binaries, Usage, most_used
@@ -24,6 +25,7 @@ from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
 from warpsmith.tuner.operations.drawing import noise
+from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import Peer, first_line
 from warpsmith.tuner.operations.peers import candidates, warm_up
 from warpsmith.tuner.operations.registry import judge_of
@@ -42,6 +44,7 @@ class Testbed:
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
         lock: of this process on the device, where another one uses it too.
         finals: verify on stress data whatever their reference takes; see `is_quick`.
+        judge: of inputs, results and libraries; None for the operation's.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -59,8 +62,9 @@ class Testbed:
         compiler: Compiler | None = None,
         lock: DeviceLock | None = None,
         finals: bool = False,
+        judge: Judge[Any] | None = None,
     ) -> None:
-        self._runtime = runtime
+        self._runtime, self._judge = runtime, judge or judge_of(problem)
         self._lock = lock or DeviceLock(None)
         self._peers: tuple[Peer, ...] | None = None
         self._left_out: list[LeftOut] = []
@@ -68,8 +72,10 @@ class Testbed:
         self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
         self._guard_bytes = GUARD_BYTES if guarded else 0
         self._compiler = compiler
-        operands = random_operands(problem, seed)
-        self._data = Dataset(runtime, problem, self._rotation.sets, self._guard_bytes, compiler, operands)
+        operands = random_operands(problem, seed, self._judge)
+        self._data = Dataset(
+            runtime, problem, self._rotation.sets, self._guard_bytes, compiler, operands, judge=self._judge
+        )
         self._stress = self._stress_data(seed, finals=finals)
 
     def renew(self, seed: int) -> None:
@@ -77,7 +83,7 @@ class Testbed:
         self._peers = None  # they hold the earlier ones
         if self._stress:
             self._stress.close()
-        self._data.draw(random_operands(self._problem, seed))
+        self._data.draw(random_operands(self._problem, seed, self._judge))
         self._stress = self._stress_data(seed, finals=True)
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
@@ -86,8 +92,10 @@ class Testbed:
             return None
         operands = stress_operands(self._problem, seed)
         with contextlib.suppress(OutOfMemory):
-            slack = judge_of(self._problem).stress_slack(self._problem)
-            return Dataset(self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands, slack)
+            slack = self._judge.stress_slack(self._problem)
+            return Dataset(
+                self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands, slack, self._judge
+            )
         return None
 
     def evaluate(
@@ -187,8 +195,8 @@ class Testbed:
         if self._peers is not None:
             return
         kind, found, self._left_out = self._runtime.device.kind, [], []
-        warm_up(self._problem, kind)  # seconds, in which the device does next to nothing
-        for candidate in candidates(self._problem, self._data.operands, kind, self._rotation.sets):
+        warm_up(self._problem, kind, self._judge)  # seconds, in which the device does next to nothing
+        for candidate in candidates(self._problem, self._data.operands, kind, self._rotation.sets, self._judge):
             refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
             if refusal is not None:
                 self._left_out.append(refusal)
@@ -199,7 +207,7 @@ class Testbed:
     def _refusal(self, peer: Peer) -> LeftOut | None:
         """Why a library is not to be timed; None where it is right."""
         output = self._problem.output
-        bound = judge_of(self._problem).error_bound(self._problem, output)
+        bound = self._judge.error_bound(self._problem, output)
         try:
             with self._lock:
                 peer.run()

@@ -12,6 +12,7 @@ from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.worker import Worker
 
 
 class FinalBench:
@@ -37,8 +38,11 @@ class FinalBench:
         seed: int,
         policy: TimingPolicy,
         deadlines: Deadlines,
+        worker: Worker | None = None,
     ) -> Iterator[FinalBench]:
-        """Begins to make it ready, where taking turns keeps it out of the search's way; ends its process at the end."""
+        """Begins to make it ready, where taking turns keeps it out of the search's way; ends its process at the end,
+        unless it is a `worker` of somebody else's.
+        """
         bench = None
         if evaluator.lock_file is not None:
             bench = Bench(
@@ -51,6 +55,7 @@ class FinalBench:
                 sanitize=False,
                 lock_file=evaluator.lock_file,
                 finals=True,
+                worker=worker,
             )
         finals = cls(evaluator, seed, bench)
         try:
@@ -68,6 +73,7 @@ class FinalBench:
             self._thread.join()
             if self._error is None:
                 return self._bench
+            self._bench.interrupt()  # with whatever memory it has, though its process be somebody else's
             self._bench.close()  # as where there is no room for both: the search is over
         self._evaluator.bench.renew(self._seed)
         return self._evaluator.bench

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from warpsmith.generator.problem import Problem
+from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands, Reference, References
 from warpsmith.tuner.operations.registry import judge_of
 
@@ -13,12 +16,13 @@ MAX_STRESS_TERMS = 1 << 27
 reference of so many (1 s for a 3840x2160 image and a 4x4 filter), for which a search need not wait."""
 
 
-def random_operands(problem: Problem, seed: int) -> Operands:
+def random_operands(problem: Problem, seed: int, judge: Judge[Any] | None = None) -> Operands:
     """Inputs for `problem`, dense and never all zeros: the values that it knows where it does, else random ones.
 
-    Raises TypeError for an operation without a judge, as all functions here.
+    They are as the operation's judge draws them, or another one that is given. Raises TypeError for an operation
+    without a judge, as all functions here.
     """
-    return {**judge_of(problem).inputs(problem, np.random.default_rng(seed)), **_known(problem)}
+    return {**(judge or judge_of(problem)).inputs(problem, np.random.default_rng(seed)), **_known(problem)}
 
 
 def stress_operands(problem: Problem, seed: int) -> Operands:
@@ -34,9 +38,9 @@ def _known(problem: Problem) -> Operands:
     }
 
 
-def references(problem: Problem, operands: Operands) -> References:
-    """The float64 answers, by the names of the problem's results."""
-    return judge_of(problem).references(problem, operands)
+def references(problem: Problem, operands: Operands, judge: Judge[Any] | None = None) -> References:
+    """The float64 answers, by the names of the problem's results; by the operation's judge, or one that is given."""
+    return (judge or judge_of(problem)).references(problem, operands)
 
 
 def reference(problem: Problem, operands: Operands) -> Reference:

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import Peer
 from warpsmith.tuner.operations.reference import Operands
 from warpsmith.tuner.operations.registry import judge_of
 
 
-def candidates(problem: Problem, operands: Operands, kind: DeviceKind, sets: int = 1) -> tuple[Peer | LeftOut, ...]:
-    """The libraries for `problem` on this kind of device, each with `sets` sets of buffers, or why it is left out."""
-    return tuple(maker.made() for maker in judge_of(problem).peers(problem, operands, kind, sets))
+def candidates(
+    problem: Problem, operands: Operands, kind: DeviceKind, sets: int = 1, judge: Judge[Any] | None = None
+) -> tuple[Peer | LeftOut, ...]:
+    """The libraries for `problem` on this kind of device, each with `sets` sets of buffers, or why it is left out.
+
+    They are those of the operation's judge, or of another one that is given.
+    """
+    return tuple(maker.made() for maker in (judge or judge_of(problem)).peers(problem, operands, kind, sets))
 
 
-def peers(problem: Problem, operands: Operands, kind: DeviceKind, sets: int = 1) -> tuple[Peer, ...]:
+def peers(
+    problem: Problem, operands: Operands, kind: DeviceKind, sets: int = 1, judge: Judge[Any] | None = None
+) -> tuple[Peer, ...]:
     """Those of `candidates` that are installed and solve the problem."""
-    return tuple(each for each in candidates(problem, operands, kind, sets) if isinstance(each, Peer))
+    return tuple(each for each in candidates(problem, operands, kind, sets, judge) if isinstance(each, Peer))
 
 
-def warm_up(problem: Problem, kind: DeviceKind) -> None:
+def warm_up(problem: Problem, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
     """Loads those libraries and lets them compile what they will need, on a problem of a few elements."""
-    small = judge_of(problem).smaller(problem)
-    for peer in peers(small, random_operands(small, seed=0), kind):
+    small = (judge or judge_of(problem)).smaller(problem)
+    for peer in peers(small, random_operands(small, seed=0), kind, judge=judge):
         with contextlib.suppress(Exception):
             peer.run()
             peer.result()

@@ -23,6 +23,7 @@ from warpsmith.store.store import Store
 from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
+from warpsmith.tuner.evaluate.workshop import Workshop
 from warpsmith.tuner.finals.choose import Choice, choose
 from warpsmith.tuner.finals.final_bench import FinalBench
 from warpsmith.tuner.options import TuneOptions
@@ -54,6 +55,7 @@ def tune(
     options: TuneOptions,
     progress: Progress,
     families: tuple[Family, ...] | None = None,
+    workshop: Workshop | None = None,
 ) -> TuneReport:
     """Searches for the fastest right program for `problem` on `devices` and stores it, with every trial.
 
@@ -68,6 +70,7 @@ def tune(
         options: how to search.
         progress: told how it goes.
         families: those that compete; None for the operation's.
+        workshop: processes to use instead of new ones, on the first of the devices.
 
     Raises:
         BadArgument: no family solves the problem, or several devices have a store in memory.
@@ -77,9 +80,19 @@ def tune(
     device = common_device(devices)
     able = _able(problem, device, options, families)
     parts, left = budget_of_parts(problem, device, able, store, options)
-    for part, share in parts:
-        tune(part, devices, store, share, progress)
-    return _search(problem, devices, store, left, progress, able)
+    with contextlib.ExitStack() as opened:
+        if parts and workshop is None:
+            compiler = devices[0].compiler(options.compiler)
+            processes = _processes(devices)
+            workshop = opened.enter_context(Workshop.open(compiler, options.deadlines, processes))
+        for part, share in parts:
+            tune(part, devices, store, share, progress, workshop=workshop)
+        return _search(problem, devices, store, left, progress, able, workshop)
+
+
+def _processes(devices: tuple[DeviceRef, ...]) -> int:
+    """That compile for the first of the devices."""
+    return max(1, cores() // len(devices))
 
 
 def _able(
@@ -98,15 +111,16 @@ def _search(
     options: TuneOptions,
     progress: Progress,
     families: tuple[Family, ...],
+    workshop: Workshop | None,
 ) -> TuneReport:
     """`tune` of the problem alone."""
     start, device = time.monotonic(), common_device(devices)
     first, *others = devices
-    processes = max(1, cores() // len(devices))
+    final_worker = workshop.finals if workshop else None
     policy = options.timing_policy(first.kind)
     with (
-        _evaluator(problem, first, families, options, processes) as evaluator,
-        FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines) as finals,
+        _evaluator(problem, first, families, options, _processes(devices), workshop) as evaluator,
+        FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines, final_worker) as finals,
     ):
         evaluator.bench.open_ahead()
         before, known = _known(evaluator, store, options.method)
@@ -147,6 +161,7 @@ def _evaluator(
     families: tuple[Family, ...],
     options: TuneOptions,
     processes: int,
+    workshop: Workshop | None,
 ) -> contextlib.AbstractContextManager[Evaluator]:
     return Evaluator.open(
         problem,
@@ -158,6 +173,7 @@ def _evaluator(
         sanitize=options.sanitize,
         policy=options.timing_policy(device.kind),
         processes=processes,
+        workshop=workshop,
     )
 
 

@@ -17,8 +17,8 @@ from warpsmith.generator.problem import Accuracy, Problem
 
 _WHOLE = Conv2dFft()
 UNSURE = 0.8
-"""What the models of both ways may be off by together: tiles answer unasked where they are expected to take less than so
-much of what whole planes take, since no GPU has measured tiles yet."""
+"""Tiles answer unasked where they are expected to take less than so much of what whole planes take: no GPU has measured
+tiles yet, and both models may be off."""
 
 
 class Conv2dFftTiled(Conv2dFft):
@@ -51,7 +51,9 @@ class Conv2dFftTiledTensor(Conv2dFftTiled):
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """Whether both the tiles and tensor cores for their products are."""
-        return super().is_likely(problem, device) and self.product.is_likely(self._parts(problem).product, device)
+        return super().is_likely(problem, device) and self.product.is_likely(
+            self._product(self._parts(problem)), device
+        )
 
 
 class Conv2dFftTiledWarpgroup(Conv2dFftTiledTensor):

@@ -22,7 +22,14 @@ def makers(
     return (PeerMaker(name, ("torch",), lambda: torch_peer(problem, operands, kind, sets)),)
 
 
-def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: DeviceKind, sets: int = 1) -> Peer:
+def torch_peer(
+    problem: Conv2d,
+    operands: Mapping[str, NDArray[Any]],
+    kind: DeviceKind,
+    sets: int = 1,
+    *,
+    channels_last: bool = False,
+) -> Peer:
     """PyTorch's convolution: cuDNN in float32 arithmetic, TF32 off, with its own search on; on the host its CPU
     kernels.
 
@@ -35,16 +42,21 @@ def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: Devi
         operands: the problem's inputs.
         kind: of the device.
         sets: of buffers. PyTorch allocates each output anew: of as many as are kept the oldest is written next.
+        channels_last: lay images and weights out with the channels of a pixel side by side, as some of cuDNN's kernels
+            want them; the layout is made before, not by a run.
 
     Raises Unavailable where PyTorch finds no GPU for a problem on one.
     """
     on_gpu = kind is DeviceKind.CUDA
     torch = torch_with_cudnn() if on_gpu else importlib.import_module("torch")
     inputs = [
-        {name: _on(torch.from_numpy(array.copy()), on_gpu=on_gpu) for name, array in operands.items()}
+        {
+            name: _laid_out(_on(torch.from_numpy(array.copy()), on_gpu=on_gpu), torch, channels_last=channels_last)
+            for name, array in operands.items()
+        }
         for _ in range(sets)
     ]
-    compute = _computation(problem, torch)
+    compute = _computation(problem, torch, channels_last=channels_last)
     outputs: list[Any] = [None] * sets
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
@@ -58,9 +70,8 @@ def torch_peer(problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: Devi
         return array
 
     library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
-    return Peer(
-        f"{library}torch {torch.__version__} conv2d {problem.pass_}{'' if on_gpu else ' on the CPU'}", run, result
-    )
+    where = f"{'' if on_gpu else ' on the CPU'}{', channels last' if channels_last else ''}"
+    return Peer(f"{library}torch {torch.__version__} conv2d {problem.pass_}{where}", run, result)
 
 
 _MODES = {PaddingMode.ZEROS: "constant"}
@@ -93,8 +104,28 @@ def _on(tensor: Any, *, on_gpu: bool) -> Any:
     return tensor.cuda() if on_gpu else tensor
 
 
-def _computation(problem: Conv2d, torch: Any) -> Callable[[Mapping[str, Any]], Any]:
+def _laid_out(tensor: Any, torch: Any, *, channels_last: bool) -> Any:
+    return tensor.contiguous(memory_format=torch.channels_last) if channels_last and tensor.ndim == 4 else tensor
+
+
+def _placeholder(given: Any, shape: list[int], torch: Any, *, channels_last: bool) -> Any:
+    """Stands for the operand whose gradient is wanted: its shape, and in its layout, by which PyTorch chooses the
+    gradient's. Of one number where the layout is the usual one.
+    """
+    if channels_last:
+        return given.new_empty(shape).contiguous(memory_format=torch.channels_last)
+    return given.new_empty(1).expand(shape)
+
+
+def _computation(problem: Conv2d, torch: Any, *, channels_last: bool) -> Callable[[Mapping[str, Any]], Any]:
     """What makes the result of the inputs."""
+    kept: list[Any] = []
+
+    def placeholder(given: Any, shape: list[int]) -> Any:
+        if not kept:
+            kept.append(_placeholder(given, shape, torch, channels_last=channels_last))
+        return kept[0]
+
     pads = [side for axis in reversed(problem.padding) for side in axis]  # torch's order: left, right, above, below
     mode = problem.padding_mode
     even = mode is PaddingMode.ZEROS and all(before == after for before, after in problem.padding)
@@ -114,11 +145,11 @@ def _computation(problem: Conv2d, torch: Any) -> Callable[[Mapping[str, Any]], A
 
     def dgrad(given: Mapping[str, Any]) -> Any:
         shape = problem.input if even else (*problem.input[:2], *problem.padded_size)
-        dx = backward(given["dy"], given["dy"].new_empty(1).expand(shape), given["w"], (True, False, False))[0]
+        dx = backward(given["dy"], placeholder(given["dy"], list(shape)), given["w"], (True, False, False))[0]
         return dx if even else _folded(problem, torch, dx, pads)
 
     def wgrad(given: Mapping[str, Any]) -> Any:
-        weight = given["x"].new_empty(1).expand(list(problem.weight))
+        weight = placeholder(given["x"], list(problem.weight))
         return backward(given["dy"], padded(given["x"]), weight, (False, True, False))[1]
 
     return {Pass.FPROP: fprop, Pass.DGRAD: dgrad, Pass.WGRAD: wgrad}[problem.pass_]

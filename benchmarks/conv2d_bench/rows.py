@@ -1,0 +1,61 @@
+"""What is kept of a problem that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conv2d_bench.lines import Row
+from conv2d_bench.points import paper_reductions
+from warpsmith.generator.conv2d import Conv2d
+from warpsmith.store.record import COPY, Timing
+from warpsmith.tuner.evaluate.outcomes import Contender, InTurns
+
+APART, LAST = "apart", "last"
+"""Layouts of images at cuDNN: a channel's pixels side by side, or a pixel's channels."""
+
+
+def layout_of(library: str) -> str:
+    """Which of them a library's name tells."""
+    return LAST if library.endswith("channels last") else APART
+
+
+def row_of(problem: Conv2d, chosen: Sequence[Contender], beside: InTurns, alone_ns: Mapping[str, float]) -> Row:
+    """Times in us. What took turns stands in `in_turns_us`, the fastest of each family; `families_us` are those that
+    the fastest candidates of all families took alone, and `cudnn_us` cuDNN's by its layouts.
+
+    Args:
+        problem: what was measured.
+        chosen: what took turns.
+        beside: their times, and the libraries'.
+        alone_ns: of each family's fastest candidate, in ns.
+    """
+    ranked = sorted(zip(chosen, beside.ours, strict=True), key=lambda each: each[1].median_ns)
+    in_turns: dict[str, float] = {}
+    for contender, timing in ranked:
+        in_turns.setdefault(contender.program.family, _us(timing))
+    winner, timing = ranked[0]
+    libraries = [each for each in beside.baselines if each.name != COPY]
+    row: Row = {
+        "ours": {
+            "family": winner.program.family,
+            "config": winner.program.config.key(),
+            "us": _us(timing),
+            "error": winner.measurement.max_error,
+        },
+        "in_turns_us": in_turns,
+        "families_us": {name: round(ns / 1e3, 2) for name, ns in sorted(alone_ns.items(), key=lambda each: each[1])},
+        "cudnn_us": {layout_of(each.name): _us(each.timing) for each in libraries},
+        "libraries": [each.name for each in libraries],
+        "left_out": {each.name: each.reason for each in beside.left_out},
+        "policy": timing.policy,
+    }
+    if libraries:
+        row["ratio"] = round(min(row["cudnn_us"].values()) / row["ours"]["us"], 4)
+    seconds = timing.median_ns * 1e-9
+    row["tred_s"] = round(paper_reductions(problem) / seconds * 1e-12, 3)
+    row["tflop_s"] = round(problem.flops / seconds * 1e-12, 3)
+    return row
+
+
+def _us(timing: Timing) -> float:
+    return round(timing.median_ns / 1e3, 3)

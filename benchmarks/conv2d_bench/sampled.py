@@ -1,0 +1,184 @@
+"""Large layers held against float64 at some of their results, and against cuDNN's float32 at all of them.
+
+The float64 reference of a whole layer takes seconds, for which a run over hundreds of layers has no time. Here some
+hundred results are computed in float64 term by term: all corners, the middles of edges and of the whole, and others
+that are drawn. Everywhere else a result may differ from cuDNN's by no more than a thousandth of their root mean square,
+which no wrong tile passes, where cuDNN's own result is right at those that are known; and none may be NaN, with which
+results are filled before a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.operations.answers import is_quick
+from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
+from warpsmith.tuner.operations.conv2d.oracle import terms
+from warpsmith.tuner.operations.conv2d.peers import torch_peer
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
+from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
+from warpsmith.tuner.operations.reference import Operands, Reference, References
+
+Values = NDArray[np.float64]
+
+TERMS = 1 << 25
+"""Of all results that are computed, about: a fifth of a second on one core."""
+LEAST, MOST = 160, 640
+"""Results that are computed."""
+PEAK = 2.0
+"""Times the root mean square of a result is what `normwise` errors are relative to at the least, as in the oracle."""
+LOOSE = 1e-3
+"""Of the root mean square: how far any result may be from cuDNN's."""
+TOLERATED = 20
+"""Times the error bound for another library, as where finalists meet."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Some results of a layer in float64."""
+
+    places: NDArray[np.int64]
+    """Of each among all results, counted in memory's order."""
+    expected: Values
+    magnitudes: Values
+    """The sum of each one's |terms|."""
+
+    def scale(self, rms: float) -> Values:
+        """What errors are relative to, given the root mean square of all results."""
+        return np.maximum(self.magnitudes, PEAK * rms)
+
+    @property
+    def rms(self) -> float:
+        """An estimate of that of all results."""
+        return math.sqrt(float(np.mean(self.expected**2)))
+
+
+def has_sample(problem: Conv2d) -> bool:
+    """Whether `sample` knows its sums, and whether it saves anything: small layers are verified whole, and under hard
+    inputs too.
+    """
+    is_plain = problem.stride == problem.dilation == (1, 1) and problem.groups == 1
+    return is_plain and not (problem.bias or problem.relu) and not is_quick(problem)
+
+
+def sample(problem: Conv2d, operands: Operands, seed: int) -> Sample:
+    """Results at all corners, at the middles between them, and at places drawn from `seed`.
+
+    Args:
+        problem: of any pass, with single steps and one group.
+        operands: its inputs.
+        seed: of the places.
+    """
+    shape = problem.output.shape
+    count = max(LEAST, min(MOST, TERMS // terms(problem)))
+    corners = itertools.product(*(sorted({0, size // 2, size - 1}) for size in shape))
+    places = {int(np.ravel_multi_index(corner, shape)) for corner in corners}
+    drawn = np.random.default_rng((seed, 2)).integers(0, math.prod(shape), max(0, count - len(places)))
+    found = np.array(sorted({*places, *map(int, drawn)}), np.int64)
+    sums = [_sums(*_factors(problem, operands, *map(int, np.unravel_index(place, shape)))) for place in found]
+    expected, magnitudes = np.array(sums).T
+    return Sample(found, expected, magnitudes)
+
+
+def _sums(first: NDArray[Any], second: NDArray[Any]) -> tuple[float, float]:
+    """Of products, and of their magnitudes; a product of two float32 numbers is exact in float64."""
+    products = first.astype(np.float64) * second
+    return float(products.sum()), float(np.abs(products).sum())
+
+
+def _factors(problem: Conv2d, given: Operands, *place: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The numbers whose products add up to the result at a place."""
+    outer, inner, *where = place
+    (first_rows, second_rows), (first_columns, second_columns) = _spans(problem, where)
+    first, second = (first_rows, first_columns), (second_rows, second_columns)
+    match problem.pass_:
+        case Pass.FPROP:
+            return given["x"][outer][:, *first], given["w"][inner][:, *second]
+        case Pass.DGRAD:
+            return given["dy"][outer][:, *first][..., ::-1, ::-1], given["w"][:, inner][:, *second]
+        case Pass.WGRAD:
+            return given["x"][:, inner][:, *first], given["dy"][:, outer][:, *second]
+
+
+def _spans(problem: Conv2d, where: list[int]) -> Iterator[tuple[slice, slice]]:
+    """Along each axis, which elements of the first and of the second factor meet at a place of the result."""
+    axes = zip(where, problem.input[2:], problem.weight[2:], problem.output_size, problem.padding, strict=True)
+    for at, size, taps, results, (before, _) in axes:
+        if problem.pass_ is Pass.DGRAD:  # tap t meets the result at + before - t
+            least, past = max(0, at + before - results + 1), min(taps, at + before + 1)
+            yield slice(at + before - past + 1, at + before - least + 1), slice(least, past)
+        else:  # tap or result t meets the pixel at + t - before
+            least, past = max(0, before - at), min(taps if problem.pass_ is Pass.FPROP else results, size + before - at)
+            yield slice(at + least - before, at + past - before), slice(least, past)
+
+
+class SampledJudge(Conv2dJudge):
+    """Judges a layer by a sample of its results, or whole where there is none; cuDNN with channels apart and last.
+
+    Args:
+        sample: of the layer that is judged, on the inputs that are drawn for it; None to compute all results.
+        kind: of the device, on which cuDNN's result is made too.
+    """
+
+    def __init__(self, sample: Sample | None, kind: DeviceKind) -> None:
+        self._sample, self._kind = sample, kind
+
+    def references(self, problem: Conv2d, operands: Operands) -> References:
+        if self._sample is None:
+            return super().references(problem, operands)
+        known, shape = self._sample, problem.output.shape
+        whole = self._by_library(problem, operands)
+        if whole is None:
+            expected, scale = np.zeros(shape), np.full(shape, np.inf)
+            rms = known.rms
+        else:
+            expected = whole.astype(np.float64)
+            rms = math.sqrt(float(np.vdot(expected, expected)) / expected.size)
+            scale = np.full(shape, LOOSE * rms / FLOAT32_BOUND)
+        expected.reshape(-1)[known.places] = known.expected
+        scale.reshape(-1)[known.places] = known.scale(rms)
+        return {problem.output.name: Reference(expected, scale)}
+
+    def smaller(self, problem: Conv2d) -> Conv2d:
+        """The same one for all: to load a library once is enough."""
+        return Conv2d(input=(1, 1, 8, 8), weight=(1, 1, 3, 3), pass_=problem.pass_)
+
+    def peers(self, problem: Conv2d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        return tuple(
+            PeerMaker(
+                f"PyTorch, channels {'last' if is_last else 'apart'}",
+                ("torch",),
+                functools.partial(torch_peer, problem, operands, kind, sets, channels_last=is_last),
+            )
+            for is_last in (False, True)
+        )
+
+    def _by_library(self, problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> NDArray[Any] | None:
+        """The whole result in float32; None where it cannot be made or is wrong where it is known."""
+        assert self._sample is not None
+        try:
+            peer: Peer = torch_peer(problem, operands, self._kind)
+            peer.run()
+            result = peer.result()
+        except (ImportError, RuntimeError, Unavailable):  # out of memory, or nothing that solves it
+            return None
+        error = np.abs(result.reshape(-1)[self._sample.places] - self._sample.expected)
+        is_right = bool(np.all(error <= TOLERATED * FLOAT32_BOUND * self._sample.scale(self._sample.rms)))
+        return np.ascontiguousarray(result) if is_right else None
+
+
+class Unjudged(Conv2dJudge):
+    """For what is timed and not verified, as a step of a program by itself: no result is computed."""
+
+    def references(self, problem: Conv2d, operands: Operands) -> References:  # noqa: ARG002 - part of the interface
+        return {}

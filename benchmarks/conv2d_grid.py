@@ -1,0 +1,109 @@
+"""Convolution layers by the hundred beside cuDNN in float32: a sample of fbfft's grid, and its section 5.4.
+
+    usage: python benchmarks/conv2d_grid.py measure RESULTS.jsonl [SET ...] [--device cuda:0] [--seconds 0] [--starts 3]
+                                            [--within 600] [--seed 1] [--each 34] [--all-passes 0] [--again]
+           python benchmarks/conv2d_grid.py table RESULTS.jsonl
+
+SET is `grid`, which is usual: `--each` points of the paper's table 2 for each k of 3, 5, 7, 9, 11 and 13, drawn with
+`--seed` from those with more than 30 us of direct float32 work on an H200 and operands of 384 MiB at most; the pass is
+drawn too, and of the first `--all-passes` of each k all three are taken. `small` is section 5.4: 3x3 filters, six sizes
+of images, four numbers of planes, all passes, with cuFFT's pipeline and ours in turns, cuBLAS in both. Others are
+layers and lists of `conv2d_layers.py`, such as `table4` or `L3:wgrad`, and JSON files with problems.
+
+Each point: defaults and starts of the families, and then a search of `--seconds`; the fastest takes turns with cuDNN
+(TF32 off, its own search on), with channels apart and last, of which the faster counts. Results are held against
+float64 at some hundred places and against cuDNN's at all others; small problems whole. On an H200 about 3 s a point.
+
+A row is added to RESULTS a point. Points that have one are passed over, so that the same command goes on where it
+ended: after `--within` seconds it starts no further point. `--again` takes those that failed once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from conv2d_bench import lines
+from conv2d_bench.points import LAYERS, LISTS, Point, layers, of_file, sample, small_filters
+from conv2d_bench.tables import print_tables
+from conv2d_bench.turns import Measuring, Settings
+
+from warpsmith.devices.select import DeviceRef
+
+GRID, SMALL = "grid", "small"
+PIPELINES = ("conv2d_fft_cublas", "conv2d_cufft")
+"""Our transforms and cuFFT's, each with cuBLAS's products."""
+
+
+def points(words: list[str], given: argparse.Namespace) -> Iterator[tuple[str, Point]]:
+    """Each with its set's name. Raises SystemExit for a word that is none of the sets."""
+    for word in words:
+        if word == GRID:
+            yield from ((word, point) for point in sample(given.seed, given.each, given.all_passes))
+        elif word == SMALL:
+            yield from ((word, point) for point in small_filters())
+        elif word.partition(":")[0] in {*LAYERS, *LISTS}:
+            yield from (("layers", point) for point in layers([word]))
+        elif word.endswith(".json"):
+            yield from ((Path(word).stem, point) for point in of_file(Path(word)))
+        else:
+            sys.exit(f"{word} is no set of layers; see --help")
+
+
+def measure(results: Path, given: argparse.Namespace) -> None:
+    """Adds a row for each point that has none."""
+    start, rows = time.monotonic(), lines.latest(lines.read(results))
+    done = {(row["set"], row["key"]) for row in rows if lines.is_measured(row) or not given.again}
+    wanted = dict.fromkeys(points(given.sets or [GRID], given))
+    left = [(name, point) for name, point in wanted if (name, point.problem.key()) not in done]
+    print(f"{len(wanted)} points, {len(left)} to measure", file=sys.stderr, flush=True)
+    for name in dict.fromkeys(name for name, _ in left):
+        settings = Settings(
+            DeviceRef.parse(given.device), given.seconds, given.starts, PIPELINES if name == SMALL else (), given.seed
+        )
+        with contextlib.closing(Measuring(settings)) as measuring:
+            begun = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            run = {**measuring.environment(), "begun": begun, "seconds": given.seconds, "starts": given.starts}
+            lines.add(results, {"run": {**run, "set": name, "seed": given.seed}})
+            own = [point for its_set, point in left if its_set == name]
+            for row in measuring.rows(own, start + given.within):
+                lines.add(results, {"set": name, **row})
+                print(f"{time.monotonic() - start:5.0f} s  {told(row)}", file=sys.stderr, flush=True)
+
+
+def told(row: lines.Row) -> str:
+    """A row in one line."""
+    if not lines.is_measured(row):
+        return f"{row['name']}: {row['failed']}"
+    ours, ratio = row["ours"], row.get("ratio")
+    cudnn = ", ".join(f"{layout} {us:.1f}" for layout, us in row["cudnn_us"].items())
+    beside = f"cuDNN {cudnn} us, {ratio:.2f}x" if ratio else "no cuDNN"
+    return f"{row['name']}: {ours['us']:.1f} us {ours['family']}, {beside}, {row['seconds']} s, {row['failures']}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("measure", "table"))
+    parser.add_argument("results", type=Path)
+    parser.add_argument("sets", nargs="*")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--within", type=float, default=600.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--each", type=int, default=34)
+    parser.add_argument("--all-passes", type=int, default=0)
+    parser.add_argument("--again", action="store_true")
+    given = parser.parse_args()
+    if given.action == "measure":
+        measure(given.results, given)
+    print_tables(lines.latest(lines.read(given.results)))
+
+
+if __name__ == "__main__":
+    main()
