@@ -273,7 +273,7 @@ def test_what_stands_beside_ours_is_timed_under_its_conditions_or_named(
     def fail(_index: int = 0, _stream: int | None = None, /) -> None:
         raise RuntimeError("out of luck\nand more")
 
-    def found(_of: Filter2d, operands: Any, _kind: Any, sets: int) -> tuple[Peer | LeftOut, ...]:
+    def found(_of: Filter2d, operands: Any, _kind: Any, sets: int, _judge: Any) -> tuple[Peer | LeftOut, ...]:
         made.append(sets)
         right = operands["image"] * operands["weights"][0, 0]
         return (

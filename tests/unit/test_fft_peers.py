@@ -76,7 +76,7 @@ class TestScipy:
     def test_is_warmed_up_on_a_batch_of_two(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[Fft] = []
 
-        def none(problem: Fft, *_: Any) -> tuple[Peer, ...]:
+        def none(problem: Fft, *_: Any, **__: Any) -> tuple[Peer, ...]:
             asked.append(problem)
             return ()
 

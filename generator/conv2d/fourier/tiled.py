@@ -6,12 +6,15 @@ Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Problem
 
@@ -47,7 +50,7 @@ class Conv2dFftTiledTensor(Conv2dFftTiled):
     """The same with products on the tensor cores, as accurate as in float32."""
 
     name = "conv2d_fft_tiled_tensor"
-    product = CgemmTensor()
+    product: ClassVar[Family] = CgemmTensor()
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """Whether both the tiles and tensor cores for their products are."""

@@ -50,7 +50,7 @@ def _signals(
 
 def _places(problem: Fft) -> NDArray[np.float32]:
     """At how many points each element of a signal stands."""
-    if problem.inverse:
+    if problem.border is None:
         return np.ones((), np.float32)
     axes = (
         np.bincount(with_border(problem, np.arange(there), (axis,))) for axis, there in enumerate(problem.signal_size)
