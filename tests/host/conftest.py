@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import json
 import os
@@ -20,10 +21,13 @@ import pytest
 
 import precompiled
 from builders import launch, program
+from warpsmith.devices.base import Binary
+from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Argument, ByValue, Pointer, Program
+from warpsmith.generator.steps import Compilation
 
 
 class RunKernel(Protocol):
@@ -83,18 +87,30 @@ def compile_with_them(precompiled_headers: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CXX", precompiled_headers)
 
 
+@dataclasses.dataclass(frozen=True)
+class RememberingCompiler(HostCompiler):
+    """Keeps what it compiled for all processes of a run: the stages of layers are the same in many tests."""
+
+    folder: Path = dataclasses.field(kw_only=True)
+
+    def compile(self, unit: Compilation) -> Binary:
+        return CachedCompiler(HostCompiler(self.executable), self.folder).compile(unit)
+
+
 @pytest.fixture(scope="session")
 def quick(precompiled_folder: Path) -> HostCompiler:
     """The compiler of the host with few optimisations, for kernels that run once on small operands: -O3 takes twice as
     long.
     """
-    return HostCompiler(precompiled.script(precompiled_folder, "-O1"))
+    return RememberingCompiler(
+        precompiled.script(precompiled_folder, "-O1"), folder=precompiled_folder / "few-optimisations"
+    )
 
 
 @pytest.fixture(scope="session")
 def quickest(precompiled_folder: Path) -> HostCompiler:
     """The compiler of the host without optimisation, for 700 kernels whose runs take no time even so."""
-    return HostCompiler(precompiled.script(precompiled_folder, "-O0"))
+    return RememberingCompiler(precompiled.script(precompiled_folder, "-O0"), folder=precompiled_folder / "unoptimised")
 
 
 @pytest.fixture

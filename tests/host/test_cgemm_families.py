@@ -181,7 +181,7 @@ class TestResults:
         problems = (Cgemm(3, 14, 22, 260, *ops), Cgemm(2, 45, 50, 9, *ops), Cgemm(5, 3, 4, 2, *ops))  # type: ignore[arg-type]
         bench.check_all(itertools.chain(*(covering(problem, family) for problem in problems)))
 
-    @every_pair_of_ops
+    @every_op_in_each_place
     def test_of_inputs_that_are_hard_on_rounding_errors(self, a: Op, b: Op, bench: Bench) -> None:
         problem = Cgemm(7, 20, 24, 70, a, b)
         cases = [*defaults([problem]), tiled(problem, multiplies=3), tensor(problem, multiplies=3)]

@@ -241,9 +241,16 @@ default: one warp across the image, one that reaches over both of its ends, rows
 past a further image, and warps that have no work of their own."""
 
 
-@pytest.mark.parametrize("nonfinite", NonFinite)
 @pytest.mark.parametrize(
-    ("problem", "wanted"), LOADS, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
+    ("problem", "wanted", "nonfinite"),
+    [
+        (*case, nonfinite)
+        for number, case in enumerate(LOADS)
+        for nonfinite in NonFinite
+        # The loads are the same under either rule: it is enough to see some without what mends their results.
+        if nonfinite is NonFinite.WINDOW or number % 3 == 0
+    ],
+    ids=lambda each: each.key() if isinstance(each, Filter2d) else "" if isinstance(each, dict) else str(each),
 )
 def test_borders_made_by_loads_are_what_scipy_computes(
     problem: Filter2d, wanted: dict[str, Value], nonfinite: NonFinite, bench: Bench
