@@ -144,15 +144,20 @@ def split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
                 splits == 1 or (products == 1 and few(rows, columns, block_rows, block_columns))
             ),
         ),
-        Constraint(
-            f"each part of a sum has terms, {LEAST_PART} or more but for the last",
-            lambda terms, splits: (
-                splits == 1
-                or (
-                    (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms)
-                    and terms * _steps(problem, terms, splits) >= LEAST_PART
-                )
-            ),
+        part_constraint(problem),
+    )
+
+
+def part_constraint(problem: Cgemm) -> Constraint:
+    """What a part of a sum has, whatever the tiles."""
+    return Constraint(
+        f"each part of a sum has terms, {LEAST_PART} or more but for the last",
+        lambda terms, splits: (
+            splits == 1
+            or (
+                (splits - 1) * part_steps(problem, terms, splits) < -(-problem.k // terms)
+                and terms * part_steps(problem, terms, splits) >= LEAST_PART
+            )
         ),
     )
 
@@ -162,7 +167,7 @@ def stages_constraint(problem: Cgemm) -> Constraint:
     return Constraint(
         "a sum that goes through several tiles has two stages or more, and no more stages than tiles",
         lambda terms, stages, splits: (
-            1 < stages <= _steps(problem, terms, splits) or stages == _steps(problem, terms, splits) == 1
+            1 < stages <= part_steps(problem, terms, splits) or stages == part_steps(problem, terms, splits) == 1
         ),
     )
 
@@ -249,7 +254,7 @@ def tiled_names() -> tuple[str, ...]:
     )
 
 
-def _steps(problem: Cgemm, terms: int, splits: int) -> int:
+def part_steps(problem: Cgemm, terms: int, splits: int) -> int:
     """Tiles that a part of a sum goes through."""
     tiles = -(-problem.k // terms)
     return -(-tiles // splits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.tiled_space import BLOCKS_ENOUGH, LEAST_PART, MAX_GRID, SPLITS
+from warpsmith.generator.cgemm.tiled_space import BLOCKS_ENOUGH, MAX_GRID, SPLITS, part_constraint, part_steps
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS, GROUP_THREADS, WarpgroupGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -52,7 +52,7 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "no more tiles are copied at once than a sum goes through",
-            lambda terms, stages, splits: stages <= _steps(problem, terms, splits),
+            lambda terms, stages, splits: stages <= part_steps(problem, terms, splits),
         ),
     )
 
@@ -64,16 +64,7 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
             f"a sum is split only where there are fewer than {enough} blocks of {problem.batch} products without it",
             lambda groups, columns, splits: splits == 1 or _tiles(problem, groups, columns) < enough,
         ),
-        Constraint(
-            f"each part of a sum has terms, {LEAST_PART} or more but for the last",
-            lambda terms, splits: (
-                splits == 1
-                or (
-                    (splits - 1) * _steps(problem, terms, splits) < -(-problem.k // terms)
-                    and terms * _steps(problem, terms, splits) >= LEAST_PART
-                )
-            ),
-        ),
+        part_constraint(problem),
         Constraint(
             f"a grid has at most {MAX_GRID} blocks",
             lambda groups, columns, splits: _tiles(problem, groups, columns) * splits <= MAX_GRID,
@@ -112,9 +103,3 @@ def registers(columns: int) -> int:
 def _tiles(problem: Cgemm, groups: int, columns: int) -> int:
     """Of all results."""
     return problem.batch * -(-problem.m // (GROUP_ROWS * groups)) * -(-problem.n // columns)
-
-
-def _steps(problem: Cgemm, terms: int, splits: int) -> int:
-    """Tiles that a part of a sum goes through."""
-    tiles = -(-problem.k // terms)
-    return -(-tiles // splits)
