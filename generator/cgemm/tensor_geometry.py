@@ -55,8 +55,8 @@ class TensorGeometry(Geometry):
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> TensorGeometry:
         return cls(
-            a=_side(problem, config, "a"),
-            b=_side(problem, config, "b"),
+            a=TensorSide.of(problem, config, "a"),
+            b=TensorSide.of(problem, config, "b"),
             batch=problem.batch,
             terms=config.integer("terms"),
             stages=config.integer("stages"),
@@ -90,16 +90,3 @@ class TensorGeometry(Geometry):
     def written(self) -> int:
         """Instructions."""
         return self.slice_instructions * self.slices
-
-
-def _side(problem: Cgemm, config: Config, name: str) -> TensorSide:
-    is_a = name == "a"
-    return TensorSide(
-        name=name,
-        size=problem.m if is_a else problem.n,
-        own=config.integer("rows" if is_a else "columns"),
-        threads=config.integer("block_rows" if is_a else "block_columns"),
-        terms=config.integer("terms"),
-        sum_length=problem.k,
-        terms_inner=not problem.a.transposes if is_a else problem.b.transposes,
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from math import prod
+from typing import Self
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.space import Config
@@ -21,16 +22,16 @@ WARP = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Side:
+class OperandTiles:
     """One operand's tiles: of a, whose results lie in its rows, or of b, whose results lie in its columns."""
 
     name: str
     size: int
     """Rows of c that it gives, or columns."""
     own: int
-    """Of a thread."""
+    """Of a thread, or of a group of threads that multiply together."""
     threads: int
-    """Of a block's part of one product, along this side."""
+    """Of a block's part of one product, along this side; or such groups."""
     terms: int
     """Of a tile."""
     sum_length: int
@@ -60,8 +61,30 @@ class Side:
     @property
     def vector(self) -> int:
         """Complex numbers of one copy."""
-        tile = self.terms if self.terms_inner else self.block
-        return 1 if self.inner % PAIR or tile % PAIR else PAIR
+        return 1 if self.inner % PAIR or self.along % PAIR else PAIR
+
+    @property
+    def along(self) -> int:
+        """Numbers of a tile that lie side by side in memory."""
+        return self.terms if self.terms_inner else self.block
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Side(OperandTiles):
+    """One operand's tiles as they lie in memory: `own` results along its side are a thread's."""
+
+    @classmethod
+    def of(cls, problem: Cgemm, config: Config, name: str) -> Self:
+        is_a = name == "a"
+        return cls(
+            name=name,
+            size=problem.m if is_a else problem.n,
+            own=config.integer("rows" if is_a else "columns"),
+            threads=config.integer("block_rows" if is_a else "block_columns"),
+            terms=config.integer("terms"),
+            sum_length=problem.k,
+            terms_inner=not problem.a.transposes if is_a else problem.b.transposes,
+        )
 
     @property
     def pitch(self) -> int:
@@ -99,32 +122,54 @@ class Side:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry:
+class TiledProduct:
+    """Tiles of both operands, and how a sum goes through them."""
+
+    a: OperandTiles
+    b: OperandTiles
+    batch: int
+    terms: int
+    stages: int
+    splits: int
+    """Parts of a sum, each of a block of its own."""
+    min_blocks: int
+
+    @property
+    def steps(self) -> int:
+        """Tiles that a whole sum goes through."""
+        return -(-self.a.sum_length // self.terms)
+
+    @property
+    def split_steps(self) -> int:
+        """Tiles of one part of a sum; the last part may have fewer."""
+        return -(-self.steps // self.splits)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last tile has more terms than the sum has left."""
+        return self.a.sum_length % self.terms != 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry(TiledProduct):
     """One config on one problem."""
 
     a: Side
     b: Side
-    batch: int
-    terms: int
-    stages: int
     lanes: int
     """Threads of a warp side by side in a row of c."""
     products: int
     """Of a block."""
-    splits: int
-    """Parts of a sum, each of a block of its own."""
     multiplies: int
     """Real products for each complex one: four, or three and sums."""
-    min_blocks: int
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> Geometry:
-        terms = config.integer("terms")
         return cls(
-            a=_side(problem, config, "a"),
-            b=_side(problem, config, "b"),
+            a=Side.of(problem, config, "a"),
+            b=Side.of(problem, config, "b"),
             batch=problem.batch,
-            terms=terms,
+            terms=config.integer("terms"),
             stages=config.integer("stages"),
             lanes=config.integer("lanes"),
             products=config.integer("products"),
@@ -139,25 +184,10 @@ class Geometry:
         return self.a.threads * self.b.threads
 
     @property
-    def steps(self) -> int:
-        """Tiles that a whole sum goes through."""
-        return -(-self.a.sum_length // self.terms)
-
-    @property
-    def split_steps(self) -> int:
-        """Tiles of one part of a sum; the last part may have fewer."""
-        return -(-self.steps // self.splits)
-
-    @property
     def chain_steps(self) -> int:
         """Tiles whose sums are added up before they join those of the tiles before; 0 where that is all."""
         steps = max(CHAIN // self.terms, 1)
         return steps if self.split_steps > steps else 0
-
-    @property
-    def is_ragged(self) -> bool:
-        """Whether the last tile has more terms than the sum has left."""
-        return self.a.sum_length % self.terms != 0
 
     @property
     def blocks(self) -> int:
@@ -204,19 +234,6 @@ class Geometry:
     def stores_pairs(self) -> bool:
         """Whether two columns are stored at once."""
         return self.b.in_pairs and self.b.size % PAIR == 0
-
-
-def _side(problem: Cgemm, config: Config, name: str) -> Side:
-    is_a = name == "a"
-    return Side(
-        name=name,
-        size=problem.m if is_a else problem.n,
-        own=config.integer("rows" if is_a else "columns"),
-        threads=config.integer("block_rows" if is_a else "block_columns"),
-        terms=config.integer("terms"),
-        sum_length=problem.k,
-        terms_inner=not problem.a.transposes if is_a else problem.b.transposes,
-    )
 
 
 def parts_bytes(problem: Cgemm, splits: int) -> int:

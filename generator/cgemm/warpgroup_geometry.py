@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.tiled_geometry import COMPLEX_BYTES, PAIR, WARP
+from warpsmith.generator.cgemm.tiled_geometry import COMPLEX_BYTES, PAIR, WARP, OperandTiles, TiledProduct
 from warpsmith.generator.space import Config
 
 GROUP_ROWS = 64
@@ -26,46 +26,27 @@ matrices or their halves in each part, so that 16 bytes of any row are copied wi
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class WarpgroupSide:
-    """One operand's tiles: of a, whose results lie in its rows, or of b, whose results lie in its columns."""
+class WarpgroupSide(OperandTiles):
+    """One operand's tiles: `own` results along its side are a warpgroup's, and `threads` counts a block's warpgroups
+    there.
+    """
 
-    name: str
-    size: int
-    """Rows of c that it gives, or columns."""
-    block: int
-    """Of a tile."""
-    terms: int
-    """Of a tile."""
-    sum_length: int
-    """k: terms in memory."""
-    terms_inner: bool
-    """Whether terms lie side by side in memory, and so in shared memory; else results do."""
     warps: int
     """Of a block."""
 
-    @property
-    def tiles(self) -> int:
-        return -(-self.size // self.block)
-
-    @property
-    def is_ragged(self) -> bool:
-        """Whether the last tile reaches beyond the result."""
-        return self.size % self.block != 0
-
-    @property
-    def inner(self) -> int:
-        """Extent of memory's rows."""
-        return self.sum_length if self.terms_inner else self.size
-
-    @property
-    def vector(self) -> int:
-        """Complex numbers of one copy."""
-        return 1 if self.inner % PAIR else PAIR
-
-    @property
-    def along(self) -> int:
-        """Numbers of a tile that lie side by side in memory."""
-        return self.terms if self.terms_inner else self.block
+    @classmethod
+    def of(cls, problem: Cgemm, config: Config, name: str) -> WarpgroupSide:
+        is_a, groups = name == "a", config.integer("groups")
+        return cls(
+            name=name,
+            size=problem.m if is_a else problem.n,
+            own=GROUP_ROWS if is_a else config.integer("columns"),
+            threads=groups if is_a else 1,
+            terms=config.integer("terms"),
+            sum_length=problem.k,
+            terms_inner=not problem.a.transposes if is_a else problem.b.transposes,
+            warps=GROUP_THREADS * groups // WARP,
+        )
 
     @property
     def across(self) -> int:
@@ -132,28 +113,22 @@ class WarpgroupSide:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class WarpgroupGeometry:
+class WarpgroupGeometry(TiledProduct):
     """One config on one problem."""
 
     a: WarpgroupSide
     b: WarpgroupSide
-    batch: int
     groups: int
     """Warpgroups of a block, one below the other."""
     columns: int
-    terms: int
-    stages: int
-    splits: int
-    """Parts of a sum, each of a block of its own."""
-    min_blocks: int
     products: int = 1
     """Of a block."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> WarpgroupGeometry:
         return cls(
-            a=_side(problem, config, "a"),
-            b=_side(problem, config, "b"),
+            a=WarpgroupSide.of(problem, config, "a"),
+            b=WarpgroupSide.of(problem, config, "b"),
             batch=problem.batch,
             groups=config.integer("groups"),
             columns=config.integer("columns"),
@@ -170,21 +145,6 @@ class WarpgroupGeometry:
     @property
     def warps(self) -> int:
         return self.threads // WARP
-
-    @property
-    def steps(self) -> int:
-        """Tiles that a whole sum goes through."""
-        return -(-self.a.sum_length // self.terms)
-
-    @property
-    def split_steps(self) -> int:
-        """Tiles of one part of a sum; the last part may have fewer."""
-        return -(-self.steps // self.splits)
-
-    @property
-    def is_ragged(self) -> bool:
-        """Whether the last tile has more terms than the sum has left."""
-        return self.a.sum_length % self.terms != 0
 
     @property
     def blocks(self) -> int:
@@ -215,16 +175,3 @@ class WarpgroupGeometry:
         products = 12 * self.terms // PRODUCT_TERMS
         numbers = 2 * (self.a.copies * self.a.vector + self.b.copies * self.b.vector)
         return products + 2 * self.columns + 7 * numbers
-
-
-def _side(problem: Cgemm, config: Config, name: str) -> WarpgroupSide:
-    is_a, groups = name == "a", config.integer("groups")
-    return WarpgroupSide(
-        name=name,
-        size=problem.m if is_a else problem.n,
-        block=GROUP_ROWS * groups if is_a else config.integer("columns"),
-        terms=config.integer("terms"),
-        sum_length=problem.k,
-        terms_inner=not problem.a.transposes if is_a else problem.b.transposes,
-        warps=GROUP_THREADS * groups // WARP,
-    )
