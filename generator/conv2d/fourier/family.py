@@ -119,11 +119,10 @@ class Conv2dFft(Pipeline):
         runs = [] if parts.is_sum else [Run(second)]
         for number in range(parts.count):
             if parts.is_sum:
-                runs.append(Run(second, {"signal": number * second.problem.inputs[0].nbytes}))
-            runs.append(Run(first, {"signal": number * first.problem.inputs[0].nbytes}))
-            runs.append(Run(product, {"c": number * parts.result_pitch_bytes} if parts.is_sum else {}))
-            if not parts.is_sum:
-                runs.append(Run(result, {"signal": number * written}))
+                place = {"c": number * parts.result_pitch_bytes}
+                runs += [_of_part(second, number), _of_part(first, number), Run(product, place)]
+            else:
+                runs += [_of_part(first, number), Run(product), Run(result, {"signal": number * written})]
         return (*runs, Run(result)) if parts.is_sum else tuple(runs)
 
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
@@ -193,3 +192,8 @@ class Conv2dFftCublas(Conv2dFft):
 def _fitting(config: Config, space: Space) -> Config:
     """`config` with as few parts of sums as the workspace has room for."""
     return config if space.contains(config) else space.like(config.values()) or config
+
+
+def _of_part(transform: Stage, number: int) -> Run:
+    """A forward transform of a part of the batch."""
+    return Run(transform, {"signal": number * transform.problem.inputs[0].nbytes})
