@@ -38,7 +38,6 @@ class CgemmWarpgroup(Family):
     """`cgemm` by wgmma instructions, in three products of halves for each of float32."""
 
     name = "cgemm_warpgroup"
-    may_answer = False  # before a search has seen it right: no GPU has run it yet
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Cgemm):

@@ -26,9 +26,9 @@ from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
 """A thread an image's result, a block a weight's, and no constraint on the problem."""
-_TILED = (Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3(), Conv2dFftTiledWarpgroup())
-"""Before those of whole planes: they are likely where these take longer."""
-_WHOLE = (Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftWarpgroup(), Conv2dFftCublas())
+_TILED = (Conv2dFftTiledWarpgroup(), Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3())
+"""Before those of whole planes: they are likely where these take longer. The fastest products come first."""
+_WHOLE = (Conv2dFftWarpgroup(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas())
 _FOURIER = (*_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 

@@ -207,7 +207,7 @@ class TestLikely:
             assert not FAMILY.is_likely(problem, HOST)
             assert not Conv2dFftTiled2().is_likely(problem, H200)
             if likely:
-                assert answering(problem, H200)[0].name == "conv2d_fft_tiled_tensor"
+                assert answering(problem, H200)[0].name == "conv2d_fft_tiled_warpgroup"
                 assert Conv2dFftTiledTensor().is_likely(problem, H200)
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:

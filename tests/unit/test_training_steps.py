@@ -18,6 +18,7 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFft2,
     Conv2dFftCublas,
     Conv2dFftTensor,
+    Conv2dFftWarpgroup,
 )
 from warpsmith.generator.conv2d.fourier.sharing import (
     Kernel,
@@ -220,7 +221,7 @@ class TestKernels:
     def test_are_defaults_on_the_likeliest_basis_where_nothing_is_stored(self) -> None:
         """With the products that would answer by themselves."""
         found = found_kernels(L3, chain())
-        assert names(found) == dict.fromkeys(Pass, TENSOR.name)
+        assert names(found) == dict.fromkeys(Pass, Conv2dFftWarpgroup().name)
         assert {match.kind for match in found.matches.values()} == {MatchKind.DEFAULT}
         thin = Conv2d((128, 3, 128, 128), (96, 3, 11, 11))
         assert names(found_kernels(thin, chain()))[Pass.FPROP] == FFT.name

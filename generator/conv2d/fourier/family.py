@@ -162,7 +162,6 @@ class Conv2dFftWarpgroup(Conv2dFftTensor):
     """
 
     name = "conv2d_fft_warpgroup"
-    may_answer = False  # before a search has seen it right: no GPU has run its products yet
     product = CgemmWarpgroup()
     accuracy = Accuracy.NORMWISE
 

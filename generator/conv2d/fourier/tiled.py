@@ -63,7 +63,6 @@ class Conv2dFftTiledWarpgroup(Conv2dFftTiledTensor):
     """The same with products of Hopper's warpgroups on halves, as accurate in the norm of each."""
 
     name = "conv2d_fft_tiled_warpgroup"
-    may_answer = False  # before a search has seen it right: no GPU has run its products yet
     product = CgemmWarpgroup()
     accuracy = Accuracy.NORMWISE
 
