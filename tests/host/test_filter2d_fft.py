@@ -25,11 +25,22 @@ FAMILY = Filter2dFft()
 PLAIN = Filter2dPlain()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Value] = {
-    **{"y_radices": "4x4", "x_radices": "4x4", "rows": 3, "columns": 8, "pairs": 2, "buffers": 1, "min_blocks": 1},
+    **{
+        "y_radices": "4x4",
+        "x_radices": "4x4",
+        "rows": 3,
+        "columns": 8,
+        "pairs": 2,
+        "buffers": 1,
+        "min_blocks": 1,
+        "blocks": 0,
+    },
     **{"row_threads": 32, "column_threads": 32},
 }
 """Tiles of 16 x 16, whose rows no block has a divisor of: quick to compile, and small images have many chunks."""
 WIDE: dict[str, Value] = {**SMALL, "x_radices": "6x8", "y_radices": "4x6", "rows": 4, "columns": 16, "pairs": 3}
+FLOWING: dict[str, Value] = {**SMALL, "buffers": 4, "blocks": DEVICE.multiprocessors}
+"""All chunks in one launch."""
 LONG: dict[str, Value] = {**SMALL, "x_radices": "4x5x4", "y_radices": "4x4x5", "twiddles": "powers", "columns": 4}
 
 
@@ -61,6 +72,10 @@ CASES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (of((12, 12), (12, 12)), SMALL),  # one pixel
     (of((34, 36), (7, 7), weights=tuple((i * 5 % 7 - 3) / 8 for i in range(49)), border="mirror"), SMALL),
     (of((150, 170), (41, 33)), {**LONG, "buffers": 2, "pairs": 1}),
+    (of((50, 61), (7, 7), filters=2), {**FLOWING, "pairs": 3}),  # more chunks than lie in the workspace
+    (of((40, 64), (8, 9), border="nearest", convolve=True, planes=3), {**WIDE, **FLOWING, "rows": 6}),
+    (of((29, 40), (7, 7), border="mirror"), {**FLOWING, "pairs": 12, "rows": 2}),  # one chunk
+    (of((30, 25), (8, 8), dtype="float16"), {**FLOWING, "min_blocks": 2, "blocks": 2 * DEVICE.multiprocessors}),
     (of((150, 75), (41, 33), border="constant", convolve=True), LONG),
 )
 
@@ -110,5 +125,12 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
 
 
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    chosen = (CASES[2], CASES[3], CASES[4], CASES[7], CASES[10])
+    chosen = (
+        CASES[2],
+        CASES[3],
+        CASES[4],
+        CASES[7],
+        CASES[10],
+        next(each for each in CASES if each[1].get("buffers") == 4),
+    )
     sanitized.check([(each, FAMILY.program(each, config(each, wanted))) for each, wanted in chosen], tmp_path)

@@ -97,7 +97,7 @@ def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: F
         assert [taps.entry, spectrum.entry] == ["filter2d_fft_taps", "filter2d_fft_spectrum"]
         assert spectrum.grid[0] == geometry.column_blocks * problem.filters
         assert spectrum.arguments == (Pointer("spectra"), Pointer("taps"))
-        if geometry.is_double:
+        if geometry.is_double or geometry.flows:
             continue
         assert len(steps) == 3 * len(geometry.chunks)
         for number, items in enumerate(geometry.chunks):
@@ -113,7 +113,7 @@ def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: F
 def test_two_buffers_take_turns() -> None:
     """A chunk's results are stored, and the next one's pixels read into the other buffer, by the same launch."""
     problem = PROBLEMS[0]
-    config = Config.of({**FAMILY.default(problem, H200).values(), "buffers": 2, "pairs": 4})
+    config = Config.of({**FAMILY.default(problem, H200).values(), "buffers": 2, "pairs": 4, "blocks": 0})
     assert FAMILY.space(problem, H200).contains(config)
     geometry, program = Geometry.of(problem, config), FAMILY.program(problem, config)
     count, steps = len(geometry.chunks), program.launches[2:]
@@ -147,11 +147,7 @@ def test_workspaces_have_room(problem: Filter2d) -> None:
         geometry, program = Geometry.of(problem, config), FAMILY.program(problem, config)
         sizes = {each.name: each.nbytes for each in program.workspaces}
         tile = 8 * geometry.rows.points
-        assert (
-            sizes["work"]
-            == (1 + geometry.is_double) * max(geometry.chunks) * geometry.pixel_rows * tile
-            <= 8 * MOST_WORK
-        )
+        assert sizes["work"] == geometry.slots * max(geometry.chunks) * geometry.pixel_rows * tile <= 8 * MOST_WORK
         assert sizes["spectra"] == problem.filters * geometry.columns.points * tile
         assert sizes["taps"] == problem.filters * problem.filter[0] * tile
         assert all(each.lifetime is Lifetime.CALL for each in program.workspaces)
@@ -256,8 +252,11 @@ def test_no_workspace_of_a_large_bank_is_too_large() -> None:
 
 
 def test_answers_for_filters_that_tiles_in_shared_memory_are_too_small_for() -> None:
+    """65x65 taps on 9216x9216 took 631 us, where tiles in shared memory took 717; 31x31 took 804 and 427."""
+    assert FAMILY.is_likely(of((9216, 9216), (65, 65)), H200)
     assert FAMILY.is_likely(of((2048, 2048), (255, 255)), H200)
-    assert not FAMILY.is_likely(of((9216, 9216), (65, 65)), H200)
+    assert not FAMILY.is_likely(of((9216, 9216), (31, 31)), H200)
+    assert not FAMILY.is_likely(of((1024, 1024), (65, 65)), H200)
     assert not FAMILY.is_likely(of((2048, 2048), (255, 255)), HOST)
 
 

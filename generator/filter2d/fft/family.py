@@ -22,24 +22,20 @@ from math import prod
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.words import Twiddles
-from warpsmith.generator.filter2d.fft.geometry import Geometry
-from warpsmith.generator.filter2d.fft.lines import points_of, radices_of, text_of, ways
-from warpsmith.generator.filter2d.fft.model import MOST_POINTS, Choice, likely, pairs_in_cache
+from warpsmith.generator.filter2d.fft.flow import Flow
+from warpsmith.generator.filter2d.fft.geometry import FLOWING, Geometry
+from warpsmith.generator.filter2d.fft.guesses import configs, flowing, most_blocks
+from warpsmith.generator.filter2d.fft.lines import radices_of
+from warpsmith.generator.filter2d.fft.model import MOST_POINTS, likely, nanoseconds, pairs_in_cache
 from warpsmith.generator.filter2d.fft.space import (
-    BLOCK_POINTS,
-    MIN_BLOCKS,
-    ROWS,
     fft_constraints,
     fft_parameters,
-    likely_threads,
 )
 from warpsmith.generator.filter2d.fft.text import FftText
-from warpsmith.generator.filter2d.overlap.geometry import Partners
-from warpsmith.generator.filter2d.overlap.model import likely_axes
+from warpsmith.generator.filter2d.overlap.model import clocks, likely_axes
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import (
     Filter2dText,
-    MemoryPath,
     Weights,
     is_strict,
     require_filter2d,
@@ -55,13 +51,22 @@ from warpsmith.generator.tiles.radices import INSTRUCTIONS
 
 MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
+_CLOCKS_A_NS = 1.75
+"""Of a large GPU under load."""
+_SHARED_TILES = 0.7
+"""Of what tiles in shared memory are expected to take: 717 us were measured where 982 are counted (H200, 65x65 taps on
+9216x9216)."""
 START_SIZES = 4
 """Sizes of tiles that a search begins with, the default's among them."""
 _CHANGES: tuple[dict[str, Value], ...] = (
     {"twiddles": Twiddles.POWERS.value},
+    {"twiddles": Twiddles.TABLE.value},
     {"store": StoreHint.STREAMING.value},
+    {"store": StoreHint.PLAIN.value},
     {"columns": 4},
     {"columns": 16},
+    {"column_threads": 192},
+    {"column_threads": 256},
     {"column_threads": 512},
     {"rows": 2},
     {"rows": 8},
@@ -93,33 +98,35 @@ class Filter2dFft(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Where tiles in shared memory are too small for the filter. Else a search decides: no GPU has timed it."""
+        """Where tiles in shared memory are too small for the filter, or are expected to take longer."""
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA:
             return False
-        return bool(too_many_weights(filter2d, pointers=3)) or not likely_axes(filter2d, device)
+        if too_many_weights(filter2d, pointers=3) or not (axes := likely_axes(filter2d, device)):
+            return True
+        theirs = clocks(filter2d, *axes[0], device) / _CLOCKS_A_NS
+        return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
-        return Space(fft_parameters(filter2d), fft_constraints(filter2d, device))
+        return Space(fft_parameters(filter2d, device), fft_constraints(filter2d, device))
 
     def default(self, problem: Problem, device: Device) -> Config:
         filter2d = require_filter2d(problem)
         space = self.space(problem, device)
-        choices = (each for choice in likely(filter2d, device) for each in _configs(filter2d, choice))
-        found = next((config for config in choices if space.contains(config)), None) or next(space.configs())
-        return _most_blocks(found, space)
+        choices = (each for choice in likely(filter2d, device) for each in configs(filter2d, choice, space, device))
+        return next(choices, None) or next(space.configs())
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
         filter2d = require_filter2d(problem)
         space, default = self.space(problem, device), self.default(problem, device)
         pairs = default.integer("pairs")
         more: tuple[dict[str, Value], ...] = ({"pairs": 2 * pairs}, {"pairs": max(1, pairs // 2)})
-        found = [Config.of({**default.values(), **change}) for change in (*_CHANGES, *more)]
+        found = [most_blocks(_changed(default, change), space, device) for change in (*_CHANGES, *more)]
         for choice in likely(filter2d, device)[:START_SIZES]:
-            kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device))
-            found += [config for each in (choice, kept) for config in list(_configs(filter2d, each))[:2]]
-        found = [_most_blocks(each, space) for each in found]
+            kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device), buffers=1)
+            found += [config for each in (choice, kept) for config in list(configs(filter2d, each, space, device))[:2]]
+            found += [each for each in (flowing(found[-1], space, device),) if each is not None]
         return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
@@ -135,6 +142,7 @@ class Filter2dFft(Family):
             p=Filter2dText.of(filter2d),
             g=FftText(geometry),
             at=geometry,
+            flow=Flow(geometry),
             config=config.key(),
             weights=weights.value,
         )
@@ -142,14 +150,23 @@ class Filter2dFft(Family):
             Workspace("taps", geometry.tap_bytes, holds=("weights",)),
             Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)),
             Workspace("work", geometry.work_bytes),
+            *([Workspace("progress", Flow(geometry).counter_bytes)] if geometry.flows else []),
         )
         return Program.of_source(
             self.name, config, source, tuple(_launches(self.name, filter2d, geometry, weights)), workspaces
         )
 
 
+def _changed(config: Config, change: dict[str, Value]) -> Config:
+    """`config` with a change; rows have as many threads as columns where one launch has both."""
+    values = {**config.values(), **change}
+    if values["buffers"] == FLOWING:
+        values["row_threads"] = values["column_threads"]
+    return Config.of(values)
+
+
 def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights) -> Iterator[Launch]:
-    """The filter's spectrum, then three for each chunk of tiles, or two and one more."""
+    """The filter's spectrum, then one for all chunks of tiles, or three for each, or two and one more."""
     rows, columns = geometry.rows, geometry.columns
 
     def by_rows(entry: str, blocks: int, *arguments: Pointer) -> Launch:
@@ -162,6 +179,12 @@ def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights
     given = weights_arguments(weights, known=problem.weights is not None)
     yield Launch(f"{name}_taps", (geometry.tap_blocks, 1, 1), (rows.threads, 1, 1), (taps, *given), rows.shared_bytes)
     yield by_columns("spectrum", geometry.column_blocks * geometry.filters, spectra, taps)
+    if geometry.flows:
+        progress, shared_bytes = Pointer("progress"), max(rows.shared_bytes, columns.shared_bytes)
+        yield Launch(f"{name}_begin", (1, 1, 1), (rows.threads, 1, 1), (progress,))
+        arguments = (image, result, work, spectra, progress)
+        yield Launch(f"{name}_flow", (geometry.blocks, 1, 1), (rows.threads, 1, 1), arguments, shared_bytes)
+        return
     chunks, double = geometry.chunks, geometry.is_double
     for number, items in enumerate(chunks):
         chunk = Pointer("work", number)
@@ -175,38 +198,3 @@ def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights
             yield by_rows("between", blocks, *everything)
         else:
             yield by_rows("results", geometry.result_blocks * items, *everything)
-
-
-def _most_blocks(config: Config, space: Space) -> Config:
-    """With as many blocks of columns on a multiprocessor as find room there."""
-    choices = (Config.of({**config.values(), "min_blocks": blocks}) for blocks in reversed(MIN_BLOCKS))
-    return next((each for each in choices if space.contains(each)), config)
-
-
-def _configs(problem: Filter2d, choice: Choice) -> Iterator[Config]:
-    """Tiles of a size, the likeliest way to do them first; not all are legal."""
-    y, x = text_of(choice.y), text_of(choice.x)
-    rows = max(each for each in ROWS if each == 1 or each * points_of(x) <= BLOCK_POINTS)
-    column_threads = likely_threads(choice.y, choice.side, 512 if choice.side * points_of(y) > 8192 else 256)
-    usual: dict[str, Value] = {
-        "path": MemoryPath.GLOBAL.value,
-        "weights": fft_parameters(problem)[1].values[0],
-        "y_radices": y,
-        "x_radices": x,
-        "pairs": choice.pairs,
-        "buffers": choice.buffers,
-        "columns": choice.side,
-        "min_blocks": 1,
-        "column_threads": column_threads[0],
-        "rows": rows,
-        "row_threads": likely_threads(choice.x, rows, 256)[0],
-        "twiddles": Twiddles.TABLE.value,
-        "partners": Partners.ADJACENT.value,
-        "store": StoreHint.PLAIN.value,
-    }
-    yield Config.of(usual)
-    for radices in ways(points_of(y))[1:2]:
-        yield Config.of({**usual, "y_radices": text_of(radices)})
-    for radices in ways(points_of(x))[1:2]:
-        yield Config.of({**usual, "x_radices": text_of(radices)})
-    yield Config.of({**usual, "column_threads": 32, "row_threads": 32})

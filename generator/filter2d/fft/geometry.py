@@ -14,6 +14,9 @@ from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.space import Config
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
+FLOWING = 4
+"""Chunks in the workspace of one launch: one is read, one transformed, one stored, and one is between."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lines:
@@ -51,7 +54,9 @@ class Geometry(PairedTiles):
     min_blocks: int
     """Blocks of columns that a multiprocessor must hold."""
     buffers: int
-    """Chunks that the workspace has room for."""
+    """Chunks that the workspace has room for: FLOWING for all chunks in one launch."""
+    blocks: int
+    """Of that launch."""
     partners: Partners
     twiddles: Twiddles
     streaming: bool
@@ -81,6 +86,7 @@ class Geometry(PairedTiles):
             chunk=config.integer("pairs"),
             min_blocks=config.integer("min_blocks"),
             buffers=config.integer("buffers"),
+            blocks=config.integer("blocks"),
             partners=Partners(config.text("partners")),
             twiddles=Twiddles(config.text("twiddles")),
             streaming=config.text("store") == StoreHint.STREAMING,
@@ -121,6 +127,16 @@ class Geometry(PairedTiles):
         return self.buffers == 2 and len(self.chunks) > 1
 
     @property
+    def flows(self) -> bool:
+        """Whether one launch does all chunks."""
+        return self.buffers == FLOWING
+
+    @property
+    def slots(self) -> int:
+        """Chunks that lie in the workspace at a time."""
+        return min(self.buffers, len(self.chunks))
+
+    @property
     def pixel_rows(self) -> int:
         """Of a tile, that some result needs: the others are 0, and are never stored."""
         return self.valid_rows + self.filter_rows - 1
@@ -151,9 +167,8 @@ class Geometry(PairedTiles):
 
     @property
     def work_bytes(self) -> int:
-        """Of a chunk's tiles, or of two chunks'."""
-        buffers = self.buffers if self.is_double else 1
-        return COMPLEX_BYTES * buffers * min(self.chunk, self.items) * self.pixel_rows * self.rows.points
+        """Of the chunks' tiles that lie there at a time."""
+        return COMPLEX_BYTES * self.slots * min(self.chunk, self.items) * self.pixel_rows * self.rows.points
 
     @property
     def tap_bytes(self) -> int:

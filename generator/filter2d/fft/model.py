@@ -13,6 +13,7 @@ import itertools
 from math import ceil
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.filter2d.fft.geometry import FLOWING
 from warpsmith.generator.filter2d.fft.lines import Radices, instructions, sizes, ways
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.tiles.radices import TWIDDLE, resident
@@ -42,6 +43,17 @@ _LANES = 128 * 1.75
 """float32 instructions that a multiprocessor does in a nanosecond (H200 under load)."""
 _KEPT = 0.6
 """Of the L2 cache that tiles may fill and stay there: pixels and results pass through it. A guess."""
+_FLOWING = 4.4e3
+"""Bytes a nanosecond of L2 and of memory together that one launch moves: 631 us were measured for 2.73 GB, and 657 and
+672 us for 2.63 and 2.70 GB by narrower columns (H200, 65x65 taps on 9216x9216)."""
+_NARROW = {4: 1.25, 8: 1.1, 16: 1.0}
+"""What bytes of the workspace and of spectra cost more by columns so many side by side: more requests."""
+_FILL_NS = 15.0e3
+"""Until all three kinds of jobs of one launch are under way, and until the last ones are done."""
+_ROWS = 8
+"""Of a job, mostly."""
+_CHUNKED = 1.2
+"""What launches of chunks take beyond bytes and launches: 812 us were measured where 696 are counted, 194 for 143."""
 _HIDDEN = 0.3
 """Of what memory, cache and arithmetic take, but for the longest, that is not hidden. A guess."""
 _LIKELY = 32
@@ -86,7 +98,7 @@ def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
         min(
             (
                 dataclasses.replace(each, side=side, pairs=pairs, buffers=buffers)
-                for side, pairs, buffers in itertools.product(SIDE, PAIRS, (1, 2))
+                for side, pairs, buffers in itertools.product(SIDE, PAIRS, (1, 2, FLOWING))
                 if is_allowed(problem, each.y, each.x, pairs, buffers)
             ),
             key=lambda choice: nanoseconds(problem, choice, device),
@@ -124,12 +136,14 @@ def is_allowed(problem: Filter2d, y: Radices, x: Radices, pairs: int, buffers: i
     rows, columns = _points(y), _points(x)
     chunks = ceil(items(problem, rows, columns) / pairs)
     has_room = buffers * pairs * rows * columns <= MOST_WORK and problem.filters * rows * columns <= MOST_SPECTRA
-    most_chunks = _MOST_CHUNKS_EVER if pairs == max(PAIRS) else MOST_CHUNKS
-    return has_room and chunks <= most_chunks and (buffers == 1 or chunks > 1)
+    most_chunks = _MOST_CHUNKS_EVER if pairs == max(PAIRS) or buffers == FLOWING else MOST_CHUNKS
+    return has_room and chunks <= most_chunks and (buffers != 2 or chunks > 1)
 
 
 def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     """That the whole problem takes, by the model; infinite where a block's columns do not fit."""
+    if choice.buffers == FLOWING:
+        return _flowing_nanoseconds(problem, choice, device)
     rows, columns = _points(choice.y), _points(choice.x)
     blocks = resident(choice.side * rows, device)
     if not blocks:
@@ -152,6 +166,28 @@ def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     longest, *others = sorted((memory / _MEMORY, cache / _CACHE, arithmetic / lanes), reverse=True)
     waves = max(pairs * columns / choice.side / (device.multiprocessors * blocks), 0.2)
     ragged = (ceil(waves) + waves) / (2 * waves) * (1.15 if blocks == 1 else 1.0)
-    return (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + (4 - choice.buffers) * ceil(
-        count / pairs
-    ) * _LAUNCH_NS
+    launches = (4 - choice.buffers) * ceil(count / pairs)
+    return _CHUNKED * (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + launches * _LAUNCH_NS
+
+
+def _flowing_nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
+    """Of one launch: all that moves, at one rate. Few jobs between one and what waits for it make blocks wait."""
+    rows, columns = _points(choice.y), _points(choice.x)
+    blocks = resident(choice.side * rows, device)
+    if not blocks:
+        return float("inf")
+    height, r = problem.output_shape[0], problem.filter[0]
+    count = items(problem, rows, columns)
+    valid = min(rows - r + 1, height)
+    pixel_rows = valid + r - 1
+    tiles = COMPLEX_BYTES * columns * 2 * (pixel_rows + valid) * count
+    spectrum = COMPLEX_BYTES * rows * columns
+    chunks = min(FLOWING, ceil(count / choice.pairs)) * choice.pairs
+    kept = COMPLEX_BYTES * chunks * pixel_rows * columns + spectrum <= _KEPT * device.l2_bytes
+    moved = count * 2 * pixel_rows * columns * problem.dtype.itemsize
+    moved += problem.output.size * problem.output_dtype.itemsize
+    moved += int(_NARROW[choice.side] * (tiles + spectrum * count)) + (0 if kept else tiles // 2)
+    between = 2 * choice.pairs * min(columns // choice.side, rows // _ROWS)
+    waits = max(1.0, min(blocks, 2) * device.multiprocessors / between)
+    alone = 1 / ceil(count / choice.pairs)  # of the time, in which one kind of job has no other beside it
+    return moved / _FLOWING * (0.8 + 0.2 * waits + alone) * (1.25 if blocks == 1 else 1.0) + _FILL_NS

@@ -6,6 +6,7 @@ from math import ceil, log2, prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.words import Twiddles
+from warpsmith.generator.filter2d.fft.geometry import FLOWING
 from warpsmith.generator.filter2d.fft.lines import Radices, axis_of, radices_of, span, text_of, ways
 from warpsmith.generator.filter2d.fft.model import (
     MOST_CHUNKS,
@@ -35,7 +36,7 @@ OTHER_REGISTERS = 44
 """Of a thread, beside those of its points."""
 
 
-def fft_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
+def fft_parameters(problem: Filter2d, device: Device) -> tuple[Parameter, ...]:
     """The choices. Weights that fit a kernel's parameters come in them, so that callers need not know who answers."""
     y, x = (tuple(text_of(each) for size in axis_sizes(problem, axis) for each in ways(size)) for axis in (0, 1))
     weights = Weights.GLOBAL if too_many_weights(problem, pointers=1) else Weights.ARGUMENT
@@ -45,7 +46,12 @@ def fft_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
         Parameter("y_radices", y, "rows of a tile as two or three radices, in the order of passes"),
         Parameter("x_radices", x, "columns of a tile, likewise"),
         Parameter("pairs", PAIRS, "of tiles, that are in the workspace at a time"),
-        Parameter("buffers", (1, 2), "2: one launch stores results of some pairs and reads the next ones' pixels"),
+        Parameter(
+            "buffers",
+            (1, 2, FLOWING),
+            "2: one launch stores results of some pairs and reads the next ones' pixels; 4: one launch does all",
+        ),
+        Parameter("blocks", (0, *(each * device.multiprocessors for each in MIN_BLOCKS)), "of the one launch, else 0"),
         Parameter("columns", SIDE, "of a block, side by side"),
         Parameter("column_threads", THREADS, "of a block that transforms columns"),
         Parameter("min_blocks", MIN_BLOCKS, "blocks of columns a multiprocessor must hold, which bounds registers"),
@@ -81,6 +87,7 @@ def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]
         ),
         *_column_constraints(device),
         *_row_constraints(device),
+        *_flow_constraints(device),
     )
 
 
@@ -131,6 +138,32 @@ def _row_constraints(device: Device) -> tuple[Constraint, ...]:
             "threads of rows have work in the pass that has most",
             lambda x_radices, rows, row_threads: row_threads <= _most_items(x_radices, rows),
         ),
+    )
+
+
+def _flow_constraints(device: Device) -> tuple[Constraint, ...]:
+    """Of one launch for rows and columns alike."""
+    registers, whole = device.registers_per_multiprocessor, device.shared_per_multiprocessor_bytes
+
+    def fits(x_radices: str, rows: int, row_threads: int, min_blocks: int, buffers: int) -> bool:
+        shared = COMPLEX_BYTES * rows * span(axis_of(radices_of(x_radices), 1)) + RESERVED_BYTES
+        threads = _GRAIN * ceil(row_threads / _GRAIN)
+        return buffers < FLOWING or (
+            min_blocks * shared <= whole and _registers(x_radices) * min_blocks * threads <= registers
+        )
+
+    return (
+        Constraint(
+            "one launch has blocks, as many as multiprocessors hold, and else none",
+            lambda min_blocks, buffers, blocks: (
+                blocks == (min_blocks * device.multiprocessors if buffers == FLOWING else 0)
+            ),
+        ),
+        Constraint(
+            "the blocks of one launch have one size",
+            lambda column_threads, buffers, row_threads: buffers < FLOWING or row_threads == column_threads,
+        ),
+        Constraint("and hold rows as they hold columns", fits),
     )
 
 

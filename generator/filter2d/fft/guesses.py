@@ -1,0 +1,101 @@
+"""Likely configs of `filter2d_fft` for tiles of a size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from math import ceil
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.words import Twiddles
+from warpsmith.generator.filter2d.fft.geometry import FLOWING
+from warpsmith.generator.filter2d.fft.lines import points_of, text_of, ways
+from warpsmith.generator.filter2d.fft.model import PAIRS, Choice
+from warpsmith.generator.filter2d.fft.space import (
+    BLOCK_POINTS,
+    MIN_BLOCKS,
+    ROWS,
+    THREADS,
+    fft_parameters,
+    likely_threads,
+)
+from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.text import MemoryPath
+from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.space import Config, Space, Value
+
+
+def most_blocks(config: Config, space: Space, device: Device) -> Config:
+    """With as many blocks on a multiprocessor as find room there."""
+    flows = config.integer("buffers") == FLOWING
+    choices = (
+        Config.of({**config.values(), "min_blocks": blocks, "blocks": blocks * device.multiprocessors if flows else 0})
+        for blocks in reversed(MIN_BLOCKS)
+    )
+    return next((each for each in choices if space.contains(each)), config)
+
+
+def configs(problem: Filter2d, choice: Choice, space: Space, device: Device) -> Iterator[Config]:
+    """Legal ones of tiles of a size, the likeliest way to do them first."""
+    for values in _usual(problem, choice, device):
+        config = Config.of(values)
+        made = flowing(config, space, device) if choice.buffers == FLOWING else most_blocks(config, space, device)
+        if made is not None and space.contains(made):
+            yield made
+
+
+def flowing(config: Config, space: Space, device: Device) -> Config | None:
+    """The same tiles in one launch: as many rows as fill the threads that columns have, and, where `config` has several
+    launches, chunks so large that what a job waits for was taken before as many jobs as there are blocks. None where no
+    such config is legal.
+    """
+    values = config.values()
+    x_points, y_points = points_of(config.text("x_radices")), points_of(config.text("y_radices"))
+    side, threads = config.integer("columns"), config.integer("column_threads")
+    same: dict[str, Value] = {"buffers": FLOWING, "twiddles": Twiddles.POWERS.value, "store": StoreHint.STREAMING.value}
+    fitting = [each for each in ROWS if each * x_points <= max(side * y_points, BLOCK_POINTS)] or [1]
+    nearest = sorted(THREADS, key=lambda each: abs(each - threads))
+    for rows, count in itertools.product(reversed(fitting), nearest):
+        wanted: dict[str, Value] = {"rows": rows, "row_threads": count, "column_threads": count}
+        found = most_blocks(Config.of({**values, **same, **wanted}), space, device)
+        if not space.contains(found):
+            continue
+        if config.integer("buffers") == FLOWING:
+            return found
+        parts = (ceil(y_points / rows), x_points // side, ceil(y_points / rows))
+        jobs = sum(parts) - max(parts)  # of an item, between one that is waited for and what waits for it
+        pairs = next((each for each in PAIRS if each * jobs >= found.integer("blocks")), PAIRS[-1])
+        enough = Config.of({**found.values(), "pairs": pairs})
+        return enough if space.contains(enough) else found
+    return None
+
+
+def _usual(problem: Filter2d, choice: Choice, device: Device) -> Iterator[dict[str, Value]]:
+    """Tiles of a size, but for what depends on the space; not all are legal."""
+    y, x = text_of(choice.y), text_of(choice.x)
+    rows = max(each for each in ROWS if each == 1 or each * points_of(x) <= BLOCK_POINTS)
+    column_threads = likely_threads(choice.y, choice.side, 512 if choice.side * points_of(y) > 8192 else 256)
+    usual: dict[str, Value] = {
+        "path": MemoryPath.GLOBAL.value,
+        "weights": fft_parameters(problem, device)[1].values[0],
+        "y_radices": y,
+        "x_radices": x,
+        "pairs": choice.pairs,
+        "buffers": choice.buffers,
+        "blocks": 0,
+        "columns": choice.side,
+        "min_blocks": 1,
+        "column_threads": column_threads[0],
+        "rows": rows,
+        "row_threads": likely_threads(choice.x, rows, 256)[0],
+        "twiddles": Twiddles.TABLE.value,
+        "partners": Partners.ADJACENT.value,
+        "store": StoreHint.PLAIN.value,
+    }
+    yield usual
+    for radices in ways(points_of(y))[1:2]:
+        yield {**usual, "y_radices": text_of(radices)}
+    for radices in ways(points_of(x))[1:2]:
+        yield {**usual, "x_radices": text_of(radices)}
+    yield {**usual, "column_threads": 32, "row_threads": 32}
