@@ -173,10 +173,17 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
+_WRITTEN_IN_PART = 3.0
+"""What a part of a sector that is not written costs, for one that is not read: 12,288 planes of 128x128 made the passes of
+L1 that transform them forward 1.45 times as long as the one back (2002 and 1886 us for 1350, H200)."""
+
+
 def transform_ns(transform: Fft) -> float:
     """What the transforms of a layer's planes take on a large GPU."""
     (spectrum,) = (operand for operand in transform.operands if operand.name == "spectrum")
     unused = spectrum.nbytes * (sector_share(transform.size) - 1)
+    if not transform.inverse:
+        unused *= _WRITTEN_IN_PART
     return (transform.bytes + unused) / BYTES_A_NS + STEP_NS
 
 

@@ -19,9 +19,6 @@ from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Problem
 
 _WHOLE = Conv2dFft()
-UNSURE = 0.8
-"""Tiles answer unasked where they are expected to take less than so much of what whole planes take: no GPU has measured
-tiles yet, and both models may be off."""
 
 
 class Conv2dFftTiled(Conv2dFft):
@@ -43,7 +40,7 @@ class Conv2dFftTiled(Conv2dFft):
             return False
         if _WHOLE.why_not(problem, device) is not None:
             return True
-        return self.expected_ns(problem) < UNSURE * _WHOLE.expected_ns(problem)
+        return self.expected_ns(problem) < _WHOLE.expected_ns(problem)
 
 
 class Conv2dFftTiledTensor(Conv2dFftTiled):
