@@ -174,8 +174,8 @@ def _aligned(nbytes: int) -> int:
 
 
 _WRITTEN_IN_PART = 3.0
-"""What a part of a sector that is not written costs, for one that is not read: 12,288 planes of 128x128 made the passes of
-L1 that transform them forward 1.45 times as long as the one back (2002 and 1886 us for 1350, H200)."""
+"""What a part of a sector that is not written costs, for one that is not read: 12,288 planes of 128x128 made the passes
+of L1 that transform them forward 1.45 times as long as the one back (2002 and 1886 us for 1350, H200)."""
 
 
 def transform_ns(transform: Fft) -> float:

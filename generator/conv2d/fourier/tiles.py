@@ -26,8 +26,8 @@ from warpsmith.generator.fft.tiling import Tiling
 from warpsmith.generator.problem import Operand
 
 LEAST, MOST = 8, 70
-"""Points of a tile along an axis. "fbfft provides the most gains over cuFFT at sizes 8-64"; tiles of 70x70 took 1154 us for
-128x128 planes and 11x11 taps, the best ones of up to 64 points 1501 (L1 forward, H200)."""
+"""Points of a tile along an axis. "fbfft provides the most gains over cuFFT at sizes 8-64"; tiles of 70x70 took 1154 us
+for 128x128 planes and 11x11 taps, the best ones of up to 64 points 1501 (L1 forward, H200)."""
 LIKELY = 3
 """Sizes that are offered."""
 COMPLEX_BYTES = 8

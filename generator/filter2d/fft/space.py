@@ -113,7 +113,7 @@ def _column_constraints(device: Device) -> tuple[Constraint, ...]:
         Constraint(
             f"twice its points and {OTHER_REGISTERS} registers a thread, {_GRAIN} threads at a time, fit {registers}",
             lambda y_radices, column_threads, min_blocks: (
-                _registers(y_radices) * min_blocks * _GRAIN * ceil(column_threads / _GRAIN) <= registers
+                registers_of(y_radices) * min_blocks * _GRAIN * ceil(column_threads / _GRAIN) <= registers
             ),
         ),
         Constraint(
@@ -132,7 +132,7 @@ def _row_constraints(device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"the same of rows: twice their points and {OTHER_REGISTERS} registers a thread fit {registers}",
-            lambda x_radices, row_threads: _registers(x_radices) * row_threads <= registers,
+            lambda x_radices, row_threads: registers_of(x_radices) * row_threads <= registers,
         ),
         Constraint(
             "threads of rows have work in the pass that has most",
@@ -149,7 +149,7 @@ def _flow_constraints(device: Device) -> tuple[Constraint, ...]:
         shared = COMPLEX_BYTES * rows * span(axis_of(radices_of(x_radices), 1)) + RESERVED_BYTES
         threads = _GRAIN * ceil(row_threads / _GRAIN)
         return buffers < FLOWING or (
-            min_blocks * shared <= whole and _registers(x_radices) * min_blocks * threads <= registers
+            min_blocks * shared <= whole and registers_of(x_radices) * min_blocks * threads <= registers
         )
 
     return (
@@ -167,7 +167,7 @@ def _flow_constraints(device: Device) -> tuple[Constraint, ...]:
     )
 
 
-def _registers(radices: str) -> int:
+def registers_of(radices: str) -> int:
     """That a thread needs, as a guess."""
     return 2 * max(radices_of(radices)) + OTHER_REGISTERS
 
