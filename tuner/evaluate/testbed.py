@@ -195,7 +195,8 @@ class Testbed:
         if self._peers is not None:
             return
         kind, found, self._left_out = self._runtime.device.kind, [], []
-        warm_up(self._problem, kind, self._judge)  # seconds, in which the device does next to nothing
+        # Seconds, in which the device does next to nothing.
+        warm_up(self._problem, self._data.operands, kind, self._judge)
         for candidate in candidates(self._problem, self._data.operands, kind, self._rotation.sets, self._judge):
             refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
             if refusal is not None:
@@ -224,7 +225,8 @@ class Testbed:
         """Times verified candidates, the device's copy and, unless `peers` is false, every peer installed here.
 
         They take turns, all under the same conditions: on as many sets of buffers each, and in graphs where the policy
-        has them. What cannot be captured is launched eagerly, and its baseline says why.
+        has them. What cannot be captured is launched eagerly, and its baseline says why. What is far behind takes part
+        in fewer turns.
         """
         if peers:
             self.prepare_peers()
@@ -237,7 +239,7 @@ class Testbed:
             # Numbers, which no library has for a name.
             for number, contender in enumerate(contenders):
                 run = stack.enter_context(self._loaded(contender.program, contender.binaries)).on(self._data)
-                entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
+                entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True, sets_pace=True)
             timings = measure_in_turns(self._runtime, entrants, policy)
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
         baselines = tuple(Baseline(name, timing, notes.get(name)) for name, timing in timings.items())
