@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,8 @@ class SampledJudge(Conv2dJudge):
         return Conv2d(input=(1, 1, 8, 8), weight=(1, 1, 3, 3), pass_=problem.pass_)
 
     def peers(self, problem: Conv2d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        if problem == self.smaller(problem) and "torch" in sys.modules:
+            return ()  # warm already: nothing is run outside of the lock while others time
         return tuple(
             PeerMaker(
                 f"PyTorch, channels {'last' if is_last else 'apart'}",
@@ -171,6 +174,8 @@ class SampledJudge(Conv2dJudge):
         """The whole result in float32; None where it cannot be made or is wrong where it is known."""
         assert self._sample is not None
         try:
+            if self._kind is DeviceKind.CUDA:
+                torch_with_cudnn()  # seconds of imports, for which nobody need wait
             with DeviceLock(self._lock_file):  # cuDNN's own search times its kernels
                 peer: Peer = torch_peer(problem, operands, self._kind)
                 peer.run()

@@ -48,7 +48,7 @@ PREPARERS = 2
 DEADLINES = Deadlines(compile_s=30, first_run_s=30, least_run_s=8 + 2 * PATIENCE_S, setup_s=90)
 SLOW_FLOPS_A_NS = 20_000.0
 """Of cuDNN in float32 where it is slow, to guess how long turns will take (OverFeat's dgrad 5 on an H200: 31,000)."""
-SEARCH = {"min_samples": 6, "max_samples": 20, "budget_ns": 20e6}
+LEAST_SAMPLES, MOST_SAMPLES, SAMPLES_NS = 6, 20, 20e6
 """Of a candidate on a GPU: 20 samples with the usual spread of 1% tell which of a few is the fastest to 0.3%."""
 TURNS_NS = 0.5e9
 """Of all turns of a problem, about, at the most."""
@@ -157,8 +157,12 @@ class Measuring:
         pool = self._pools[0]
         for program in material.first:
             pool.submit(program)
-        candidates = (Candidate(family_named(each[0]), *each[1:], pool.submit(each[2])) for each in material.programs)
-        return Prepared(material, tuple(candidates))
+        found = []
+        for name, config, program in material.programs:
+            family = family_named(name)
+            assert family is not None  # the name is one of the registry's
+            found.append(Candidate(family, config, program, pool.submit(program)))
+        return Prepared(material, tuple(found))
 
     @contextlib.contextmanager
     def _lane(self) -> Iterator[Worker]:
@@ -232,7 +236,9 @@ class Measuring:
 
 def _policy(kind: DeviceKind) -> TimingPolicy:
     usual = TimingPolicy.for_kind(kind)
-    return dataclasses.replace(usual, **SEARCH) if kind is DeviceKind.CUDA else usual
+    if kind is DeviceKind.HOST:
+        return usual
+    return dataclasses.replace(usual, min_samples=LEAST_SAMPLES, max_samples=MOST_SAMPLES, budget_ns=SAMPLES_NS)
 
 
 def _factor(problem: Conv2d) -> int:
