@@ -2,6 +2,7 @@
 
     usage: python benchmarks/conv2d_grid.py measure RESULTS.jsonl [SET ...] [--device cuda:0] [--seconds 0] [--starts 3]
                                             [--within 600] [--seed 1] [--each 34] [--all-passes 0] [--again]
+                                            [--lanes 2] [--families NAME ...]
            python benchmarks/conv2d_grid.py table RESULTS.jsonl
 
 SET is `grid`, which is usual: `--each` points of the paper's table 2 for each k of 3, 5, 7, 9, 11 and 13, drawn with
@@ -10,12 +11,15 @@ drawn too, and of the first `--all-passes` of each k all three are taken. `small
 of images, four numbers of planes, all passes, with cuFFT's pipeline and ours in turns, cuBLAS in both. Others are
 layers and lists of `conv2d_layers.py`, such as `table4` or `L3:wgrad`, and JSON files with problems.
 
-Each point: defaults and starts of the families, and then a search of `--seconds`; the fastest takes turns with cuDNN
+Each point: defaults of the families that may be its fastest, starts of the likeliest one, and then a search of
+`--seconds`; the fastest takes turns with cuDNN
 (TF32 off, its own search on), with channels apart and last, of which the faster counts. Results are held against
-float64 at some hundred places and against cuDNN's at all others; small problems whole. On an H200 about 3 s a point.
+float64 at some hundred places and against cuDNN's at all others; small problems whole. `--lanes` processes have the
+device in turns, so that none waits for what another one computes on the CPU. On an H200 about 1 s a point.
 
 A row is added to RESULTS a point. Points that have one are passed over, so that the same command goes on where it
-ended: after `--within` seconds it starts no further point. `--again` takes those that failed once more.
+ended: after `--within` seconds it starts no further point and finishes those that are begun. Any beginning of `grid`
+and `small` is even over k and passes. `--again` takes those that failed once more.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ def points(words: list[str], given: argparse.Namespace) -> Iterator[tuple[str, P
         if word == GRID:
             yield from ((word, point) for point in sample(given.seed, given.each, given.all_passes))
         elif word == SMALL:
-            yield from ((word, point) for point in small_filters())
+            yield from ((word, point) for point in small_filters(given.seed))
         elif word.partition(":")[0] in {*LAYERS, *LISTS}:
             yield from (("layers", point) for point in layers([word]))
         elif word.endswith(".json"):
@@ -64,7 +68,13 @@ def measure(results: Path, given: argparse.Namespace) -> None:
     print(f"{len(wanted)} points, {len(left)} to measure", file=sys.stderr, flush=True)
     for name in dict.fromkeys(name for name, _ in left):
         settings = Settings(
-            DeviceRef.parse(given.device), given.seconds, given.starts, PIPELINES if name == SMALL else (), given.seed
+            DeviceRef.parse(given.device),
+            given.seconds,
+            given.starts,
+            PIPELINES if name == SMALL else (),
+            given.seed,
+            given.lanes,
+            tuple(given.families),
         )
         with contextlib.closing(Measuring(settings)) as measuring:
             begun = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -99,6 +109,8 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=34)
     parser.add_argument("--all-passes", type=int, default=0)
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--lanes", type=int, default=2)
+    parser.add_argument("--families", nargs="+", default=[])
     given = parser.parse_args()
     if given.action == "measure":
         measure(given.results, given)

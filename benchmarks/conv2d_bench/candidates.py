@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
+from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.conv2d import Conv2d
+from warpsmith.generator.conv2d.fourier.family import DIRECT_FLOPS_A_NS, Conv2dFft
+from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.program import Program
@@ -18,8 +23,16 @@ from warpsmith.tuner.workers.compile_job import Compiled
 
 MOST_CHANGES = 12
 """Single changes of a default at the most."""
-UNLIKELY_STARTS = 1
-"""Configs beside the default of a family that is not likely to win."""
+OTHERS_SHARE = 3
+"""Families that are not expected to be the fastest have one part in so many of its starts."""
+MODEL_ERROR = 1.3
+"""Times the least that transforms are expected to take: what is expected to take longer is not tried. Of L1 to L4 the
+expected times were within a tenth of those measured, of tiles nobody had measured any."""
+DIRECT_ERROR = 3.0
+"""The same of sums over taps, whose rate differs by 1.7 between layers."""
+MANY_PRODUCTS, FEW_PRODUCTS = 3, 1
+"""Ways to multiply spectra that are tried of the transforms, whole or in tiles, that are expected to be the fastest,
+and of the other ones. Each costs a kernel to compile and 50 ms, the transforms being the same."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -33,32 +46,64 @@ class Candidate:
 
 
 def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> list[Family]:
-    """Those that solve a layer, the likely ones and those of `beside` first. The simplest kernel is for nobody to beat:
-    it is left out where anything else solves the problem.
+    """Those of a layer that may be its fastest by what is known without a measurement, the likeliest first, behind
+    those of `beside`. The simplest kernel is for nobody to beat: it is left out where anything else solves the problem.
     """
-    able = families_for(problem, device)
-    likely = [each for each in able if each.name in beside or each.is_likely(problem, device)]
-    others = [each for each in able if each not in likely and not is_simplest(each.name)]
-    return likely + others or list(able)
+    able = [each for each in families_for(problem, device) if not is_simplest(each.name)]
+    wanted = [each for each in able if each.name in beside]
+    # What calls libraries for its transforms moves every spectrum four times more (tuning notes).
+    rest = [each for each in able if each not in wanted and (isinstance(each, Conv2dFft) or each.may_answer)]
+    fourier = _fourier(problem, device, [each for each in rest if isinstance(each, Conv2dFft)])
+    least_ns = min((each.expected_ns(problem) for each in fourier), default=math.inf)
+    others = [each for each in rest if not isinstance(each, Conv2dFft)]
+    if DIRECT_ERROR * least_ns < problem.flops / DIRECT_FLOPS_A_NS and device.kind is DeviceKind.CUDA:
+        others = []
+    likely = [each for each in (*fourier, *others) if each.is_likely(problem, device)]
+    found = wanted + likely + [each for each in (*fourier, *others) if each not in likely]
+    return found or able or list(families_for(problem, device))
+
+
+def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list[Conv2dFft]:
+    """Those by transforms that may be the fastest of them: of whole planes and of tiles, the faster ones first."""
+    expected = {each.name: each.expected_ns(problem) for each in able}
+    kinds: list[list[Conv2dFft]] = [[], []]
+    for each in able:
+        if expected[each.name] <= MODEL_ERROR * min(expected.values()):
+            kinds[isinstance(each, Conv2dFftTiled)].append(each)
+    found: list[Conv2dFft] = []
+    for kind in sorted(filter(None, kinds), key=lambda kind: min(expected[each.name] for each in kind)):
+        # A likely product by tensor cores is twice as fast as that of the other bases, which have none.
+        quick = [each for each in kind if type(each.product) is not CgemmTiled and each.is_likely(problem, device)]
+        first = [each for each in kind if each.rank == 0 and each.may_answer] if quick else kind
+        ranked = sorted(first, key=lambda each: not each.is_likely(problem, device))
+        found += ranked[: FEW_PRODUCTS if found else MANY_PRODUCTS]
+    return found
 
 
 def configs(
-    problem: Conv2d, device: Device, starts: int, beside: Sequence[str] = ()
+    problem: Conv2d, device: Device, starts: int, beside: Sequence[str] = (), only: Sequence[str] = ()
 ) -> Iterator[tuple[Family, Config]]:
     """The default of every family, then the first start of each, then the second and so on, each of them once.
 
     Args:
         problem: what is solved.
         device: on what.
-        starts: of a family that is likely, twice as many of one of `beside`; of others UNLIKELY_STARTS. A family
-            that calls libraries takes single changes of its default behind its starts, if it has any.
+        starts: of the likeliest family, and of those of `beside`; of others one part in OTHERS_SHARE, but one at least.
+            A family that calls libraries takes single changes of its default behind its starts, if it has any.
         beside: families that are wanted whatever is likely.
+        only: families besides which none is tried; all where there are none.
     """
-    lists = []
-    for family in families(problem, device, beside):
-        is_wanted = family.name in beside or family.is_likely(problem, device) or device.kind is DeviceKind.HOST
-        count = starts if is_wanted else min(starts, UNLIKELY_STARTS)
-        lists.append((family, _configs(family, problem, device)[: 1 + count * (1 + (family.name in beside))]))
+    lists: list[tuple[Family, list[Config]]] = []
+    kinds: collections.Counter[object] = collections.Counter()
+    for family in families(problem, device, (*beside, *only)):
+        if only and family.name not in only:
+            continue
+        is_wanted = family.name in beside or all(other.name in beside for other, _ in lists)
+        count = starts if is_wanted else min(starts, max(1, starts // OTHERS_SHARE))
+        if not is_wanted and kinds[_kind(family)]:
+            count = 0  # its starts are those of the one before it, but for the product
+        kinds[_kind(family)] += family.name not in beside
+        lists.append((family, _configs(family, problem, device)[: 1 + count]))
     for number in range(max((len(found) for _, found in lists), default=0)):
         yield from ((family, found[number]) for family, found in lists if number < len(found))
 
@@ -74,6 +119,11 @@ def single_units(programs: Iterable[Program]) -> list[Program]:
             single = dataclasses.replace(program, units=(unit,), steps=launches, workspaces=())
             found.setdefault(repr(single.compilation(unit.name)), single)
     return list(found.values())
+
+
+def _kind(family: Family) -> object:
+    """Equal for families that transform alike."""
+    return (type(family).parts, family.rank) if isinstance(family, Conv2dFft) else family.name
 
 
 def _configs(family: Family, problem: Conv2d, device: Device) -> list[Config]:

@@ -103,13 +103,19 @@ def layers(words: Iterable[str]) -> Iterator[Point]:
                 yield Point(f"{layer} {pass_}", Conv2d(**shape, **options, pass_=pass_))
 
 
-def small_filters() -> list[Point]:
-    """Section 5.4's: 3x3 filters on six sizes of images with four numbers of planes, in all passes."""
+def small_filters(seed: int = 0) -> list[Point]:
+    """Section 5.4's: 3x3 filters on six sizes of images with four numbers of planes, in all passes.
+
+    In an order drawn from `seed` in which any beginning is even over the passes and a sample of the sizes: each of them
+    once, then each once more in another pass, and so on.
+    """
+    places, passes = list(itertools.product(SMALL_SIZES, SMALL_PLANES)), list(Pass)
+    random.Random(f"{seed} small").shuffle(places)
     return [
-        Point(
-            f"x={size} p={planes} {pass_}", _square((planes, planes, planes, SMALL_TAPS, size - SMALL_TAPS + 1), pass_)
-        )
-        for size, planes, pass_ in itertools.product(SMALL_SIZES, SMALL_PLANES, Pass)
+        Point(f"x={size} p={planes} {pass_}", _square((planes,) * 3 + (SMALL_TAPS, size - SMALL_TAPS + 1), pass_))
+        for turn in range(len(passes))
+        for number, (size, planes) in enumerate(places)
+        for pass_ in [passes[(number + turn) % len(passes)]]
     ]
 
 

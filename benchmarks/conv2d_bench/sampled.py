@@ -13,7 +13,9 @@ import dataclasses
 import functools
 import itertools
 import math
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,9 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.operations.answers import is_quick
+from warpsmith.tuner.operations.array_libraries import torch_with_cudnn
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import terms
 from warpsmith.tuner.operations.conv2d.peers import torch_peer
@@ -128,10 +132,11 @@ class SampledJudge(Conv2dJudge):
     Args:
         sample: of the layer that is judged, on the inputs that are drawn for it; None to compute all results.
         kind: of the device, on which cuDNN's result is made too.
+        lock_file: what stands for the device where other processes time on it; see `DeviceLock`.
     """
 
-    def __init__(self, sample: Sample | None, kind: DeviceKind) -> None:
-        self._sample, self._kind = sample, kind
+    def __init__(self, sample: Sample | None, kind: DeviceKind, lock_file: Path | None = None) -> None:
+        self._sample, self._kind, self._lock_file = sample, kind, lock_file
 
     def references(self, problem: Conv2d, operands: Operands) -> References:
         if self._sample is None:
@@ -154,6 +159,8 @@ class SampledJudge(Conv2dJudge):
         return Conv2d(input=(1, 1, 8, 8), weight=(1, 1, 3, 3), pass_=problem.pass_)
 
     def peers(self, problem: Conv2d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        if problem == self.smaller(problem) and "torch" in sys.modules:
+            return ()  # warm already: nothing is run outside of the lock while others time
         return tuple(
             PeerMaker(
                 f"PyTorch, channels {'last' if is_last else 'apart'}",
@@ -167,14 +174,24 @@ class SampledJudge(Conv2dJudge):
         """The whole result in float32; None where it cannot be made or is wrong where it is known."""
         assert self._sample is not None
         try:
-            peer: Peer = torch_peer(problem, operands, self._kind)
-            peer.run()
-            result = peer.result()
+            if self._kind is DeviceKind.CUDA:
+                torch_with_cudnn()  # seconds of imports, for which nobody need wait
+            with DeviceLock(self._lock_file):  # cuDNN's own search times its kernels
+                peer: Peer = torch_peer(problem, operands, self._kind)
+                peer.run()
+                result = peer.result()
+                del peer
+                self._give_back()
         except (ImportError, RuntimeError, Unavailable):  # out of memory, or nothing that solves it
             return None
         error = np.abs(result.reshape(-1)[self._sample.places] - self._sample.expected)
         is_right = bool(np.all(error <= TOLERATED * FLOAT32_BOUND * self._sample.scale(self._sample.rms)))
         return np.ascontiguousarray(result) if is_right else None
+
+    def _give_back(self) -> None:
+        """Memory that PyTorch keeps of earlier problems and of cuDNN's searches, which other processes need."""
+        if self._kind is DeviceKind.CUDA:
+            torch_with_cudnn().cuda.empty_cache()
 
 
 class Unjudged(Conv2dJudge):

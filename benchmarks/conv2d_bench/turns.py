@@ -1,8 +1,9 @@
 """Layers measured one after the other: our candidates verified and timed, then the best of them and cuDNN in turns.
 
-One process has the device for a whole run, so that the device is opened and PyTorch imported once; while it works, the
-next problems' programs are compiled by other processes, and their samples are computed. What crashes or hangs costs its
-candidate or its problem, and the process begins anew.
+A few processes, the lanes, have the device in turns for a whole run, so that it is opened and PyTorch imported once in
+each: while one times, under a lock, another one draws its inputs, makes what they are held against, and compares
+results on the CPU. Meanwhile the next problems' programs are written and compiled and their samples computed by other
+processes. What crashes or hangs costs its candidate or its problem, and its process begins anew.
 """
 
 from __future__ import annotations
@@ -12,42 +13,48 @@ import contextlib
 import dataclasses
 import itertools
 import math
-import os
+import queue
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from conv2d_bench.candidates import Candidate, configs, single_units
+from conv2d_bench.candidates import Candidate
 from conv2d_bench.lines import Row
 from conv2d_bench.points import Point
+from conv2d_bench.prepare import Material, Prepare, Preparers, with_folder
 from conv2d_bench.rows import row_of
-from conv2d_bench.sampled import Sample, SampledJudge, has_sample, sample
+from conv2d_bench.sampled import Sample, SampledJudge
 from conv2d_bench.search import search
 from conv2d_bench.tried import Tried
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.registry import family_named
 from warpsmith.store.record import Failure
 from warpsmith.tuner.evaluate.bench import Bench, device_worker
-from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
-from warpsmith.tuner.evaluate.device_verify import verification
+from warpsmith.tuner.evaluate.device_lock import PATIENCE_S, shared_device
 from warpsmith.tuner.evaluate.outcomes import InTurns
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.operations.answers import random_operands
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.workers.compile_pool import CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.worker import Worker
 
 FOLDER = Path(__file__).parents[1]
-AHEAD = 3
-"""Problems that are made ready while another one is measured."""
-DEADLINES = Deadlines(compile_s=30, first_run_s=30, least_run_s=8, setup_s=90)
+AHEAD = 4
+"""Problems that are made ready while others are measured. One has some 25 kernels, for which 16 cores take 0.6 s."""
+PREPARERS = 2
+"""Processes that do so. A problem takes one of them 0.4 s, beside 1 s of the device at the least."""
+DEADLINES = Deadlines(compile_s=30, first_run_s=30, least_run_s=8 + 2 * PATIENCE_S, setup_s=90)
 SLOW_FLOPS_A_NS = 20_000.0
 """Of cuDNN in float32 where it is slow, to guess how long turns will take (OverFeat's dgrad 5 on an H200: 31,000)."""
-TURNS_NS = 1e9
+LEAST_SAMPLES, MOST_SAMPLES, SAMPLES_NS = 6, 20, 20e6
+"""Of a candidate on a GPU: 20 samples with the usual spread of 1% tell which of a few is the fastest to 0.3%."""
+TURNS_NS = 0.5e9
 """Of all turns of a problem, about, at the most."""
-USUAL_FACTOR, SHORT_FACTOR = 3, 1
+FAR_NS = 0.2e9
+"""Of those of a library that is far behind."""
+USUAL_FACTOR, SHORT_FACTOR = 5, 1
 """Samples in turns for each that a search takes at the least; the latter where they would take longer than TURNS_NS."""
 
 
@@ -64,17 +71,18 @@ class Settings:
     """Families whose best config takes turns with the others however slow it is."""
     seed: int = 0
     """Of data and searches."""
+    lanes: int = 2
+    """Processes that measure, one problem each at a time."""
+    families: tuple[str, ...] = ()
+    """The only ones that are tried; empty for all."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A problem with what is made of it before its turn."""
 
-    point: Point
-    sample: Sample | None
+    material: Material
     candidates: tuple[Candidate, ...]
-    seconds: float
-    """That this took, beside the compilers."""
 
 
 class Measuring:
@@ -90,78 +98,112 @@ class Measuring:
         self._settings = settings
         self._device: Device = settings.device.device()
         self._compiler = settings.device.compiler()
-        elsewhere = os.environ.get("PYTHONPATH")
-        self._worker = device_worker({"PYTHONPATH": os.pathsep.join((str(FOLDER), *filter(None, (elsewhere,))))})
-        self._ahead = ThreadPoolExecutor(1)
-        # Those of searches are apart: they do not wait for the programs of the problems that come next.
-        self._pools = [CompilePool(self._compiler, DEADLINES) for _ in range(2 if settings.seconds else 1)]
+        with contextlib.ExitStack() as opened:
+            self._lock_file = opened.enter_context(shared_device(settings.device))
+            # On the host, where nothing keeps their times apart, there is one.
+            count = 1 if self._lock_file is None else settings.lanes
+            self._lanes: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+            for _ in range(count):
+                lane = device_worker(with_folder(str(FOLDER)))
+                opened.callback(lane.close)
+                self._lanes.put(lane)
+            self._threads = ThreadPoolExecutor(count)
+            self._count = count
+            self._ahead = opened.enter_context(contextlib.closing(Preparers(PREPARERS, with_folder(str(FOLDER)))))
+            # Those of searches are apart: they do not wait for the programs of the problems that come next.
+            pools = [CompilePool(self._compiler, DEADLINES) for _ in range(2 if settings.seconds else 1)]
+            self._pools = [opened.enter_context(contextlib.closing(pool)) for pool in pools]
+            self._opened = opened.pop_all()
 
     def rows(self, points: Iterable[Point], ends: float = math.inf) -> Iterator[Row]:
-        """One row for each point, as it is measured: with its times, or with `failed` and why.
+        """One row for each point, as soon as it is measured: with its times, or with `failed` and why.
 
         Args:
-            points: what is measured.
-            ends: of time.monotonic(); no further point is begun then.
+            points: what is measured, begun in this order.
+            ends: of time.monotonic(); no further point is begun then, and those that are begun are finished.
         """
-        waiting: collections.deque[tuple[Point, Future[Prepared]]] = collections.deque()
+        ready: collections.deque[tuple[Point, Future[Prepared]]] = collections.deque()
+        running: set[Future[Row]] = set()
         left = iter(points)
         while True:
-            for point in itertools.islice(left, 1 + AHEAD - len(waiting)):
-                waiting.append((point, self._ahead.submit(self._prepare, point)))
-            if not waiting or time.monotonic() >= ends:
+            while len(running) < self._count and time.monotonic() < ends:
+                for point in itertools.islice(left, 1 + AHEAD - len(ready)):
+                    ready.append((point, self._ahead.submit(self._preparation(point), self._compiling)))
+                if not ready:
+                    break
+                running.add(self._threads.submit(self._row, *ready.popleft()))
+            if not running:
                 return
-            point, preparing = waiting.popleft()
-            start = time.monotonic()
-            try:
-                row = self._measured(preparing.result())
-            except Exception as error:  # it is told, and the next one's turn
-                row = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
-            problem = point.problem
-            named = {"name": point.name, "key": problem.key(), "problem": problem.spec(), **point.axes}
-            yield {**named, "pass": str(problem.pass_), **row, "took_s": round(time.monotonic() - start, 2)}
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in done:
+                yield each.result()
 
     def environment(self) -> dict[str, str]:
         """What is known of the device and its software; opens it."""
-        with contextlib.closing(self._bench(Conv2d((1, 1, 8, 8), (1, 1, 3, 3)), None, USUAL_FACTOR)) as bench:
+        problem = Conv2d((1, 1, 8, 8), (1, 1, 3, 3))
+        with self._lane() as lane, contextlib.closing(self._bench(problem, None, USUAL_FACTOR, lane)) as bench:
             return {"device": self._device.name, "compiler": self._compiler.identity, **bench.opened.environment}
 
     def close(self) -> None:
         """Ends all processes."""
-        self._ahead.shutdown(cancel_futures=True)
-        for pool in self._pools:
-            pool.close()
-        self._worker.close()
+        self._threads.shutdown(cancel_futures=True)
+        self._opened.close()
 
-    def _prepare(self, point: Point) -> Prepared:
-        start, problem, settings, pool = time.monotonic(), point.problem, self._settings, self._pools[0]
-        if self._device.kind is DeviceKind.CUDA:
-            # Into the cache, where the device's process finds it: its text has the result's size.
-            pool.submit(verification(problem.output, GUARD_BYTES, self._device.multiprocessors, FLOAT32_BOUND))
-        wanted = configs(problem, self._device, settings.starts, settings.beside)
-        programs = [(family, config, family.program(problem, config)) for family, config in wanted]
-        for single in single_units(program for *_, program in programs):
-            pool.submit(single)
-        candidates = [Candidate(*each, pool.submit(each[2])) for each in programs]
-        known = sample(problem, random_operands(problem, settings.seed), settings.seed) if has_sample(problem) else None
-        return Prepared(point, known, tuple(candidates), time.monotonic() - start)
-
-    def _bench(self, problem: Conv2d, known: Sample | None, factor: int) -> Bench:
+    def _preparation(self, point: Point) -> Prepare:
         settings = self._settings
+        return Prepare(point, self._device, settings.starts, settings.beside, settings.families, settings.seed)
+
+    def _compiling(self, material: Material) -> Prepared:
+        pool = self._pools[0]
+        for program in material.first:
+            pool.submit(program)
+        found = []
+        for name, config, program in material.programs:
+            family = family_named(name)
+            assert family is not None  # the name is one of the registry's
+            found.append(Candidate(family, config, program, pool.submit(program)))
+        return Prepared(material, tuple(found))
+
+    @contextlib.contextmanager
+    def _lane(self) -> Iterator[Worker]:
+        lane = self._lanes.get()
+        try:
+            yield lane
+        finally:
+            self._lanes.put(lane)
+
+    def _row(self, point: Point, preparing: Future[Prepared]) -> Row:
+        start, problem = time.monotonic(), point.problem
+        try:
+            prepared = preparing.result()
+            with self._lane() as lane:
+                row = self._measured(prepared, lane)
+        except Exception as error:  # it is told, and the next one's turn
+            row = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+        named = {"name": point.name, "key": problem.key(), "problem": problem.spec(), **point.axes}
+        return {**named, "pass": str(problem.pass_), **row, "took_s": round(time.monotonic() - start, 2)}
+
+    def _bench(self, problem: Conv2d, known: Sample | None, factor: int, lane: Worker) -> Bench:
+        settings, policy = self._settings, _policy(self._device.kind)
         return Bench(
             settings.device,
             self._compiler,
             problem,
             settings.seed,
-            dataclasses.replace(TimingPolicy.for_kind(self._device.kind), final_factor=factor),
+            dataclasses.replace(policy, final_factor=factor, far_budget_ns=FAR_NS),
             DEADLINES,
             sanitize=False,
-            judge=SampledJudge(known, self._device.kind),
-            worker=self._worker,
+            lock_file=self._lock_file,
+            judge=SampledJudge(known, self._device.kind, self._lock_file),
+            worker=lane,
         )
 
-    def _measured(self, prepared: Prepared) -> Row:
-        problem, settings, marks = prepared.point.problem, self._settings, [time.monotonic()]
-        with contextlib.closing(self._bench(problem, prepared.sample, _factor(problem))) as bench:
+    def _measured(self, prepared: Prepared, lane: Worker) -> Row:
+        material, settings, marks = prepared.material, self._settings, [time.monotonic()]
+        problem, known = material.point.problem, material.sample
+        if not prepared.candidates:
+            raise RuntimeError("none of the families that are asked for solves it")
+        with contextlib.closing(self._bench(problem, known, _factor(problem), lane)) as bench:
             _ = bench.opened
             marks.append(time.monotonic())
             families = {each.family.name: each.family for each in prepared.candidates}
@@ -179,7 +221,7 @@ class Measuring:
         if isinstance(beside, Failure):
             row["not_in_turns"] = beside.message
             beside = InTurns(tuple(each.measurement.timing for each in chosen), (), ())
-        spent = {"prepare": prepared.seconds}
+        spent = {"prepare": material.seconds}
         spent |= zip(("open", "candidates", "turns"), (b - a for a, b in itertools.pairwise(marks)), strict=True)
         return {
             **row_of(problem, chosen, beside, tried.by_family()),
@@ -187,12 +229,19 @@ class Measuring:
             "tried": len(tried.times),
             "failures": tried.failures,
             "first_failure": tried.first_failure,
-            "float64": "all" if prepared.sample is None else len(prepared.sample.places),
+            "float64": "all" if known is None else len(known.places),
             "seconds": {name: round(value, 2) for name, value in spent.items()},
         }
 
 
+def _policy(kind: DeviceKind) -> TimingPolicy:
+    usual = TimingPolicy.for_kind(kind)
+    if kind is DeviceKind.HOST:
+        return usual
+    return dataclasses.replace(usual, min_samples=LEAST_SAMPLES, max_samples=MOST_SAMPLES, budget_ns=SAMPLES_NS)
+
+
 def _factor(problem: Conv2d) -> int:
     """Samples in turns, as a `TimingPolicy`'s final factor, so that a slow library does not take the run's time."""
-    samples = USUAL_FACTOR * TimingPolicy.for_kind(DeviceKind.CUDA).min_samples
+    samples = USUAL_FACTOR * _policy(DeviceKind.CUDA).min_samples
     return SHORT_FACTOR if 2 * samples * problem.flops / SLOW_FLOPS_A_NS > TURNS_NS else USUAL_FACTOR

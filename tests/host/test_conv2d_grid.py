@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scripts import benchmark
-from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.device import Device
+from warpsmith.tuner.workers.worker import Worker
 
 pytest.importorskip("torch")
 script, turns = benchmark("conv2d_grid"), benchmark("conv2d_bench.turns")
 
 SMALL = {"input": [2, 4, 9, 9], "weight": [4, 4, 3, 3], "pass_": "dgrad"}
-UNLUCKY = {"input": [1, 1, 5, 5], "weight": [1, 1, 3, 3]}
+UNLUCKY = {"input": [1, 4, 5, 5], "weight": [4, 1, 3, 3], "groups": 4}
+"""No layer for transforms."""
 SAMPLED = {"input": [4, 64, 34, 34], "weight": [64, 64, 3, 3]}
 """More terms than are verified whole."""
+DEFAULT = ("--starts", "0", "--families")
 
 
 @pytest.fixture
 def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs the script with some problems; the rows that are there then."""
 
-    def one_config(problem: Conv2d, device: Device, *_: Any) -> Iterator[Any]:
-        if problem.input[0] == 1:
-            raise ValueError("no luck today")
-        yield Conv2dDirect(), Conv2dDirect().default(problem, device)
-
-    def run(*problems: dict[str, Any], options: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    def run(
+        *problems: dict[str, Any], options: tuple[str, ...] = (), family: str = "conv2d_fft"
+    ) -> list[dict[str, Any]]:
         (tmp_path / "mine.json").write_text(json.dumps(problems))
         results = tmp_path / "results.jsonl"
-        words = ["measure", str(results), str(tmp_path / "mine.json"), "--device", "host", *options]
+        words = ["measure", str(results), str(tmp_path / "mine.json"), "--device", "host", *options, *DEFAULT, family]
         monkeypatch.setattr(sys, "argv", ["conv2d_grid.py", *words])
         script.main()
         return [json.loads(line) for line in results.read_text().splitlines()]
 
-    monkeypatch.setattr(turns, "configs", one_config)
     return run
 
 
@@ -49,8 +45,8 @@ def test_points_are_measured_once_and_failures_once_more_where_asked(measure: An
     assert [set(row) for row in measure(SMALL, UNLUCKY, options=("--within", "0"))] == [{"run"}]
     begun, _, right, wrong = measure(SMALL, UNLUCKY)
     assert begun["run"]["set"] == "mine"
-    assert wrong["failed"] == "ValueError: no luck today"
-    assert right["ours"]["family"] == "conv2d_direct"
+    assert wrong["failed"] == "RuntimeError: none of the families that are asked for solves it"
+    assert right["ours"]["family"] == "conv2d_fft"
     assert right["float64"] == "all"
     assert 0 < right["ours"]["error"] <= 1e-6
     assert right["cudnn_us"].keys() == {"apart", "last"}
@@ -60,8 +56,36 @@ def test_points_are_measured_once_and_failures_once_more_where_asked(measure: An
 
 
 def test_larger_ones_are_verified_by_a_sample(measure: Any) -> None:
-    _, row = measure(SAMPLED)
+    _, row = measure(SAMPLED, family="conv2d_direct")
     assert row["float64"] == 640
     assert row["failures"] == {}
     assert 0 < row["ours"]["error"] <= 1e-6
     assert row["left_out"] == {}
+
+
+def test_two_processes_time_in_turns(measure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host as on a GPU, with a lock that stands for it: rows come as they are finished, none is lost."""
+    lock = tmp_path / "lock"
+    lock.touch()
+    started: list[Any] = []
+    asked: set[int] = set()
+    device_worker, call = turns.device_worker, Worker.call
+
+    def counted(environment: Any) -> Any:
+        started.append(device_worker(environment))
+        return started[-1]
+
+    monkeypatch.setattr(turns, "shared_device", lambda _: contextlib.nullcontext(lock))
+
+    def calling(worker: Worker, *job: Any) -> Any:
+        asked.update(number for number, each in enumerate(started) if each is worker)
+        return call(worker, *job)
+
+    monkeypatch.setattr(turns, "device_worker", counted)
+    monkeypatch.setattr(Worker, "call", calling)
+    problems = [{**SMALL, "pass_": pass_} for pass_ in ("fprop", "dgrad", "wgrad")]
+    rows = measure(*problems, family="conv2d_direct", options=("--lanes", "2"))[1:]
+    assert {row["pass"] for row in rows} == {"fprop", "dgrad", "wgrad"}
+    assert [row for row in rows if "failed" in row or row["failures"]] == []
+    assert asked == {0, 1}
+    assert not any(worker.alive for worker in started)

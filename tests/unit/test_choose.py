@@ -86,7 +86,7 @@ class Setting:
         future.set_result(Failure(FailureKind.COMPILE, "no") if refused else made)
         return future
 
-    def evaluate(self, program: Program, compiled: Compiled) -> Evaluated:
+    def evaluate(self, program: Program, compiled: Compiled, best_ns: float | None = None) -> Evaluated:  # noqa: ARG002
         assert compiled.binaries[""].image == program.source.encode()
         self.evaluated.append(name_of(program))
         measured = self.side.get(name_of(program), 100.0)

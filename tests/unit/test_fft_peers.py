@@ -16,7 +16,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.peer import Peer
+from warpsmith.tuner.operations.fft.judge import FftJudge
+from warpsmith.tuner.operations.peer import Peer, PeerMaker
 from warpsmith.tuner.operations.peers import peers, warm_up
 
 scipy = pytest.importorskip("scipy")
@@ -74,15 +75,20 @@ class TestScipy:
         assert peers(problem, random_operands(problem, 0), DeviceKind.HOST) == ()
 
     def test_is_warmed_up_on_a_batch_of_two(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked: list[Fft] = []
+        ran: list[tuple[str, int]] = []
 
-        def none(problem: Fft, *_: Any, **__: Any) -> tuple[Peer, ...]:
-            asked.append(problem)
-            return ()
+        def makers(_: Any, problem: Fft, *__: Any) -> tuple[PeerMaker, ...]:
+            def maker(name: str, why_not: str | None = None) -> PeerMaker:
+                peer = Peer(name, lambda *_: ran.append((name, problem.batch)), lambda: np.zeros(1))
+                return PeerMaker(name, ("numpy",), lambda: peer, why_not)
 
-        monkeypatch.setattr("warpsmith.tuner.operations.peers.peers", none)
-        warm_up(Fft((8, 8), 100), DeviceKind.HOST)
-        assert asked == [Fft((8, 8), 2)]
+            # What takes too long for the problem is not run on the small one either, though it would be quick.
+            return (maker("quick"), maker("slow", "takes a minute" if problem.batch > 2 else None))
+
+        monkeypatch.setattr(FftJudge, "peers", makers)
+        problem = Fft((8, 8), 100)
+        warm_up(problem, random_operands(problem, 0), DeviceKind.HOST)
+        assert ran == [("quick", 2)]
 
 
 @dataclasses.dataclass
@@ -223,7 +229,7 @@ def test_none_takes_tiles_of_planes(kind: DeviceKind) -> None:
     """Nor fails where it is warmed up for them, on one plane."""
     problem = Fft((8, 8), 24, tiling=Tiling((3, 2), (6, 5), (-1, 0), (17, 11), 4))
     assert not peers(problem, random_operands(problem, 0), kind)
-    warm_up(problem, kind)
+    warm_up(problem, random_operands(problem, 0), kind)
 
 
 def test_without_either_library_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.filter2d.judge import Filter2dJudge
 from warpsmith.tuner.operations.peers import Peer, candidates, peers
 
 pytest.importorskip("scipy")
@@ -108,6 +109,16 @@ class TestScipy:
 
     def test_sums_over_no_more_taps_than_take_a_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers._MOST_MULTIPLY_ADDS", 1000)
+        (left_out,) = candidates(PROBLEM, random_operands(PROBLEM, 0), DeviceKind.HOST)
+        assert left_out == LeftOut("SciPy ndimage", "sums over taps: 6e+03 multiply-adds")
+
+    def test_hardly_work_to_be_warmed_up_for_the_largest_filters(self) -> None:
+        small = Filter2dJudge().smaller(Filter2d((2048, 2048), (255, 255), accuracy="imagewise", nonfinite="any"))
+        assert (small.image, small.filter) == ((287, 287), (255, 255))
+        assert Filter2dJudge().smaller(PROBLEM).image == (12, 12)
+
+    def test_sums_over_fewer_taps_where_transforms_solve_it_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers._MOST_BESIDE_TRANSFORMS", 1000)
         problem = dataclasses.replace(PROBLEM, accuracy="imagewise")
         by_taps, by_transforms = candidates(problem, random_operands(problem, 0), DeviceKind.HOST)
         assert isinstance(by_taps, LeftOut)

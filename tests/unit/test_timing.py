@@ -369,6 +369,42 @@ class TestInTurns:
         timings = measure_in_turns(device.runtime, entrants(contenders), dataclasses.replace(BARE, budget_ns=1.0))
         assert [timing.samples for timing in timings.values()] == [BARE.min_samples] * 2
 
+    @pytest.mark.parametrize(
+        ("once_ns", "turns"),
+        [
+            (300.0, 40),  # not far
+            (301.0, 33),  # as many as fit the budget
+            (4000.0, 3),  # the budget has two; an outlier may be among them
+            (5001.0, 1),  # hopeless
+            (20.0, 40),  # faster than ours
+        ],
+    )
+    def test_what_is_far_behind_ours_takes_fewer_turns(
+        self, device: ScriptedDevice, once_ns: float, turns: int
+    ) -> None:
+        policy = dataclasses.replace(BARE, min_samples=40, far_budget_ns=1e4)
+        contenders = {
+            "ours": Entrant(device.work(itertools.repeat(100.0), "ours"), sets_pace=True),
+            "slow": Entrant(device.work(itertools.repeat(once_ns), "slow")),
+        }
+        timings = measure_in_turns(device.runtime, contenders, policy)
+        assert (timings["ours"].samples, timings["slow"].samples) == (40, turns)
+        assert (timings["ours"].median_ns, timings["slow"].median_ns) == (100, once_ns)
+        between = [
+            len(list(group)) for name, group in itertools.groupby(name for name, _ in device.runs[4:]) if name == "ours"
+        ]
+        assert max(between) <= -(-40 // turns)  # its turns are spread among the others
+
+    def test_the_pace_is_that_of_the_fastest_of_ours(self, device: ScriptedDevice) -> None:
+        """A library that is faster makes none of ours hopeless; a slow one of ours is far behind another of ours."""
+        policy = dataclasses.replace(BARE, min_samples=40, far_budget_ns=0.0)
+        contenders = {
+            name: Entrant(device.work(itertools.repeat(ns)), sets_pace=name != "library")
+            for name, ns in (("library", 1.0), ("ours", 100.0), ("near", 200.0), ("other", 6000.0))
+        }
+        timings = measure_in_turns(device.runtime, contenders, policy)
+        assert [timing.samples for timing in timings.values()] == [40, 40, 40, 1]
+
     def test_a_drift_meets_all_contenders(self, device: ScriptedDevice) -> None:
         """The device slows down by half over the run; two equal contenders stay equal within one turn's drift."""
         policy = dataclasses.replace(BARE, min_samples=40)

@@ -14,6 +14,7 @@ from warpsmith.devices.executable import Executable
 from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, GuardedSets, poisons
+from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, device_verifier
 from warpsmith.tuner.evaluate.timing import Work
 from warpsmith.tuner.evaluate.verify import verify
@@ -36,6 +37,7 @@ class Dataset:
         operands: the inputs.
         slack: how many times the error bound a result may be off on these inputs.
         judge: what the results must be; None for the operation's.
+        lock: held while inputs go to the device, where another process times on it.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -50,8 +52,9 @@ class Dataset:
         operands: Operands,
         slack: float = 1.0,
         judge: Judge[Any] | None = None,
+        lock: DeviceLock | None = None,
     ) -> None:
-        self._judge = judge or judge_of(problem)
+        self._judge, self._lock = judge or judge_of(problem), lock or DeviceLock(None)
         self._runtime, self._outputs = runtime, problem.outputs
         self._problem, self._slack = problem, slack
         self.has_state = any(operand.role is Role.STATE for operand in problem.operands)
@@ -88,7 +91,8 @@ class Dataset:
             name: dataclasses.replace(exact, scale=exact.scale * self._slack)
             for name, exact in references(self._problem, operands, self._judge).items()
         }
-        self.upload()
+        with self._lock:
+            self.upload()
 
     def upload(self) -> None:
         """Writes the inputs, the guards and the reference, whatever has become of them."""

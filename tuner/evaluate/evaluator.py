@@ -133,14 +133,15 @@ class Evaluator:
         """Compiles in the pool."""
         return self.pool.submit(program)
 
-    def verified(self, program: Program, bench: Bench) -> Contender | Failure:
+    def verified(self, program: Program, bench: Bench, best_ns: float | None = None) -> Contender | Failure:
         """Compiles a program in the pool and evaluates it on `bench`, one of these or of the finals: it may be timed in
         turns with others then, or what went wrong first is told. Raises DeviceError where the bench cannot be opened.
+        With `best_ns`, the time of a better one, slower ones are timed by a few samples.
         """
         compiled = self.compile(program).result()
         if isinstance(compiled, Failure):
             return compiled
-        outcome = bench.evaluate(program, compiled).outcome
+        outcome = bench.evaluate(program, compiled, best_ns).outcome
         return outcome if isinstance(outcome, Failure) else Contender(program, compiled.binaries, outcome)
 
     def may_hold(self, trial: Trial) -> bool:

@@ -8,6 +8,9 @@ import functools
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from warpsmith.devices.base import Allocation, Compiler, Runtime
 from warpsmith.devices.binary import Binaries, Usage, most_used
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
@@ -73,9 +76,8 @@ class Testbed:
         self._guard_bytes = GUARD_BYTES if guarded else 0
         self._compiler = compiler
         operands = random_operands(problem, seed, self._judge)
-        self._data = Dataset(
-            runtime, problem, self._rotation.sets, self._guard_bytes, compiler, operands, judge=self._judge
-        )
+        sets, guard_bytes = self._rotation.sets, self._guard_bytes
+        self._data = Dataset(runtime, problem, sets, guard_bytes, compiler, operands, 1.0, self._judge, self._lock)
         self._stress = self._stress_data(seed, finals=finals)
 
     def renew(self, seed: int) -> None:
@@ -93,9 +95,8 @@ class Testbed:
         operands = stress_operands(self._problem, seed)
         with contextlib.suppress(OutOfMemory):
             slack = self._judge.stress_slack(self._problem)
-            return Dataset(
-                self._runtime, self._problem, 1, self._guard_bytes, self._compiler, operands, slack, self._judge
-            )
+            given = (self._guard_bytes, self._compiler, operands, slack, self._judge, self._lock)
+            return Dataset(self._runtime, self._problem, 1, *given)
         return None
 
     def evaluate(
@@ -183,7 +184,8 @@ class Testbed:
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
-        with self._lock, self._copying(self._rotation.sets) as run:
+        data = self._noise()
+        with self._lock, self._copying(self._rotation.sets, data) as run:
             return measure(self._runtime, run, self._rotation, policy)
 
     def prepare_peers(self) -> None:
@@ -195,8 +197,11 @@ class Testbed:
         if self._peers is not None:
             return
         kind, found, self._left_out = self._runtime.device.kind, [], []
-        warm_up(self._problem, kind, self._judge)  # seconds, in which the device does next to nothing
-        for candidate in candidates(self._problem, self._data.operands, kind, self._rotation.sets, self._judge):
+        # Seconds, in which the device does next to nothing.
+        warm_up(self._problem, self._data.operands, kind, self._judge)
+        with self._lock:  # their inputs go to the device
+            made = candidates(self._problem, self._data.operands, kind, self._rotation.sets, self._judge)
+        for candidate in made:
             refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
             if refusal is not None:
                 self._left_out.append(refusal)
@@ -224,20 +229,22 @@ class Testbed:
         """Times verified candidates, the device's copy and, unless `peers` is false, every peer installed here.
 
         They take turns, all under the same conditions: on as many sets of buffers each, and in graphs where the policy
-        has them. What cannot be captured is launched eagerly, and its baseline says why.
+        has them. What cannot be captured is launched eagerly, and its baseline says why. What is far behind takes part
+        in fewer turns.
         """
         if peers:
             self.prepare_peers()
         notes: dict[str, str] = {}
+        data = self._noise()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._lock)
             entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or () if peers}
-            copy = stack.enter_context(self._copying(self._rotation.sets))
+            copy = stack.enter_context(self._copying(self._rotation.sets, data))
             entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
             # Numbers, which no library has for a name.
             for number, contender in enumerate(contenders):
                 run = stack.enter_context(self._loaded(contender.program, contender.binaries)).on(self._data)
-                entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True)
+                entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True, sets_pace=True)
             timings = measure_in_turns(self._runtime, entrants, policy)
         ours = tuple(timings.pop(str(number)) for number in range(len(contenders)))
         baselines = tuple(Baseline(name, timing, notes.get(name)) for name, timing in timings.items())
@@ -260,11 +267,14 @@ class Testbed:
     def _loaded(self, program: Program, binaries: Binaries) -> contextlib.AbstractContextManager[LoadedCandidate]:
         return loaded(self._runtime, program, binaries, self._guard_bytes, self._problem.workspace_limit)
 
+    def _noise(self) -> NDArray[np.uint8]:
+        """Half as many bytes as the problem moves. Drawn while others may have the device: 100 MB take 0.1 s."""
+        return noise(self._problem.bytes // 2, seed=0)
+
     @contextlib.contextmanager
-    def _copying(self, sets: int) -> Iterator[Work]:
-        """Gives what copies as many bytes as the problem moves, between the buffers of pair i, of `sets`."""
-        nbytes = self._problem.bytes // 2
-        data = noise(nbytes, seed=0)
+    def _copying(self, sets: int, data: NDArray[np.uint8]) -> Iterator[Work]:
+        """Gives what copies `data` between the buffers of pair i, of `sets`."""
+        nbytes = data.size
         pairs: list[tuple[Allocation, Allocation]] = []
         try:
             for _ in range(sets):

@@ -180,10 +180,15 @@ class Entrant:
     """Done before each sample, untimed: gives inputs back what runs have overwritten."""
     uncaptured: Callable[[str], None] | None = None
     """Told why the work of another library cannot be captured; it is launched eagerly then. None where that raises."""
+    sets_pace: bool = False
+    """Whether others that take many times as long as it take fewer turns; see `TimingPolicy.turns`."""
 
 
 def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: TimingPolicy) -> dict[str, Timing]:
-    """Times several entrants sample by sample in turns, each on its own buffers, so that a drift meets them all."""
+    """Times several entrants sample by sample in turns, each on its own buffers, so that a drift meets them all.
+
+    One that is far behind those that set the pace takes part in fewer turns, evenly among them.
+    """
     with contextlib.ExitStack() as opened:
         watches = {}
         for name, entrant in entrants.items():
@@ -192,9 +197,12 @@ def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: 
             watches[name] = opened.enter_context(
                 contextlib.closing(_Stopwatch(runtime, entrant.run, sets, own, entrant.renew, entrant.uncaptured))
             )
-        for _ in range(policy.min_samples):
-            for watch in watches.values():
-                watch.take()
+        pace_ns = min((watches[name].once_ns for name, each in entrants.items() if each.sets_pace), default=math.inf)
+        turns = {name: policy.turns(watch.once_ns, watch.repeats, pace_ns) for name, watch in watches.items()}
+        for turn in range(1, policy.min_samples + 1):
+            for name, watch in watches.items():
+                if turn * turns[name] // policy.min_samples > len(watch.samples):
+                    watch.take()
         return {
             name: watch.timing(f"in turns, {_conditions(entrants[name].rotation)}") for name, watch in watches.items()
         }

@@ -10,6 +10,13 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.conditions import flushes_cache
 
+FAR = 3.0
+"""Times of the fastest of ours from which on a baseline takes fewer turns: no difference of a percent matters there."""
+HOPELESS = 50.0
+"""Such times from which on one turn is enough."""
+LEAST_FAR_TURNS = 3
+"""Of what is not hopeless: one or two may have met another program's work."""
+
 MAX_SETS = 256
 """Sets of buffers to rotate through, at most: data so small that more were needed stay in the cache in use too."""
 
@@ -57,6 +64,8 @@ class TimingPolicy:
     cold: bool
     """Whether runs rotate through buffers that together exceed the L2 cache twice, where MAX_SETS allows."""
     launching: Launching = Launching.EAGER
+    far_budget_ns: float = 1e9
+    """Of all turns of what is far behind: 120 of a library that takes 0.5 s beside our 0.3 ms would last a minute."""
 
     @classmethod
     def for_kind(
@@ -88,6 +97,19 @@ class TimingPolicy:
             max_samples=self.final_factor * self.max_samples,
             budget_ns=self.final_factor * self.budget_ns,
         )
+
+    def turns(self, once_ns: float, repeats: int, pace_ns: float) -> int:
+        """In how many of `min_samples` turns something takes part.
+
+        Args:
+            once_ns: of one run of it.
+            repeats: runs of a sample.
+            pace_ns: of one run of the fastest of ours.
+        """
+        if once_ns <= FAR * pace_ns:
+            return self.min_samples
+        least = 1 if once_ns > HOPELESS * pace_ns else LEAST_FAR_TURNS
+        return min(self.min_samples, max(least, int(self.far_budget_ns / (once_ns * repeats))))
 
     def rotation(self, set_bytes: int, l2_bytes: int) -> Rotation:
         """How to rotate through buffer sets of `set_bytes` each, on a device with that much L2 cache."""

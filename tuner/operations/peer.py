@@ -55,9 +55,13 @@ class PeerMaker:
     packages: tuple[str, ...]
     """One of them must be installed."""
     make: Callable[[], Peer]
+    why_not: str | None = None
+    """Why it is left out without a look at it, such as for the time that it would take; None where it is not."""
 
     def made(self) -> Peer | LeftOut:
         """The library, ready to run, or why it is left out."""
+        if self.why_not is not None:
+            return LeftOut(self.name, self.why_not)
         if not any(find_spec(package) is not None for package in self.packages):
             return LeftOut(self.name, f"{' or '.join(self.packages)} is not installed")
         try:

@@ -32,10 +32,17 @@ def peers(
     return tuple(each for each in candidates(problem, operands, kind, sets, judge) if isinstance(each, Peer))
 
 
-def warm_up(problem: Problem, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
-    """Loads those libraries and lets them compile what they will need, on a problem of a few elements."""
-    small = (judge or judge_of(problem)).smaller(problem)
-    for peer in peers(small, random_operands(small, seed=0), kind, judge=judge):
-        with contextlib.suppress(Exception):
-            peer.run()
-            peer.result()
+def warm_up(problem: Problem, operands: Operands, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
+    """Loads those libraries and lets them compile what they will need, on a problem of a few elements.
+
+    Such as are left out of `problem` for the time that they would take are not asked for that either.
+    """
+    able = judge or judge_of(problem)
+    small = able.smaller(problem)
+    wanted = {maker.name for maker in able.peers(problem, operands, kind, 1) if maker.why_not is None}
+    for maker in able.peers(small, random_operands(small, seed=0), kind, 1):
+        peer = maker.made() if maker.name in wanted else None
+        if isinstance(peer, Peer):
+            with contextlib.suppress(Exception):
+                peer.run()
+                peer.result()

@@ -17,6 +17,9 @@ from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import PeerMaker
 from warpsmith.tuner.operations.reference import Operands, References
 
+_BEYOND = 32
+"""Rows and columns of a small problem's image beside the filter's."""
+
 
 class Filter2dJudge(Judge[Filter2d]):
     """Correlations by products with band matrices in float64; cuDNN, CuPy, NPP and SciPy."""
@@ -37,7 +40,9 @@ class Filter2dJudge(Judge[Filter2d]):
         return {problem.output.name: reference_filter2d(problem, operands["image"], operands["weights"])}
 
     def smaller(self, problem: Filter2d) -> Filter2d:
-        rows, columns = (min(size, 4 * taps) for size, taps in zip(problem.image, problem.filter, strict=True))
+        # Of a filter of 255x255 four times its size would be 4e10 multiply-adds, for each algorithm that cuDNN tries.
+        sizes = zip(problem.image, problem.filter, strict=True)
+        rows, columns = (min(size, 4 * taps, taps + _BEYOND) for size, taps in sizes)
         return dataclasses.replace(problem, image=(rows, columns), pitch=None, result_pitch=None)
 
     def peers(self, problem: Filter2d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:

@@ -1,6 +1,6 @@
 """The libraries that filter images: cuDNN, CuPy and NPP on a GPU, SciPy on the host.
 
-Those that sum over taps are left out where that takes a second or more.
+Those that sum over taps are left out where that takes a second or more, or far longer than transforms.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from warpsmith.tuner.operations.filter2d.ndimage_peers import (
 )
 from warpsmith.tuner.operations.filter2d.npp_peers import DeviceArrays, npp_peer, separable_npp_peer
 from warpsmith.tuner.operations.filter2d.torch_peers import cudnn_peer
-from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
+from warpsmith.tuner.operations.peer import Peer, PeerMaker
 from warpsmith.tuner.operations.reference import Operands
 
 _MOST_MULTIPLY_ADDS = 2e12
-"""Of a library that sums over taps: an H200 does 3e13 in a second at best."""
+"""Of a library that sums over taps, the fastest of which does 4e12 in a second on an H200 (NPP, 15x15 taps)."""
+_MOST_BESIDE_TRANSFORMS = 1e11
+"""The same where transforms solve the problem, which take less than 1 ms of 9216x9216 pixels. cuDNN needs a tenth of a
+second for so many at the least (2e12 a second with 15x15 taps, 4e11 with 31x31), and it tries several algorithms."""
 
 
 def scipy_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
@@ -94,13 +97,10 @@ def gpu_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[PeerMa
 
 def _direct(problem: Filter2d, name: str, packages: tuple[str, ...], make: Callable[[], Peer]) -> PeerMaker:
     """A library that sums over all taps, unless those are too many."""
-
-    def made() -> Peer:
-        if problem.flops / 2 > _MOST_MULTIPLY_ADDS:
-            raise Unavailable(f"sums over taps: {problem.flops / 2:.0e} multiply-adds")
-        return make()
-
-    return PeerMaker(name, packages, made)
+    is_image = problem.accuracy is Accuracy.IMAGEWISE
+    most, sums = _MOST_BESIDE_TRANSFORMS if is_image else _MOST_MULTIPLY_ADDS, problem.flops / 2
+    why_not = f"sums over taps: {sums:.0e} multiply-adds" if sums > most else None
+    return PeerMaker(name, packages, make, why_not)
 
 
 def _taps(problem: Filter2d, operands: Operands) -> NDArray[np.float32]:
