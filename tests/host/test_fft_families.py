@@ -338,6 +338,27 @@ class TestOptions:
         assert len(cases) == len(ways)
         check_all([*defaults(problems), *cases], check_against_numpy, quickest)
 
+    @pytest.mark.parametrize("kind", ["r2c", "c2r"])
+    def test_of_sets_of_frequencies_that_mirror_each_other(self, kind: str, quickest: HostCompiler) -> None:
+        """Each radix that there may be, of one tile and several, of parts of signals that begin anywhere."""
+        space_of = FftBlock().space
+        cases = []
+        for size, batch, fields, radices in (
+            ((8, 8), 6, {}, ("2x4", "4x2")),
+            ((12, 16), 10, {"valid": (9, 11), "start": (5, 3), "norm": "ortho"}, ("4x4", "2x8", "8x2")),
+            ((2, 12), 2, {"order": "natural"}, ("6x2", "2x6")),
+            ((16, 32), 4, {"order": "reversed"}, ("4x8", "2x16", "8x4")),
+            ((6, 24), 8, {"norm": "forward", "valid": (5, 23)}, ("4x6", "6x4", "2x12")),
+        ):
+            problem = fft(size, batch, kind=kind, layout=Layout.FREQUENCY, **fields)
+            space, rng = space_of(problem, DEVICE), random.Random(problem.key())
+            for word in radices:
+                found = space.narrowed({"spectrum": ["mirrored"], "x_radices": [word]}).drawn(rng)
+                if found is not None:
+                    cases.append(Case(problem, FftBlock(), found))
+        assert len(cases) >= 10
+        check_all(cases, check_against_numpy, quickest)
+
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
     def test_every_batch(self, direction: str, batch: int, quickest: HostCompiler) -> None:

@@ -24,6 +24,10 @@ class Access(enum.StrEnum):
     """Through the tile to a half spectrum, one element after the other: the tile is read twice for each. Where it is
     staged otherwise, a thread writes a frequency and the one that mirrors it.
     """
+    MIRRORED = "mirrored"
+    """The first pass reads the spectra of two real signals, or the last one writes them, of two sets of frequencies
+    that mirror each other.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ def tile_of(problem: Fft, choice: Choice) -> Tile:
         y_first=choice.y_first,
         is_global=(first is Access.DIRECT, last is Access.DIRECT),
         gaps=choice.gaps,
+        is_mirrored=(first is Access.MIRRORED, last is Access.MIRRORED),
     )
     return fitted_tile(shape, tuple(_touches(problem, choice, shape)))
 
@@ -105,7 +110,7 @@ def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
     inverse = problem.inverse is True
     if choice.signal is Access.STAGED:
         yield Touch(signal_pool(shape), is_after=inverse)
-    if choice.spectrum is Access.DIRECT:
+    if choice.spectrum in (Access.DIRECT, Access.MIRRORED):
         return
     pool = spectrum_pool(problem, shape) if choice.spectrum is Access.STAGED else sequential_pool(problem, shape)
     if problem.is_real and inverse and len(problem.size) == 2:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import prod
 
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.fft.block.accesses import access_constraints, spectrum_accesses
 from warpsmith.generator.fft.block.choice import Access, radices_of
 from warpsmith.generator.fft.block.memory import copied_bytes
 from warpsmith.generator.fft.block.tile import room
@@ -132,8 +133,7 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
             lambda threads, tiles, min_blocks: min_blocks * threads * tiles <= device.threads_per_multiprocessor,
         ),
     ]
-    if problem.is_real and Access.DIRECT in spectrum_accesses(problem):
-        rules.append(_HALVES_AT_HAND)
+    rules += access_constraints(problem)
     rules.append(
         Constraint(
             "blocks that go on from tile to tile read one by one",
@@ -265,23 +265,6 @@ def fits(elements: int, device: Device, tiles: int = 1, gaps: int = GAPS[0], cop
     return tiles * (8 * room(elements, gaps) + copied) <= device.shared_per_block_bytes
 
 
-def spectrum_accesses(problem: Fft) -> tuple[Access, ...]:
-    """The ways to reach the spectrum."""
-    if problem.is_real and not problem.inverse:
-        return (Access.STAGED, Access.SEQUENTIAL)
-    if problem.layout is not Layout.BATCH:
-        return (Access.STAGED,)  # neighbours in it are not those of a pass
-    is_flat = len(problem.size) == 1
-    return (Access.DIRECT, Access.STAGED) if is_flat or not problem.is_real else (Access.STAGED,)
-
-
-_HALVES_AT_HAND = Constraint(
-    "a pass reads the halves of two signals' spectra, each element twice, where they lie in shared memory",
-    # From global memory it took 3 to 30% longer.
-    lambda packing, spectrum, loads: spectrum == Access.STAGED or (packing == Packing.PAIR and loads == Loads.BULK),
-)
-
-
 def _may_fetch_ahead(problem: Fft) -> bool:
-    """Whether what a tile reads lies together."""
-    return problem.layout is not Layout.FREQUENCY if problem.inverse else problem.tiling is None
+    """Whether what a tile reads lies together, or at places a batch apart."""
+    return problem.inverse is True or problem.tiling is None

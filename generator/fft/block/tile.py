@@ -134,6 +134,13 @@ class TileShape:
     """Whether the first pass reads from global memory and the last one writes there: neighbours in x, then."""
     gaps: int = 25
     """Percent of it that may be left out between its rows."""
+    is_mirrored: tuple[bool, bool] = (False, False)
+    """Whether the first pass reads two sets of frequencies at once, and the last one writes such: see `mirrored.py`."""
+
+    def is_mirrored_pass(self, place: int, count: int) -> bool:
+        """Whether that one of so many passes has two sets of frequencies."""
+        reads, writes = self.is_mirrored
+        return (reads and place == 0) or (writes and place == count - 1)
 
     def is_global_pass(self, place: int, count: int) -> bool:
         """Whether that one of so many passes reads from global memory or writes there."""
