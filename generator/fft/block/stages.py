@@ -70,6 +70,10 @@ class Stage:
     radix: int = 0
     element: str = ""
     """Where element j of a pass lies, from the first one."""
+    is_there: str = ""
+    """Of element j of a pass that reads the tile: whether it is not 0; empty where all are in the tile."""
+    is_needed: str = ""
+    """Of element j of a pass that writes to the tile: whether it is read again; empty where all are."""
     later: int = 0
     distance: int = 0
     """Of a pass over mirrored sets: from the frequency of element j to that of the next."""
@@ -230,9 +234,12 @@ class Stages:
         step, pool = work.step, work.pool
         names = self._names
 
-        def coordinates(own: str, weight: int) -> str:
+        def element(own: str, weight: int) -> str:
             j = "j" if weight == 1 else f"j * {weight}"
-            mine = j if own not in dict(pool.variables) else f"{own} + {j}"
+            return j if own not in dict(pool.variables) else f"{own} + {j}"
+
+        def coordinates(own: str, weight: int) -> str:
+            mine = element(own, weight)
             return ", ".join(mine if name == work.axis else _known(name, pool) for name in names)
 
         return Stage(
@@ -243,6 +250,8 @@ class Stages:
             writes=writes,
             index=coordinates("later", step.later),
             frequency=coordinates("earlier", step.earlier),
+            is_there=f"{element('later', step.later)} < {work.read}" if work.read else "",
+            is_needed=f"{element('earlier', step.earlier)} < {work.written}" if work.written else "",
         )
 
     def _mirrored_pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
