@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Iterator
 from math import ceil, prod
 from typing import NamedTuple
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.choice import Access
+from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
 from warpsmith.generator.fft.block.space import (
     GAPS,
     THREADS,
@@ -48,6 +50,11 @@ MOST = 28
 NEIGHBOURS = 4
 """Transforms of a tile at the least whose spectra lie frequency by frequency: as many numbers make a sector of memory.
 Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77, eight 37 (H200, 2026-11-24)."""
+NEIGHBOURS_BY_SETS = 8
+"""The same where a pass writes them, 16 bytes at once: 64 bytes that lie together are half as many tags of the L1 cache
+and requests to the L2 cache as 32."""
+RADIX_OF_SETS = 8
+"""Of a pass that has two sets of frequencies: twice as many numbers are in registers."""
 MOST_TOGETHER = 16384
 """Complex numbers of a tile that has so many: 128 KB."""
 
@@ -61,6 +68,7 @@ class Way(NamedTuple):
 
 
 ONE_BY_ONE, AT_ONCE = Way(), Way(loads=Loads.BULK, stores=Stores.BULK)
+BY_SETS = Way(spectrum=Access.MIRRORED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +83,8 @@ class Guess:
     """Of a tile, about; 0 for one that keeps a single warp busy, without barriers."""
     first: str = "x"
     way: Way = ONE_BY_ONE
+    ahead: int = 0
+    """Tiles of a multiprocessor after which comes the one whose data a tile fetches."""
 
     def values(self, batch: int, device: Device) -> dict[str, Value]:
         """Of all parameters, for so many transforms."""
@@ -105,7 +115,7 @@ class Guess:
             "min_blocks": 0,
             "gaps": GAPS[-1],
             "blocks": 0,
-            "ahead": 0,
+            "ahead": self.ahead * device.multiprocessors,
         }
 
 
@@ -144,7 +154,26 @@ def _ways(problem: Fft, packing: Packing) -> tuple[Way, ...]:
     return (ONE_BY_ONE, AT_ONCE)
 
 
+def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
+    """Those whose spectra are reached by sets of frequencies that mirror each other; none where they cannot be."""
+    if not may_mirror(problem):
+        return
+    (rows, columns), first = problem.size, "x" if problem.inverse else "y"
+    rank = operator.itemgetter(0 if problem.inverse else -1)
+    plans = [each for each in factorizations(columns) if has_pairs(problem, each) and max(each) <= LARGEST_RADIX]
+    plans.sort(key=lambda radices: (len(radices), abs(rank(radices) - RADIX_OF_SETS)))
+    points = rows * columns
+    usual = max(USUAL, min(NEIGHBOURS_BY_SETS // 2 * points, max(MOST_TOGETHER, points)))
+    sizes = dict.fromkeys((usual, usual // 2, min(2 * usual, MOST_TOGETHER)))
+    for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, _plans(rows, FLAT_PLANS)[:2]):
+        # A tile that has a multiprocessor for itself has nobody to read while it computes.
+        aheads = (1, 0) if elements > LARGE else (2, 0) if elements > MANY else (0, 4)
+        for ahead in aheads:
+            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, ahead)
+
+
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
+    yield from guesses_by_sets(problem)
     rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
     first_elements = rows * complex_columns(problem, packings(problem)[0])
     is_small = first_elements <= SMALL

@@ -19,6 +19,7 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
 TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
+MOST_THREADS = 1024
 GAPS = (2, 8, 25)
 """Percent of a tile: one element a row of 64, one in sixteen and a row's, or whatever helps."""
 LASTING = (4, 8, 16)
@@ -76,7 +77,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
         *rows,
         Parameter("transforms", TRANSFORMS, "complex ones in a tile"),
-        Parameter("threads", THREADS, "of a tile"),
+        Parameter("threads", _threads(problem), "of a tile"),
         Parameter("tiles", (1, 2, 4, 8), "of a block, whose threads do not wait for each other"),
         Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
         *spectrum,
@@ -88,6 +89,11 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("blocks", (0, *lasting), "that go on from tile to tile; 0: one of each tile"),
         *ahead,
     )
+
+
+def _threads(problem: Fft) -> tuple[int, ...]:
+    """As many as a block may have, where a tile is large so that transforms side by side fill sectors of memory."""
+    return (*THREADS, MOST_THREADS) if problem.layout is Layout.FREQUENCY and len(problem.size) == 2 else THREADS
 
 
 def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:

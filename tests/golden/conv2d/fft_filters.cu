@@ -1,12 +1,13 @@
 // warpsmith fft_block
 // problem: fft size=60x60 batch=4096 kind=r2c valid=3x3 start=59x59 layout=frequency
-// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=staged stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
+// config:  ahead=132 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=512 tiles=1 transforms=4 twiddles=powers x_radices=6x10 y_radices=6x10
 //
-// Forward transforms of 60x60 points, 2 in a tile of
+// Forward transforms of 60x60 points, 4 in a tile of
 // shared memory: radices 6x10 by 6x10, each within a thread. Two real signals are one complex one.
 
-constexpr int kThreads = 256;  // of a tile
-constexpr long long kLast = 4092;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 512;  // of a tile
+constexpr long long kLast = 4088;  // where the last tile starts: it may do some of another's again
+constexpr long long kAhead = 1056;  // transforms from a tile to the one whose data it fetches
 constexpr float kHalfScale = 0.5f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
@@ -122,6 +123,13 @@ __device__ __forceinline__ long long spectrum_place(int transform, int y, int x)
     return static_cast<long long>(y * 31 + x) * 4096 + transform;
 }
 
+// Frequency (y, x) of two real signals, which are complex signal t, from it and the frequency that mirrors it.
+__device__ __forceinline__ void store_both(float2* spectrum, int t, int y, int x, float2 z, float2 mirrored) {
+    const float2 m = conjugate(mirrored), one = kHalfScale * (z + m), other = kHalfScale * turned_right(z - m);
+    // A plain store would be taken apart in two of 8 bytes.
+    __stwb(reinterpret_cast<float4*>(spectrum + spectrum_place(2 * t, y, x)), make_float4(one.x, one.y, other.x, other.y));
+}
+
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
     const float* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
@@ -129,14 +137,14 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 4 && i >= 1200) {
+        if (step == 4 && i >= 2400) {
             break;
         }
         const int x = modulo<60>(i);
         const int later = modulo<10>(quotient<60>(i));
         const int t = quotient<600>(i);
         float2 v[6];
-        float2* const element = tile + t * 3736 + x + later * 62;
+        float2* const element = tile + t * 3668 + x + later * 61;
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
             v[j] = load_signal(source, t, later + j * 10, x);
@@ -154,7 +162,7 @@ __device__ __forceinline__ void transform(
         v[5] = times(v[5], w5);
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
-            element[j * 621] = v[j];
+            element[j * 611] = v[j];
         }
     }
     __syncthreads();
@@ -163,22 +171,22 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 3; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 2 && i >= 720) {
+        if (step == 2 && i >= 1440) {
             break;
         }
         const int x = modulo<60>(i);
         const int earlier = modulo<6>(quotient<60>(i));
         const int t = quotient<360>(i);
         float2 v[10];
-        float2* const element = tile + t * 3736 + x + earlier * 621;
+        float2* const element = tile + t * 3668 + x + earlier * 611;
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            v[j] = element[j * 62];
+            v[j] = element[j * 61];
         }
         dft10(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]);
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            element[j * 62] = v[j];
+            element[j * 61] = v[j];
         }
     }
     __syncthreads();
@@ -187,14 +195,14 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 4 && i >= 1200) {
+        if (step == 4 && i >= 2400) {
             break;
         }
-        const int y = modulo<60>(i);
-        const int later = modulo<10>(quotient<60>(i));
-        const int t = quotient<600>(i);
+        const int t = i % 4u;
+        const int later = modulo<10>(i / 4u);
+        const int y = quotient<40>(i);
         float2 v[6];
-        float2* const element = tile + t * 3736 + modulo<6>(y) * 621 + quotient<6>(y) * 62 + later;
+        float2* const element = tile + t * 3668 + modulo<10>(y) * 61 + quotient<10>(y) * 611 + later;
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
             v[j] = element[j * 10];
@@ -217,46 +225,62 @@ __device__ __forceinline__ void transform(
     }
     __syncthreads();
 
-    // Pass 4: 10 points along x.
+    // Pass 4: 10 points along x, twice, of rows that mirror each other.
 #pragma unroll
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 0; step < 2; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 2 && i >= 720) {
+        if (step == 1 && i >= 720) {
             break;
         }
-        const int y = modulo<60>(i);
-        const int earlier = modulo<6>(quotient<60>(i));
-        const int t = quotient<360>(i);
-        float2 v[10];
-        float2* const element = tile + t * 3736 + modulo<6>(y) * 621 + quotient<6>(y) * 62 + earlier * 10;
+        const int t = i % 4u;
+        const int y = modulo<60>(i / 4u);
+        const int part = quotient<240>(i);
+        const bool is_own = part == 0;  // columns whose mirror images are in the same set of them
+        const int here_y = is_own ? modulo<30>(y) : y;
+        const int here = is_own ? (y < 30 ? 0 : 3) : part;
+        const bool is_alone = is_own && here_y == 0;  // and so is the row
+        const int there_y = is_alone ? 30 : here_y == 0 ? 0 : 60 - here_y;
+        const int there = is_own ? here : 6 - part;
+        const float2* const here_element = tile + t * 3668 + modulo<6>(here_y) * 611 + quotient<6>(here_y) * 61 + here * 10;
+        const float2* const there_element = tile + t * 3668 + modulo<6>(there_y) * 611 + quotient<6>(there_y) * 61 + there * 10;
+        float2 here_v[10], there_v[10];
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            v[j] = element[j];
+            here_v[j] = here_element[j];
+            there_v[j] = there_element[j];
         }
-        dft10(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]);
+        dft10(here_v[0], here_v[1], here_v[2], here_v[3], here_v[4], here_v[5], here_v[6], here_v[7], here_v[8], here_v[9]);
+        dft10(there_v[0], there_v[1], there_v[2], there_v[3], there_v[4], there_v[5], there_v[6], there_v[7], there_v[8], there_v[9]);
+
+        if (here == 0) {
 #pragma unroll
-        for (int j = 0; j < 10; ++j) {
-            element[j] = v[j];
+            for (int j = 0; j <= 5; ++j) {
+                const int m = j == 0 ? 0 : 10 - j;
+                store_both(target, t, here_y, j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
+                store_both(target, t, there_y, j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 5; ++j) {
+                const int m = 9 - j;
+                store_both(target, t, here_y, here + j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
+                store_both(target, t, there_y, there + j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+            }
         }
     }
-    __syncthreads();
+}
 
-    // The spectrum of the complex signal as those of the real ones.
-#pragma unroll
-    for (int step = 0; step < 15; ++step) {
-        const unsigned i = thread + step * kThreads;
-        if (step == 14 && i >= 3720) {
-            break;
-        }
-        const int t = i % 2u;
-        const int x = modulo<31>(i / 2u);
-        const int y = quotient<62>(i);
-        const int mirrored_y = y == 0 ? 0 : 60 - y;
-        const int mirrored_x = x == 0 ? 0 : 60 - x;
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Has a line of memory on its way into the L2 cache, for whoever reads it later.
+__device__ __forceinline__ void fetch_line(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+#endif
 
-        const float2 z = tile[t * 3736 + modulo<6>(y) * 621 + quotient<6>(y) * 62 + modulo<6>(x) * 10 + quotient<6>(x)], m = conjugate(tile[t * 3736 + modulo<6>(mirrored_y) * 621 + quotient<6>(mirrored_y) * 62 + modulo<6>(mirrored_x) * 10 + quotient<6>(mirrored_x)]);
-        store(target + spectrum_place(2 * t, y, x), kHalfScale * (z + m));
-        store(target + spectrum_place(2 * t + 1, y, x), kHalfScale * turned_right(z - m));
+// The same of many lines, of which each thread asks for some.
+__device__ __forceinline__ void fetch_ahead(const void* begin, unsigned bytes, unsigned thread, unsigned threads) {
+    for (unsigned place = 128 * thread; place < bytes; place += 128 * threads) {
+        fetch_line(static_cast<const char*>(begin) + place);
     }
 }
 
@@ -266,6 +290,9 @@ fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
-    const long long start = number * 4, first = min(start, kLast);
+    const long long start = number * 8, first = min(start, kLast);
+    if (start + kAhead <= kLast) {
+        fetch_ahead(source + (start + kAhead) * 9, 288, thread, kThreads);
+    }
     transform(source + first * 9, target + first * 1, tile, thread);
 }
