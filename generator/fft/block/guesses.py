@@ -55,6 +55,8 @@ NEIGHBOURS_BY_SETS = 8
 and requests to the L2 cache as 32."""
 RADIX_OF_SETS = 8
 """Of a pass that has two sets of frequencies: twice as many numbers are in registers."""
+OF_A_MULTIPROCESSOR = 28000
+"""Complex numbers that fit into its shared memory, but for gaps."""
 MOST_TOGETHER = 16384
 """Complex numbers of a tile that has so many: 128 KB."""
 
@@ -83,6 +85,7 @@ class Guess:
     """Of a tile, about; 0 for one that keeps a single warp busy, without barriers."""
     first: str = "x"
     way: Way = ONE_BY_ONE
+    min_blocks: int = 0
     ahead: int = 0
     """Tiles of a multiprocessor after which comes the one whose data a tile fetches."""
 
@@ -112,7 +115,7 @@ class Guess:
             "twiddles": Twiddles.POWERS.value,
             "loads": self.way.loads.value,
             "stores": self.way.stores.value,
-            "min_blocks": 0,
+            "min_blocks": self.min_blocks,
             "gaps": GAPS[-1],
             "blocks": 0,
             "ahead": self.ahead * device.multiprocessors,
@@ -166,10 +169,14 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     usual = max(USUAL, min(NEIGHBOURS_BY_SETS // 2 * points, max(MOST_TOGETHER, points)))
     sizes = dict.fromkeys((usual, usual // 2, min(2 * usual, MOST_TOGETHER)))
     for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, _plans(rows, FLAT_PLANS)[:2]):
+        # Registers for the loads of several steps: 105 of them with one block of 512 threads, 64 with four of 256.
+        tile = max(1, elements // points) * points
+        is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
+        min_blocks = min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile)
         # A tile that has a multiprocessor for itself has nobody to read while it computes.
-        aheads = (1, 0) if elements > LARGE else (2, 0) if elements > MANY else (0, 4)
+        aheads = {1: (1, 0), 4: (0, 4)}.get(min_blocks, (2, 0))
         for ahead in aheads:
-            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, ahead)
+            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks, ahead)
 
 
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:

@@ -69,6 +69,8 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
     lasting, later = _walks(problem, device, LASTING), _walks(problem, device, AHEAD)
     told = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
     ahead = (Parameter("ahead", (0, *later), told),) if _may_fetch_ahead(problem) else ()
+    # For one block compilers give a thread all the registers that there are, and so all its loads are on their way.
+    is_large, fewest = _has_large_tiles(problem), (2, 3, 4, 6, 8)
     accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
     reached = tuple(each.value for each in spectrum_accesses(problem))
     spectrum = (Parameter("spectrum", reached, "the same of the spectrum"),) if len(reached) > 1 else ()
@@ -77,23 +79,27 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
         *rows,
         Parameter("transforms", TRANSFORMS, "complex ones in a tile"),
-        Parameter("threads", _threads(problem), "of a tile"),
+        Parameter("threads", (*THREADS, MOST_THREADS) if is_large else THREADS, "of a tile"),
         Parameter("tiles", (1, 2, 4, 8), "of a block, whose threads do not wait for each other"),
         Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
         *spectrum,
         Parameter("twiddles", tuple(each.value for each in Twiddles), "where twiddle factors come from"),
         Parameter("loads", _known(Loads, whole[0]), "one by one, or a tile's in bulk"),
         Parameter("stores", _known(Stores, whole[1]), "the same, or one by one and marked as not read soon"),
-        Parameter("min_blocks", (0, 2, 3, 4, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+        Parameter(
+            "min_blocks",
+            (0, 1, *fewest) if is_large else (0, *fewest),
+            "blocks a multiprocessor must hold; 0 leaves it open",
+        ),
         Parameter("gaps", GAPS, "percent of a tile that may be left out against bank conflicts"),
         Parameter("blocks", (0, *lasting), "that go on from tile to tile; 0: one of each tile"),
         *ahead,
     )
 
 
-def _threads(problem: Fft) -> tuple[int, ...]:
-    """As many as a block may have, where a tile is large so that transforms side by side fill sectors of memory."""
-    return (*THREADS, MOST_THREADS) if problem.layout is Layout.FREQUENCY and len(problem.size) == 2 else THREADS
+def _has_large_tiles(problem: Fft) -> bool:
+    """Whether a tile may have a multiprocessor for itself, so that transforms side by side fill sectors of memory."""
+    return problem.layout is Layout.FREQUENCY and len(problem.size) == 2
 
 
 def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
