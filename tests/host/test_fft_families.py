@@ -357,7 +357,11 @@ class TestOptions:
                 if found is not None:
                     cases.append(Case(problem, FftBlock(), found))
         assert len(cases) >= 10
-        check_all(cases, check_against_numpy, quickest)
+        many = fft((4, 8), 40 * DEVICE.multiprocessors, kind=kind, layout=Layout.FREQUENCY)
+        ahead = {"spectrum": ["mirrored"], "ahead": [2 * DEVICE.multiprocessors], "transforms": [2]}
+        fetching = space_of(many, DEVICE).narrowed(ahead).drawn(random.Random(kind))
+        assert fetching is not None
+        check_all([*cases, Case(many, FftBlock(), fetching)], check_against_numpy, quickest)
 
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
@@ -434,3 +438,20 @@ def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...],
 
     problem = fft(size, 5, kind="c2r")
     check_all([*defaults([problem]), *drawn([problem], 1)], check, quickest)
+
+
+def test_of_any_complex_input_sets_of_frequencies_are_what_irfftn_computes(quickest: HostCompiler) -> None:
+    """The same where a pass reads them, and must find the Hermitian part of the columns that mirror themselves."""
+    problem = fft((8, 8), 6, kind="c2r", layout=Layout.FREQUENCY)
+    space = FftBlock().space(problem, DEVICE).narrowed({"spectrum": ["mirrored"]})
+
+    def check(bench: Bench, case: Case) -> None:
+        parts = np.random.default_rng(1).standard_normal(problem.inputs[0].components.shape, np.float32)
+        given = parts.view(np.complex64)[..., 0]
+        expected = np.fft.irfftn(np.moveaxis(given, -1, 0).astype(complex), s=problem.size, axes=(1, 2))
+        assert relative_error(bench.result(case, given), expected) <= ACCURACY
+
+    found = [space.narrowed({"x_radices": [word]}).drawn(random.Random(word)) for word in ("2x4", "4x2")]
+    cases = [Case(problem, FftBlock(), config) for config in found if config is not None]
+    assert len(cases) == 2
+    check_all(cases, check, quickest)
