@@ -50,9 +50,12 @@ MOST = 28
 NEIGHBOURS = 4
 """Transforms of a tile at the least whose spectra lie frequency by frequency: as many numbers make a sector of memory.
 Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77, eight 37 (H200, 2026-11-24)."""
-NEIGHBOURS_BY_SETS = 8
-"""The same where a pass writes them, 16 bytes at once: 64 bytes that lie together are half as many tags of the L1 cache
-and requests to the L2 cache as 32."""
+PAIRS_BY_SETS = (4, 2)
+"""Of a tile whose pass reaches spectra 16 bytes at once: 64 bytes that lie together, or one sector. Forward tiles leave
+room for three of them on a multiprocessor: of 64x64 points two pairs took 92 us, four more than 98. On the way back,
+where a thread has all of a step on its way, four took 104 us and two more than 136 (H200, 2026-11-24)."""
+LONGEST_COLUMN = 32
+"""Points of a column that a thread transforms at once where half of it or more is zeros."""
 RADIX_OF_SETS = 8
 """Of a pass that has two sets of frequencies: twice as many numbers are in registers."""
 OF_A_MULTIPROCESSOR = 28000
@@ -86,8 +89,6 @@ class Guess:
     first: str = "x"
     way: Way = ONE_BY_ONE
     min_blocks: int = 0
-    ahead: int = 0
-    """Tiles of a multiprocessor after which comes the one whose data a tile fetches."""
 
     def values(self, batch: int, device: Device) -> dict[str, Value]:
         """Of all parameters, for so many transforms."""
@@ -118,7 +119,7 @@ class Guess:
             "min_blocks": self.min_blocks,
             "gaps": GAPS[-1],
             "blocks": 0,
-            "ahead": self.ahead * device.multiprocessors,
+            "ahead": 0,
         }
 
 
@@ -165,18 +166,18 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     rank = operator.itemgetter(0 if problem.inverse else -1)
     plans = [each for each in factorizations(columns) if has_pairs(problem, each) and max(each) <= LARGEST_RADIX]
     plans.sort(key=lambda radices: (len(radices), abs(rank(radices) - RADIX_OF_SETS)))
-    points = rows * columns
-    usual = max(USUAL, min(NEIGHBOURS_BY_SETS // 2 * points, max(MOST_TOGETHER, points)))
-    sizes = dict.fromkeys((usual, usual // 2, min(2 * usual, MOST_TOGETHER)))
-    for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, _plans(rows, FLAT_PLANS)[:2]):
-        # Registers for the loads of several steps: 105 of them with one block of 512 threads, 64 with four of 256.
+    points, most = rows * columns, MOST_TOGETHER if problem.inverse else LARGE
+    usual = max(USUAL, points * next((pairs for pairs in PAIRS_BY_SETS if pairs * points <= most), 1))
+    sizes = dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2))
+    y_plans = _plans(rows, FLAT_PLANS)[:2]
+    if problem.start is None and 2 * problem.bordered_size[0] <= rows <= LONGEST_COLUMN:
+        y_plans = ((rows,), *y_plans)  # few of its points are read: one pass less
+    for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, y_plans):
         tile = max(1, elements // points) * points
         is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
-        min_blocks = min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile)
-        # A tile that has a multiprocessor for itself has nobody to read while it computes.
-        aheads = {1: (1, 0), 4: (0, 4)}.get(min_blocks, (2, 0))
-        for ahead in aheads:
-            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks, ahead)
+        # For so many blocks compilers give a thread registers to ask for several steps' numbers at once.
+        for min_blocks in (0, min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile)):
+            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks)
 
 
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:

@@ -1,13 +1,12 @@
 // warpsmith fft_block
 // problem: fft size=60x60 batch=4096 kind=r2c valid=3x3 start=59x59 layout=frequency
-// config:  ahead=132 blocks=0 first=y gaps=25 loads=plain min_blocks=1 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=512 tiles=1 transforms=4 twiddles=powers x_radices=6x10 y_radices=6x10
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
 //
-// Forward transforms of 60x60 points, 4 in a tile of
+// Forward transforms of 60x60 points, 2 in a tile of
 // shared memory: radices 6x10 by 6x10, each within a thread. Two real signals are one complex one.
 
-constexpr int kThreads = 512;  // of a tile
-constexpr long long kLast = 4088;  // where the last tile starts: it may do some of another's again
-constexpr long long kAhead = 1056;  // transforms from a tile to the one whose data it fetches
+constexpr int kThreads = 256;  // of a tile
+constexpr long long kLast = 4092;  // where the last tile starts: it may do some of another's again
 constexpr float kHalfScale = 0.5f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
@@ -137,14 +136,14 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 4 && i >= 2400) {
+        if (step == 4 && i >= 1200) {
             break;
         }
         const int x = modulo<60>(i);
         const int later = modulo<10>(quotient<60>(i));
         const int t = quotient<600>(i);
         float2 v[6];
-        float2* const element = tile + t * 3668 + x + later * 61;
+        float2* const element = tile + t * 3736 + x + later * 62;
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
             v[j] = load_signal(source, t, later + j * 10, x);
@@ -162,7 +161,7 @@ __device__ __forceinline__ void transform(
         v[5] = times(v[5], w5);
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
-            element[j * 611] = v[j];
+            element[j * 621] = v[j];
         }
     }
     __syncthreads();
@@ -171,22 +170,22 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 3; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 2 && i >= 1440) {
+        if (step == 2 && i >= 720) {
             break;
         }
         const int x = modulo<60>(i);
         const int earlier = modulo<6>(quotient<60>(i));
         const int t = quotient<360>(i);
         float2 v[10];
-        float2* const element = tile + t * 3668 + x + earlier * 611;
+        float2* const element = tile + t * 3736 + x + earlier * 621;
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            v[j] = element[j * 61];
+            v[j] = element[j * 62];
         }
         dft10(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]);
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            element[j * 61] = v[j];
+            element[j * 62] = v[j];
         }
     }
     __syncthreads();
@@ -195,14 +194,14 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 4 && i >= 2400) {
+        if (step == 4 && i >= 1200) {
             break;
         }
-        const int t = i % 4u;
-        const int later = modulo<10>(i / 4u);
-        const int y = quotient<40>(i);
+        const int y = modulo<60>(i);
+        const int later = modulo<10>(quotient<60>(i));
+        const int t = quotient<600>(i);
         float2 v[6];
-        float2* const element = tile + t * 3668 + modulo<10>(y) * 61 + quotient<10>(y) * 611 + later;
+        float2* const element = tile + t * 3736 + modulo<6>(y) * 621 + quotient<6>(y) * 62 + later;
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
             v[j] = element[j * 10];
@@ -229,20 +228,20 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 1 && i >= 720) {
+        if (step == 1 && i >= 360) {
             break;
         }
-        const int t = i % 4u;
-        const int y = modulo<60>(i / 4u);
-        const int part = quotient<240>(i);
+        const int t = i % 2u;
+        const int y = modulo<60>(i / 2u);
+        const int part = quotient<120>(i);
         const bool is_own = part == 0;  // columns whose mirror images are in the same set of them
         const int here_y = is_own ? modulo<30>(y) : y;
         const int here = is_own ? (y < 30 ? 0 : 3) : part;
         const bool is_alone = is_own && here_y == 0;  // and so is the row
         const int there_y = is_alone ? 30 : here_y == 0 ? 0 : 60 - here_y;
         const int there = is_own ? here : 6 - part;
-        const float2* const here_element = tile + t * 3668 + modulo<6>(here_y) * 611 + quotient<6>(here_y) * 61 + here * 10;
-        const float2* const there_element = tile + t * 3668 + modulo<6>(there_y) * 611 + quotient<6>(there_y) * 61 + there * 10;
+        const float2* const here_element = tile + t * 3736 + modulo<6>(here_y) * 621 + quotient<6>(here_y) * 62 + here * 10;
+        const float2* const there_element = tile + t * 3736 + modulo<6>(there_y) * 621 + quotient<6>(there_y) * 62 + there * 10;
         float2 here_v[10], there_v[10];
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
@@ -270,29 +269,12 @@ __device__ __forceinline__ void transform(
     }
 }
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Has a line of memory on its way into the L2 cache, for whoever reads it later.
-__device__ __forceinline__ void fetch_line(const void* address) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-#endif
-
-// The same of many lines, of which each thread asks for some.
-__device__ __forceinline__ void fetch_ahead(const void* begin, unsigned bytes, unsigned thread, unsigned threads) {
-    for (unsigned place = 128 * thread; place < bytes; place += 128 * threads) {
-        fetch_line(static_cast<const char*>(begin) + place);
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads)
 fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
-    const long long start = number * 8, first = min(start, kLast);
-    if (start + kAhead <= kLast) {
-        fetch_ahead(source + (start + kAhead) * 9, 288, thread, kThreads);
-    }
+    const long long start = number * 4, first = min(start, kLast);
     transform(source + first * 9, target + first * 1, tile, thread);
 }
