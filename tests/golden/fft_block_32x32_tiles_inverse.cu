@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=32x32 batch=442368 kind=c2r valid=22x22 layout=frequency tiles=6x6 step=22x22 plane=118x118 inner=96
-// config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=8x4 y_radices=4x8
+// config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=4 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=8x4 y_radices=4x8
 //
 // Inverse transforms of 32x32 points, 4 in a tile of
 // shared memory: radices 4x8 by 8x4, each within a thread. Two real signals are one complex one.
@@ -299,7 +299,7 @@ __device__ __forceinline__ void transform(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 4)
 fft_block(const float2* __restrict__ source, float* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;

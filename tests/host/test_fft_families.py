@@ -339,6 +339,19 @@ class TestOptions:
         check_all([*defaults(problems), *cases], check_against_numpy, quickest)
 
     @pytest.mark.parametrize("kind", ["r2c", "c2r"])
+    def test_of_part_of_a_signal_by_any_radices(self, kind: str, quickest: HostCompiler) -> None:
+        """Three digits, of which threads may take the results in the order of the tile."""
+        problem = fft((64, 4), 6, kind=kind, layout=Layout.FREQUENCY, valid=(40, 3))
+        space, cases = FftBlock().space(problem, DEVICE), []
+        for word in ("2x8x4", "4x8x2", "2x16x2", "16x2x2"):
+            for first in ("x", "y"):
+                config = space.narrowed({"y_radices": [word], "first": [first]}).drawn(random.Random(word))
+                if config is not None:
+                    cases.append(Case(problem, FftBlock(), config))
+        assert len(cases) == 8
+        check_all(cases, check_against_numpy, quickest)
+
+    @pytest.mark.parametrize("kind", ["r2c", "c2r"])
     def test_of_sets_of_frequencies_that_mirror_each_other(self, kind: str, quickest: HostCompiler) -> None:
         """Each radix that there may be, of one tile and several, of parts of signals that begin anywhere."""
         space_of = FftBlock().space

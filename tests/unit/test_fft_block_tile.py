@@ -12,7 +12,7 @@ import pytest
 
 from warpsmith.generator.fft.block.gaps import fitted_tile
 from warpsmith.generator.fft.block.mirrored import Sets, set_address
-from warpsmith.generator.fft.block.tile import BANKS, Address, Gaps, Pool, Tile, TileShape, Touch, digits_of
+from warpsmith.generator.fft.block.tile import BANKS, Address, Gaps, Lead, Pool, Tile, TileShape, Touch, digits_of
 
 Index = Callable[[str, dict[str, int]], int]
 """What an expression of CUDA comes to."""
@@ -139,6 +139,18 @@ class TestGaps:
         assert accesses(fitted, touches) <= 1.25 * least
         assert accesses(dense, touches) >= 2 * least
         assert fitted.elements <= shape.room
+
+    def test_results_that_are_asked_for_keep_their_numbers_in_any_order_of_threads(self) -> None:
+        """Of three digits, whose order in the tile is not that of frequencies: the first 40 rows of 64 are written."""
+        shape = TileShape(2, (2, 8, 4), (4,), y_first=True, present=(40, 3), is_signal_first=False)
+        works = Tile.with_gaps(shape, no_gaps(shape)).passes
+        work = next(each for each in works if each.written)
+        assert (work.axis, work.written, work.step.earlier) == ("y", 40, 16)
+        for each in works:
+            for name in ("t", "x", "y", "earlier", "later"):
+                places = dict(each.led_by(Lead(name, is_stored=True)).address.terms)
+                assert not each.written or places["earlier"] == each.step.earlier_place
+                assert each.has_all_lines or places["y"] == dict(each.address.terms)["y"]
 
     @pytest.mark.parametrize("is_signal_first", [True, False])
     def test_keep_sets_of_frequencies_that_mirror_each_other_apart(self, is_signal_first: bool) -> None:

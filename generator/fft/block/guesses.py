@@ -52,8 +52,8 @@ NEIGHBOURS = 4
 Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77, eight 37 (H200, 2026-11-24)."""
 PAIRS_BY_SETS = (4, 2)
 """Of a tile whose pass reaches spectra 16 bytes at once: 64 bytes that lie together, or one sector. Forward tiles leave
-room for three of them on a multiprocessor: of 64x64 points two pairs took 92 us, four more than 98. On the way back,
-where a thread has all of a step on its way, four took 104 us and two more than 136 (H200, 2026-11-24)."""
+room for three of them on a multiprocessor: of 64x64 points two pairs took 89 us, four more than 98. Back, where a
+thread has all of a step on its way, four took 97 us and two more than 120; of filters four 29 and two 31 (H200)."""
 LONGEST_COLUMN = 32
 """Points of a column that a thread transforms at once where half of it or more is zeros."""
 RADIX_OF_SETS = 8
@@ -166,17 +166,18 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     rank = operator.itemgetter(0 if problem.inverse else -1)
     plans = [each for each in factorizations(columns) if has_pairs(problem, each) and max(each) <= LARGEST_RADIX]
     plans.sort(key=lambda radices: (len(radices), abs(rank(radices) - RADIX_OF_SETS)))
-    points, most = rows * columns, MOST_TOGETHER if problem.inverse else LARGE
+    points, is_sparse = rows * columns, problem.start is None and 2 * problem.bordered_size[0] <= rows
+    most = MOST_TOGETHER if problem.inverse or is_sparse else LARGE
     usual = max(USUAL, points * next((pairs for pairs in PAIRS_BY_SETS if pairs * points <= most), 1))
     sizes = dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2))
     y_plans = _plans(rows, FLAT_PLANS)[:2]
-    if problem.start is None and 2 * problem.bordered_size[0] <= rows <= LONGEST_COLUMN:
+    if is_sparse and rows <= LONGEST_COLUMN:
         y_plans = ((rows,), *y_plans)  # few of its points are read: one pass less
     for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, y_plans):
         tile = max(1, elements // points) * points
         is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
         # For so many blocks compilers give a thread registers to ask for several steps' numbers at once.
-        for min_blocks in (0, min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile)):
+        for min_blocks in (min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile), 0):
             yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks)
 
 

@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=60x60 batch=2048 kind=r2c valid=56x56 border=reflect:1x1 layout=frequency
-// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=3 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
 //
 // Forward transforms of 60x60 points, 2 in a tile of
 // shared memory: radices 6x10 by 6x10, each within a thread. Two real signals are one complex one.
@@ -275,7 +275,7 @@ __device__ __forceinline__ void transform(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 3)
 fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
