@@ -1,12 +1,12 @@
 // warpsmith fft_block
 // problem: fft size=32x32 batch=442368 kind=c2r valid=22x22 layout=frequency tiles=6x6 step=22x22 plane=118x118 inner=96
-// config:  blocks=0 first=x gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=128 tiles=1 transforms=4 twiddles=powers x_radices=16 y_radices=4x8
+// config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=4 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=8x4 y_radices=4x8
 //
 // Inverse transforms of 32x32 points, 4 in a tile of
-// shared memory: radices 4x8 by 16, each within a thread. Two columns of a real signal are one complex number.
+// shared memory: radices 4x8 by 8x4, each within a thread. Two real signals are one complex one.
 
-constexpr int kThreads = 128;  // of a tile
-constexpr long long kLast = 442364;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 256;  // of a tile
+constexpr long long kLast = 442360;  // where the last tile starts: it may do some of another's again
 constexpr float kScale = 0.0009765625f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
@@ -52,38 +52,22 @@ __device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2&
     x5 = y6;
     x6 = y3;
 }
-__device__ __forceinline__ void dft16(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9, float2& x10, float2& x11, float2& x12, float2& x13, float2& x14, float2& x15) {
-    dft4(x0, x4, x8, x12);
-    dft4(x1, x5, x9, x13);
-    dft4(x2, x6, x10, x14);
-    dft4(x3, x7, x11, x15);
-    x5 = times(x5, 0.923879533f, 0.382683432f);
-    x6 = times(x6, 0.707106781f, 0.707106781f);
-    x7 = times(x7, 0.382683432f, 0.923879533f);
-    x9 = times(x9, 0.707106781f, 0.707106781f);
-    x10 = turned_left(x10);
-    x11 = times(x11, -0.707106781f, 0.707106781f);
-    x13 = times(x13, 0.382683432f, 0.923879533f);
-    x14 = times(x14, -0.707106781f, 0.707106781f);
-    x15 = times(x15, -0.923879533f, -0.382683432f);
-    dft4(x0, x1, x2, x3);
-    dft4(x4, x5, x6, x7);
-    dft4(x8, x9, x10, x11);
-    dft4(x12, x13, x14, x15);
-    const float2 y4 = x4, y8 = x8, y12 = x12, y1 = x1, y9 = x9, y13 = x13, y2 = x2, y6 = x6, y14 = x14, y3 = x3, y7 = x7, y11 = x11;
-    x1 = y4;
-    x2 = y8;
-    x3 = y12;
-    x4 = y1;
-    x6 = y9;
-    x7 = y13;
-    x8 = y2;
-    x9 = y6;
-    x11 = y14;
-    x12 = y3;
-    x13 = y7;
-    x14 = y11;
+
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
+// exp(2 pi i j later / 32) for j = 1, 2, 4, later = 0 to 3.
+__device__ const float2 kTwiddles8x4[12] = {
+{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f }, { 0.831469612f, 0.555570233f },
+{ 1.0f, 0.0f }, { 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
+{ 1.0f, 0.0f }, { 0.707106781f, 0.707106781f }, { 0.0f, 1.0f }, { -0.707106781f, 0.707106781f },
+};
 
 // exp(2 pi i j later / 32) for j = 1, 2, later = 0 to 7.
 __device__ const float2 kTwiddles4x8[16] = {
@@ -92,18 +76,6 @@ __device__ const float2 kTwiddles4x8[16] = {
 { 1.0f, 0.0f }, { 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
 { 0.0f, 1.0f }, { -0.382683432f, 0.923879533f }, { -0.707106781f, 0.707106781f }, { -0.923879533f, 0.382683432f },
 };
-
-// What half_root(x) returns.
-__device__ const float2 kHalfRoots[9] = {
-{ 0.0f, 1.0f }, { -0.195090322f, 0.98078528f }, { -0.382683432f, 0.923879533f }, { -0.555570233f, 0.831469612f },
-{ -0.707106781f, 0.707106781f }, { -0.831469612f, 0.555570233f }, { -0.923879533f, 0.382683432f }, { -0.98078528f, 0.195090322f },
-{ -1.0f, 0.0f },
-};
-
-// i exp(2 pi i x / 32)
-__device__ __forceinline__ float2 half_root(int x) {
-    return kHalfRoots[x];
-}
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
@@ -128,18 +100,19 @@ __device__ __forceinline__ Corner corner_of(Planes planes, int transform) {
     return {planes.elements + static_cast<long long>(plane) * 13924, static_cast<int>(tile / 6u) * 22, static_cast<int>(tile % 6u) * 22};
 }
 
-// To point (y, x) of a transform, and to its neighbour, where there is one.
-__device__ __forceinline__ void put(Planes planes, int transform, int y, int x, float2 value) {
+// To point (y, x) of a transform, where there is one.
+__device__ __forceinline__ void put(Planes planes, int transform, int y, int x, float value) {
     const Corner corner = corner_of(planes, transform);
     const int row = corner.row + y, column = corner.column + x;
     if (y < 22 && row < 118 && x < 22 && column < 118) {
-        store(reinterpret_cast<float2*>(corner.plane + row * 118 + column), value);
+        store(corner.plane + row * 118 + column, value);
     }
 }
 
-// Element (t, y, x) of this tile: columns 2 x and 2 x + 1 of a real signal.
+// Element (t, y, x) of this tile: one of two real signals that follow each other.
 __device__ __forceinline__ void store_signal(Planes planes, int t, int y, int x, float2 value) {
-    put(planes, t, y, 2 * x, value);
+    put(planes, 2 * t, y, x, value.x);
+    put(planes, 2 * t + 1, y, x, value.y);
 }
 
 // Where frequency (y, x) of a transform of this tile lies.
@@ -147,94 +120,146 @@ __device__ __forceinline__ long long spectrum_place(int transform, int y, int x)
     return static_cast<long long>(y * 17 + x) * 442368 + transform;
 }
 
-// Frequency (y, x) of complex signal t, and the one that mirrors it, from the spectra of real ones; of a column that is its own mirror image, which has a Hermitian part only.
-__device__ __forceinline__ void merge_own(const float2* spectrum, int t, int y, int x, float2& z, bool is_needed) {
-    const int mirrored_y = y == 0 ? 0 : 32 - y;
-    float2 a{}, a_mirrored{}, m{}, m_mirrored{};
-    if (is_needed) {
-        a = spectrum[spectrum_place(t, y, 0)];
-        a_mirrored = spectrum[spectrum_place(t, mirrored_y, 0)];
-        m = spectrum[spectrum_place(t, y, 16)];
-        m_mirrored = spectrum[spectrum_place(t, mirrored_y, 16)];
-    }
-    a = 0.5f * (a + conjugate(a_mirrored));
-    m = 0.5f * (m + conjugate(m_mirrored));
-    z = kScale * (a + m) + turned_left(kScale * (a - m));
+// Frequency (y, x) of two real signals, which are complex signal t: one in x and y, the other in z and w.
+__device__ __forceinline__ float4 load_both(const float2* spectrum, int t, int y, int x) {
+    return *reinterpret_cast<const float4*>(spectrum + spectrum_place(2 * t, y, x));
 }
-// Frequency (y, x) of complex signal t, and the one that mirrors it, from the spectra of real ones.
-__device__ __forceinline__ void merge(const float2* spectrum, int t, int y, int x, float2& z, float2& mirrored) {
-    const int mirrored_y = y == 0 ? 0 : 32 - y;
-    float2 a = spectrum[spectrum_place(t, y, x)], m = conjugate(spectrum[spectrum_place(t, mirrored_y, 16 - x)]);
-    const float2 even = kScale * (a + m), odd = times(kScale * (a - m), half_root(x));
-    z = even + odd;
-    mirrored = conjugate(even - odd);
+// The same of the complex signal, and what mirrors it.
+__device__ __forceinline__ float2 merged(float4 both) {
+    return kScale * make_float2(both.x - both.w, both.y + both.z);
+}
+__device__ __forceinline__ float2 merged_mirror(float4 both) {
+    return kScale * make_float2(both.x + both.w, both.z - both.y);
+}
+// The first again, of a column that is its own mirror image, which has a Hermitian part only.
+__device__ __forceinline__ float2 merged_own(float4 both, float4 mirrored) {
+    return 0.5f * (merged(both) + merged_mirror(mirrored));
 }
 
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
     const float2* __restrict__ source, Planes target, float2* tile, unsigned thread) {
-    // Columns that are their own mirror image: asked for before the others, written behind them.
+    // Pass 1: 8 points along x, twice, of rows that mirror each other.
     {
         const unsigned i = thread;
         const int t = i % 4u;
-        const int y = i / 4u;
-        constexpr int x = 0;
-        float2 z;
-        merge_own(source, t, y, x, z, true);
-
-        // The spectra of real signals as that of a complex one.
+        const int y = i / 4u % 32u;
+        const int part = i / 128u;
+        const bool is_own = part == 0;  // columns whose mirror images are in the same set of them
+        const int here_y = is_own ? y % 16u : y;
+        const int here = is_own ? (y < 16 ? 0 : 2) : part;
+        const bool is_alone = is_own && here_y == 0;  // and so is the row
+        const int there_y = is_alone ? 16 : here_y == 0 ? 0 : 32 - here_y;
+        const int there = is_own ? here : 4 - part;
+        float2 here_v[8], there_v[8];
+        if (here == 0) {
 #pragma unroll
-        for (int step = 0; step < 8; ++step) {
-            const unsigned i = thread + step * kThreads;
-            const int t = i % 4u;
-            const int column = i / 4u % 8u;
-            const int y = i / 32u;
-            const int x = column + 1;
-            float2 z, mirrored;
-            merge(source, t, y, x, z, mirrored);
-            tile[t * 548 + y % 8u * 17 + y / 8u * 137 + x] = z;
-            if (2 * x != 16) {
-                const int mirrored_y = y == 0 ? 0 : 32 - y;
-                const int mirrored_x = 16 - x;
-                tile[t * 548 + mirrored_y % 8u * 17 + mirrored_y / 8u * 137 + mirrored_x] = mirrored;
+            for (int j = 0; j <= 4; ++j) {
+                const int m = j == 0 ? 0 : 8 - j;
+                const float4 a = load_both(source, t, here_y, j * 4);
+                const float4 b = load_both(source, t, there_y, j * 4);
+                if (j == 0 || j == 4) {
+                    here_v[j] = merged_own(a, is_alone ? a : b);
+                    there_v[j] = merged_own(b, is_alone ? b : a);
+                } else {
+                    here_v[j] = merged(a);
+                    there_v[j] = merged(b);
+                    here_v[m] = merged_mirror(is_alone ? a : b);
+                    there_v[m] = merged_mirror(is_alone ? b : a);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float4 a = load_both(source, t, here_y, here + j * 4);
+                const float4 b = load_both(source, t, there_y, there + j * 4);
+                here_v[j] = merged(a);
+                there_v[j] = merged(b);
+                here_v[7 - j] = merged_mirror(is_alone ? a : b);
+                there_v[7 - j] = merged_mirror(is_alone ? b : a);
             }
         }
+        dft8(here_v[0], here_v[1], here_v[2], here_v[3], here_v[4], here_v[5], here_v[6], here_v[7]);
+        dft8(there_v[0], there_v[1], there_v[2], there_v[3], there_v[4], there_v[5], there_v[6], there_v[7]);
 
-        tile[t * 548 + y % 8u * 17 + y / 8u * 137 + x] = z;
+        {
+            const float2 w1 = kTwiddles8x4[here];
+            here_v[1] = times(here_v[1], w1);
+            const float2 w2 = kTwiddles8x4[4 + here];
+            here_v[2] = times(here_v[2], w2);
+            const float2 w3 = times(w2, w1);
+            here_v[3] = times(here_v[3], w3);
+            const float2 w4 = kTwiddles8x4[8 + here];
+            here_v[4] = times(here_v[4], w4);
+            const float2 w5 = times(w4, w1);
+            here_v[5] = times(here_v[5], w5);
+            const float2 w6 = times(w4, w2);
+            here_v[6] = times(here_v[6], w6);
+            const float2 w7 = times(w4, w3);
+            here_v[7] = times(here_v[7], w7);
+        }
+        {
+            const float2 w1 = kTwiddles8x4[there];
+            there_v[1] = times(there_v[1], w1);
+            const float2 w2 = kTwiddles8x4[4 + there];
+            there_v[2] = times(there_v[2], w2);
+            const float2 w3 = times(w2, w1);
+            there_v[3] = times(there_v[3], w3);
+            const float2 w4 = kTwiddles8x4[8 + there];
+            there_v[4] = times(there_v[4], w4);
+            const float2 w5 = times(w4, w1);
+            there_v[5] = times(there_v[5], w5);
+            const float2 w6 = times(w4, w2);
+            there_v[6] = times(there_v[6], w6);
+            const float2 w7 = times(w4, w3);
+            there_v[7] = times(there_v[7], w7);
+        }
+        float2* const here_element = tile + t * 1153 + here_y * 36 + here;
+        float2* const there_element = tile + t * 1153 + there_y * 36 + there;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            here_element[j % 4 * 4 + j / 4 * 17] = here_v[j];
+            there_element[j % 4 * 4 + j / 4 * 17] = there_v[j];
+        }
     }
     __syncthreads();
 
-    // Pass 1: 16 points along x.
-    {
-        const unsigned i = thread;
-        const int t = i % 4u;
-        const int y = i / 4u;
-        float2 v[16];
-        float2* const element = tile + t * 548 + y % 8u * 17 + y / 8u * 137;
-#pragma unroll
-        for (int j = 0; j < 16; ++j) {
-            v[j] = element[j];
-        }
-        dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
-#pragma unroll
-        for (int j = 0; j < 16; ++j) {
-            element[j] = v[j];
-        }
-    }
-    __syncthreads();
-
-    // Pass 2: 4 points along y.
+    // Pass 2: 4 points along x.
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
         const unsigned i = thread + step * kThreads;
-        const int x = i % 16u;
-        const int later = i / 16u % 8u;
-        const int t = i / 128u;
+        const int t = i % 4u;
+        const int earlier = i / 4u % 8u;
+        const int y = i / 32u;
         float2 v[4];
-        float2* const element = tile + t * 548 + x + later * 17;
+        float2* const element = tile + t * 1153 + y * 36 + earlier % 4u * 4 + earlier / 4u * 17;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            v[j] = element[j * 137];
+            v[j] = element[j];
+        }
+        dft4(v[0], v[1], v[2], v[3]);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            if (earlier + j * 8 < 22) element[j] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 3: 4 points along y.
+#pragma unroll
+    for (int step = 0; step < 3; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 2 && i >= 704) {
+            break;
+        }
+        const int t = i % 4u;
+        const int x = modulo<22>(i / 4u);
+        const int later = quotient<88>(i);
+        float2 v[4];
+        float2* const element = tile + t * 1153 + x % 4u * 4 + x / 4u % 2u * 17 + x / 8u + later * 36;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            v[j] = element[j * 288];
         }
         dft4(v[0], v[1], v[2], v[3]);
         const float2 w1 = kTwiddles4x8[later];
@@ -245,23 +270,26 @@ __device__ __forceinline__ void transform(
         v[3] = times(v[3], w3);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            element[j * 137] = v[j];
+            element[j * 288] = v[j];
         }
     }
     __syncthreads();
 
-    // Pass 3: 8 points along y.
+    // Pass 4: 8 points along y.
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
         const unsigned i = thread + step * kThreads;
-        const int x = i % 16u;
-        const int earlier = i / 16u % 4u;
-        const int t = i / 64u;
+        if (step == 1 && i >= 352) {
+            break;
+        }
+        const int x = modulo<22>(i);
+        const int earlier = quotient<22>(i) % 4u;
+        const int t = quotient<88>(i);
         float2 v[8];
-        float2* const element = tile + t * 548 + x + earlier * 137;
+        float2* const element = tile + t * 1153 + x % 4u * 4 + x / 4u % 2u * 17 + x / 8u + earlier * 288;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            v[j] = element[j * 17];
+            v[j] = element[j * 36];
         }
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 #pragma unroll
@@ -271,12 +299,12 @@ __device__ __forceinline__ void transform(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 4)
 fft_block(const float2* __restrict__ source, float* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
-    const long long start = number * 4, first = min(start, kLast);
+    const long long start = number * 8, first = min(start, kLast);
     transform(source + first * 1, Planes{target, static_cast<int>(first)}, tile, thread);
 }

@@ -338,6 +338,44 @@ class TestOptions:
         assert len(cases) == len(ways)
         check_all([*defaults(problems), *cases], check_against_numpy, quickest)
 
+    @pytest.mark.parametrize("kind", ["r2c", "c2r"])
+    def test_of_part_of_a_signal_by_any_radices(self, kind: str, quickest: HostCompiler) -> None:
+        """Three digits, of which threads may take the results in the order of the tile."""
+        problem = fft((64, 4), 6, kind=kind, layout=Layout.FREQUENCY, valid=(40, 3))
+        space, cases = FftBlock().space(problem, DEVICE), []
+        for word in ("2x8x4", "4x8x2", "2x16x2", "16x2x2"):
+            for first in ("x", "y"):
+                config = space.narrowed({"y_radices": [word], "first": [first]}).drawn(random.Random(word))
+                if config is not None:
+                    cases.append(Case(problem, FftBlock(), config))
+        assert len(cases) == 8
+        check_all(cases, check_against_numpy, quickest)
+
+    @pytest.mark.parametrize("kind", ["r2c", "c2r"])
+    def test_of_sets_of_frequencies_that_mirror_each_other(self, kind: str, quickest: HostCompiler) -> None:
+        """Each radix that there may be, of one tile and several, of parts of signals that begin anywhere."""
+        space_of = FftBlock().space
+        cases = []
+        for size, batch, fields, radices in (
+            ((8, 8), 6, {}, ("2x4", "4x2")),
+            ((12, 16), 10, {"valid": (9, 11), "start": (5, 3), "norm": "ortho"}, ("4x4", "2x8", "8x2")),
+            ((2, 12), 2, {"order": "natural"}, ("6x2", "2x6")),
+            ((16, 32), 4, {"order": "reversed"}, ("4x8", "2x16", "8x4")),
+            ((6, 24), 8, {"norm": "forward", "valid": (5, 23)}, ("4x6", "6x4", "2x12")),
+        ):
+            problem = fft(size, batch, kind=kind, layout=Layout.FREQUENCY, **fields)
+            space, rng = space_of(problem, DEVICE), random.Random(problem.key())
+            for word in radices:
+                found = space.narrowed({"spectrum": ["mirrored"], "x_radices": [word]}).drawn(rng)
+                if found is not None:
+                    cases.append(Case(problem, FftBlock(), found))
+        assert len(cases) >= 10
+        many = fft((4, 8), 40 * DEVICE.multiprocessors, kind=kind, layout=Layout.FREQUENCY)
+        ahead = {"spectrum": ["mirrored"], "ahead": [2 * DEVICE.multiprocessors], "transforms": [2]}
+        fetching = space_of(many, DEVICE).narrowed(ahead).drawn(random.Random(kind))
+        assert fetching is not None
+        check_all([*cases, Case(many, FftBlock(), fetching)], check_against_numpy, quickest)
+
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
     def test_every_batch(self, direction: str, batch: int, quickest: HostCompiler) -> None:
@@ -413,3 +451,20 @@ def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...],
 
     problem = fft(size, 5, kind="c2r")
     check_all([*defaults([problem]), *drawn([problem], 1)], check, quickest)
+
+
+def test_of_any_complex_input_sets_of_frequencies_are_what_irfftn_computes(quickest: HostCompiler) -> None:
+    """The same where a pass reads them, and must find the Hermitian part of the columns that mirror themselves."""
+    problem = fft((8, 8), 6, kind="c2r", layout=Layout.FREQUENCY)
+    space = FftBlock().space(problem, DEVICE).narrowed({"spectrum": ["mirrored"]})
+
+    def check(bench: Bench, case: Case) -> None:
+        parts = np.random.default_rng(1).standard_normal(problem.inputs[0].components.shape, np.float32)
+        given = parts.view(np.complex64)[..., 0]
+        expected = np.fft.irfftn(np.moveaxis(given, -1, 0).astype(complex), s=problem.size, axes=(1, 2))
+        assert relative_error(bench.result(case, given), expected) <= ACCURACY
+
+    found = [space.narrowed({"x_radices": [word]}).drawn(random.Random(word)) for word in ("2x4", "4x2")]
+    cases = [Case(problem, FftBlock(), config) for config in found if config is not None]
+    assert len(cases) == 2
+    check_all(cases, check, quickest)

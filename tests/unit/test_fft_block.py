@@ -17,6 +17,7 @@ from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.block.guesses import MOST
+from warpsmith.generator.fft.block.mirrored import Sets
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.block.tile import Address, Tile
 from warpsmith.generator.filter2d import Filter2d
@@ -278,12 +279,52 @@ class TestTile:
                 everywhere = sorted(places(text.tile, after=False))
                 radices: dict[str, list[int]] = {"x": [], "y": []}
                 for work in text.tile.passes:
+                    if not work.has_all_lines:
+                        continue  # the next test's
                     radices[work.axis].append(work.step.radix)
                     firsts = [work.address.at(work.pool.values(item)) for item in range(work.pool.items)]
                     elements = [work.step.element_place.at(j) for j in range(work.step.radix)]
                     taken = [first + element for first in firsts for element in elements]
                     assert sorted(taken) == everywhere, (problem.key(), text.choice)
-                assert radices == {"x": list(text.choice.x_radices), "y": list(text.choice.y_radices)}
+                if all(work.has_all_lines for work in text.tile.passes):
+                    assert radices == {"x": list(text.choice.x_radices), "y": list(text.choice.y_radices)}
+
+    def test_a_pass_beside_the_signal_takes_the_lines_that_are_there(self) -> None:
+        """Of 5 by 6 points in 12 by 16: forward 6 columns, or 3 of two in one, and the rows' first pass finds no more;
+        back the same, in the other order. Of a signal that begins elsewhere all of them.
+        """
+        for kind in ("r2c", "c2r"):
+            problem = fft((12, 16), 8, kind=kind, valid=(5, 6), layout="frequency")
+            for text in texts(problem):
+                columns = 3 if text.choice.packing == "half" else 6
+                present, is_forward = {"x": columns, "y": 5}, kind == "r2c"
+                works = text.tile.passes
+                for work in works:
+                    meets_signal = (work.axis == works[0].axis) is is_forward
+                    across = "y" if work.axis == "x" else "x"
+                    extent = dict(work.pool.variables)[across]
+                    assert extent == (present[across] if meets_signal else {"x": text.x, "y": text.y}[across])
+                    is_next = not meets_signal and (work.step.earlier == 1 if is_forward else work.step.is_last)
+                    limits = (work.read, work.written) if is_forward else (work.written, work.read)
+                    assert limits == (present[work.axis] if is_next else 0, 0)
+            for text in texts(dataclasses.replace(problem, start=(9, 2))):
+                assert all(work.has_all_lines and work.read == work.written == 0 for work in text.tile.passes)
+
+    @pytest.mark.parametrize(("size", "digits"), [((12, 16), 4), ((2, 4), 2), ((8, 24), 6)])
+    def test_pairs_of_sets_have_every_frequency_once_and_its_mirror_image_beside_it(
+        self, size: tuple[int, int], digits: int
+    ) -> None:
+        sets, (rows, columns) = Sets(3, size[0], digits), size
+        seen = collections.Counter[tuple[int, int, int]]()
+        for item in range(sets.pool.items):
+            values = sets.pool.values(item)
+            here, there = (sets.indices(values, is_there=is_there) for is_there in (False, True))
+            both = [here, there]
+            seen.update((each["t"], each["y"], each["digit"]) for each in both)
+            owners = {(each["y"], x % columns) for each in both for x in range(each["digit"], columns, digits)}
+            assert {(-y % rows, -x % columns) for y, x in owners} == owners
+        assert set(seen) == set(itertools.product(range(3), range(rows), range(digits)))
+        assert set(seen.values()) == {1}
 
     def test_the_axes_take_turns_as_the_config_says(self) -> None:
         for problem in PROBLEMS:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from warpsmith.generator.fft.block.gaps import fitted_tile
-from warpsmith.generator.fft.block.tile import BANKS, Address, Gaps, Pool, Tile, TileShape, Touch, digits_of
+from warpsmith.generator.fft.block.mirrored import Sets, set_address
+from warpsmith.generator.fft.block.tile import BANKS, Address, Gaps, Lead, Pool, Tile, TileShape, Touch, digits_of
 
 Index = Callable[[str, dict[str, int]], int]
 """What an expression of CUDA comes to."""
@@ -138,6 +139,33 @@ class TestGaps:
         assert accesses(fitted, touches) <= 1.25 * least
         assert accesses(dense, touches) >= 2 * least
         assert fitted.elements <= shape.room
+
+    def test_results_that_are_asked_for_keep_their_numbers_in_any_order_of_threads(self) -> None:
+        """Of three digits, whose order in the tile is not that of frequencies: the first 40 rows of 64 are written."""
+        shape = TileShape(2, (2, 8, 4), (4,), y_first=True, present=(40, 3), is_signal_first=False)
+        works = Tile.with_gaps(shape, no_gaps(shape)).passes
+        work = next(each for each in works if each.written)
+        assert (work.axis, work.written, work.step.earlier) == ("y", 40, 16)
+        for each in works:
+            for name in ("t", "x", "y", "earlier", "later"):
+                places = dict(each.led_by(Lead(name, is_stored=True)).address.terms)
+                assert not each.written or places["earlier"] == each.step.earlier_place
+                assert each.has_all_lines or places["y"] == dict(each.address.terms)["y"]
+
+    @pytest.mark.parametrize("is_signal_first", [True, False])
+    def test_keep_sets_of_frequencies_that_mirror_each_other_apart(self, is_signal_first: bool) -> None:
+        """Of four pairs of 64 x 64: both sets of the pass that reaches the spectrum, and all other passes."""
+        mirrored = (not is_signal_first, is_signal_first)
+        shape = TileShape(
+            4, (8, 8), (8, 8), y_first=is_signal_first, is_signal_first=is_signal_first, is_mirrored=mirrored
+        )
+        tile = fitted_tile(shape, ())
+        (work,) = (each for place, each in enumerate(tile.passes) if shape.is_mirrored_pass(place, 4))
+        sets, address = Sets.of_pass(shape, work), set_address(work, "y", "digit")
+        for is_there in (False, True):
+            found = [address.at(sets.indices(sets.pool.values(item), is_there=is_there)) for item in range(2 * 512)]
+            halves = [conflicts(found[start : start + 16]) for start in range(0, len(found), 16)]
+            assert sum(halves) <= 1.1 * len(halves)
 
     def test_of_the_same_tile_are_the_same(self) -> None:
         shape, touches = STAGED[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterator
+from math import ceil
 
 from warpsmith.generator.fft.block.gaps import fitted_tile
 from warpsmith.generator.fft.block.tile import Pool, Tile, TileShape, Touch
@@ -23,6 +24,10 @@ class Access(enum.StrEnum):
     SEQUENTIAL = "sequential"
     """Through the tile to a half spectrum, one element after the other: the tile is read twice for each. Where it is
     staged otherwise, a thread writes a frequency and the one that mirrors it.
+    """
+    MIRRORED = "mirrored"
+    """The first pass reads the spectra of two real signals, or the last one writes them, of two sets of frequencies
+    that mirror each other.
     """
 
 
@@ -96,8 +101,21 @@ def tile_of(problem: Fft, choice: Choice) -> Tile:
         y_first=choice.y_first,
         is_global=(first is Access.DIRECT, last is Access.DIRECT),
         gaps=choice.gaps,
+        present=_present(problem, choice),
+        is_signal_first=not problem.inverse,
+        is_mirrored=(first is Access.MIRRORED, last is Access.MIRRORED),
     )
     return fitted_tile(shape, tuple(_touches(problem, choice, shape)))
+
+
+def _present(problem: Fft, choice: Choice) -> tuple[int, int]:
+    """Rows and columns of a tile that a signal has, where it has fewer than there are frequencies; 0 for all."""
+    is_whole = problem.start is not None or choice.shares > 1 or problem.layout is not Layout.FREQUENCY
+    if is_whole or len(problem.size) == 1:
+        return 0, 0
+    (rows, columns), (all_rows, all_columns) = problem.bordered_size, problem.size
+    together = 2 if choice.packing is Packing.HALF else 1
+    return rows if rows < all_rows else 0, ceil(columns / together) if columns < all_columns else 0
 
 
 def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
@@ -105,7 +123,7 @@ def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
     inverse = problem.inverse is True
     if choice.signal is Access.STAGED:
         yield Touch(signal_pool(shape), is_after=inverse)
-    if choice.spectrum is Access.DIRECT:
+    if choice.spectrum in (Access.DIRECT, Access.MIRRORED):
         return
     pool = spectrum_pool(problem, shape) if choice.spectrum is Access.STAGED else sequential_pool(problem, shape)
     if problem.is_real and inverse and len(problem.size) == 2:

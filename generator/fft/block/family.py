@@ -16,7 +16,7 @@ from math import prod
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.border import border_of
-from warpsmith.generator.fft.block.guesses import Guess, guesses, together
+from warpsmith.generator.fft.block.guesses import Guess, guesses, guesses_by_sets, together
 from warpsmith.generator.fft.block.space import fits, packings, shares_of, space_of
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.factors import LARGEST_PRIME, factorizations
@@ -96,7 +96,9 @@ def _first_guess(problem: Fft, device: Device) -> Guess:
 
 
 def _square_guess(problem: Fft, device: Device) -> Guess:
-    """One transform or a few a tile; two small real ones as a complex one."""
+    """One transform or a few a tile; two small real ones as a complex one, or any by sets of frequencies."""
+    if (by_sets := next(guesses_by_sets(problem), None)) is not None:
+        return by_sets
     is_small = problem.is_real and prod(problem.size) <= PAIRED and Packing.PAIR in packings(problem)
     may_pair = is_small and problem.batch > 1 and problem.layout is not Layout.FREQUENCY
     packing = Packing.PAIR if may_pair else packings(problem)[0]

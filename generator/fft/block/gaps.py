@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.fft.block.mirrored import Sets, set_address
 from warpsmith.generator.fft.block.tile import (
     BANKS,
     Address,
@@ -151,13 +152,27 @@ def _accesses(shape: TileShape, touches: tuple[Touch, ...]) -> Iterator[_Access]
     count = sum(1 if outer == 1 else 2 for _, outer in digits_of(shape)) + 1
     # In a tile whose strides are powers of a large number, a place shows its digits.
     tile = Tile.with_strides(shape, tuple(_APART**i for i in range(count)))
-    for group, work in enumerate(tile.passes):
-        for lead in _leads(work, is_global=shape.is_global_pass(group, len(tile.passes))):
+    works = tile.passes
+    for group, work in enumerate(works):
+        if shape.is_mirrored_pass(group, len(works)):
+            yield _mirrored_access(shape, group, work, count, is_there=False)
+            continue
+        for lead in _leads(work, is_global=shape.is_global_pass(group, len(works))):
             led = work.led_by(lead)
             yield _access(group, lead, 2 * work.step.radix, led.pool, led.address, count)
-    for group, touch in enumerate(touches, len(tile.passes)):
+    for group, touch in enumerate(touches, len(works)):
         address = Address(tile.after if touch.is_after else tile.before)
         yield _access(group, None, 1, touch.pool, address, count, functools.partial(touch.indices, shape))
+    for group, work in enumerate(works):
+        if shape.is_mirrored_pass(group, len(works)):
+            yield _mirrored_access(shape, len(works) + len(touches), work, count, is_there=True)
+
+
+def _mirrored_access(shape: TileShape, group: int, work: PassWork, count: int, *, is_there: bool) -> _Access:
+    """Of one of the two sets of a pass that has mirrored ones: read or written, not both."""
+    sets, lead = Sets.of_pass(shape, work), None if is_there else Lead("t")
+    indices = functools.partial(sets.indices, is_there=is_there)
+    return _access(group, lead, work.step.radix, sets.pool, set_address(work, "y", "digit"), count, indices)
 
 
 def _leads(work: PassWork, *, is_global: bool) -> tuple[Lead, ...]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Iterator
 from math import ceil, prod
 from typing import NamedTuple
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.choice import Access
+from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
 from warpsmith.generator.fft.block.space import (
     GAPS,
     THREADS,
@@ -48,6 +50,16 @@ MOST = 28
 NEIGHBOURS = 4
 """Transforms of a tile at the least whose spectra lie frequency by frequency: as many numbers make a sector of memory.
 Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77, eight 37 (H200, 2026-11-24)."""
+PAIRS_BY_SETS = (4, 2)
+"""Of a tile whose pass reaches spectra 16 bytes at once: 64 bytes that lie together, or one sector. Forward tiles leave
+room for three of them on a multiprocessor: of 64x64 points two pairs took 89 us, four more than 98. Back, where a
+thread has all of a step on its way, four took 97 us and two more than 120; of filters four 29 and two 31 (H200)."""
+LONGEST_COLUMN = 32
+"""Points of a column that a thread transforms at once where half of it or more is zeros."""
+RADIX_OF_SETS = 8
+"""Of a pass that has two sets of frequencies: twice as many numbers are in registers."""
+OF_A_MULTIPROCESSOR = 28000
+"""Complex numbers that fit into its shared memory, but for gaps."""
 MOST_TOGETHER = 16384
 """Complex numbers of a tile that has so many: 128 KB."""
 
@@ -61,6 +73,7 @@ class Way(NamedTuple):
 
 
 ONE_BY_ONE, AT_ONCE = Way(), Way(loads=Loads.BULK, stores=Stores.BULK)
+BY_SETS = Way(spectrum=Access.MIRRORED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +88,7 @@ class Guess:
     """Of a tile, about; 0 for one that keeps a single warp busy, without barriers."""
     first: str = "x"
     way: Way = ONE_BY_ONE
+    min_blocks: int = 0
 
     def values(self, batch: int, device: Device) -> dict[str, Value]:
         """Of all parameters, for so many transforms."""
@@ -102,7 +116,7 @@ class Guess:
             "twiddles": Twiddles.POWERS.value,
             "loads": self.way.loads.value,
             "stores": self.way.stores.value,
-            "min_blocks": 0,
+            "min_blocks": self.min_blocks,
             "gaps": GAPS[-1],
             "blocks": 0,
             "ahead": 0,
@@ -144,7 +158,31 @@ def _ways(problem: Fft, packing: Packing) -> tuple[Way, ...]:
     return (ONE_BY_ONE, AT_ONCE)
 
 
+def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
+    """Those whose spectra are reached by sets of frequencies that mirror each other; none where they cannot be."""
+    if not may_mirror(problem):
+        return
+    (rows, columns), first = problem.size, "x" if problem.inverse else "y"
+    rank = operator.itemgetter(0 if problem.inverse else -1)
+    plans = [each for each in factorizations(columns) if has_pairs(problem, each) and max(each) <= LARGEST_RADIX]
+    plans.sort(key=lambda radices: (len(radices), abs(rank(radices) - RADIX_OF_SETS)))
+    points, is_sparse = rows * columns, problem.start is None and 2 * problem.bordered_size[0] <= rows
+    most = MOST_TOGETHER if problem.inverse or is_sparse else LARGE
+    usual = max(USUAL, points * next((pairs for pairs in PAIRS_BY_SETS if pairs * points <= most), 1))
+    sizes = dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2))
+    y_plans = _plans(rows, FLAT_PLANS)[:2]
+    if is_sparse and rows <= LONGEST_COLUMN:
+        y_plans = ((rows,), *y_plans)  # few of its points are read: one pass less
+    for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, y_plans):
+        tile = max(1, elements // points) * points
+        is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
+        # For so many blocks compilers give a thread registers to ask for several steps' numbers at once.
+        for min_blocks in (min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile), 0):
+            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks)
+
+
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
+    yield from guesses_by_sets(problem)
     rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
     first_elements = rows * complex_columns(problem, packings(problem)[0])
     is_small = first_elements <= SMALL

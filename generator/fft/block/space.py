@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import prod
 
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.fft.block.accesses import access_constraints, spectrum_accesses
 from warpsmith.generator.fft.block.choice import Access, radices_of
 from warpsmith.generator.fft.block.memory import copied_bytes
 from warpsmith.generator.fft.block.tile import room
@@ -18,6 +19,7 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
 TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
+MOST_THREADS = 1024
 GAPS = (2, 8, 25)
 """Percent of a tile: one element a row of 64, one in sixteen and a row's, or whatever helps."""
 LASTING = (4, 8, 16)
@@ -67,6 +69,8 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
     lasting, later = _walks(problem, device, LASTING), _walks(problem, device, AHEAD)
     told = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
     ahead = (Parameter("ahead", (0, *later), told),) if _may_fetch_ahead(problem) else ()
+    # For one block compilers give a thread all the registers that there are, and so all its loads are on their way.
+    is_large, fewest = _has_large_tiles(problem), (2, 3, 4, 6, 8)
     accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
     reached = tuple(each.value for each in spectrum_accesses(problem))
     spectrum = (Parameter("spectrum", reached, "the same of the spectrum"),) if len(reached) > 1 else ()
@@ -75,18 +79,27 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
         *rows,
         Parameter("transforms", TRANSFORMS, "complex ones in a tile"),
-        Parameter("threads", THREADS, "of a tile"),
+        Parameter("threads", (*THREADS, MOST_THREADS) if is_large else THREADS, "of a tile"),
         Parameter("tiles", (1, 2, 4, 8), "of a block, whose threads do not wait for each other"),
         Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
         *spectrum,
         Parameter("twiddles", tuple(each.value for each in Twiddles), "where twiddle factors come from"),
         Parameter("loads", _known(Loads, whole[0]), "one by one, or a tile's in bulk"),
         Parameter("stores", _known(Stores, whole[1]), "the same, or one by one and marked as not read soon"),
-        Parameter("min_blocks", (0, 2, 3, 4, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+        Parameter(
+            "min_blocks",
+            (0, 1, *fewest) if is_large else (0, *fewest),
+            "blocks a multiprocessor must hold; 0 leaves it open",
+        ),
         Parameter("gaps", GAPS, "percent of a tile that may be left out against bank conflicts"),
         Parameter("blocks", (0, *lasting), "that go on from tile to tile; 0: one of each tile"),
         *ahead,
     )
+
+
+def _has_large_tiles(problem: Fft) -> bool:
+    """Whether a tile may have a multiprocessor for itself, so that transforms side by side fill sectors of memory."""
+    return problem.layout is Layout.FREQUENCY and len(problem.size) == 2
 
 
 def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
@@ -132,8 +145,7 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
             lambda threads, tiles, min_blocks: min_blocks * threads * tiles <= device.threads_per_multiprocessor,
         ),
     ]
-    if problem.is_real and Access.DIRECT in spectrum_accesses(problem):
-        rules.append(_HALVES_AT_HAND)
+    rules += access_constraints(problem)
     rules.append(
         Constraint(
             "blocks that go on from tile to tile read one by one",
@@ -265,23 +277,6 @@ def fits(elements: int, device: Device, tiles: int = 1, gaps: int = GAPS[0], cop
     return tiles * (8 * room(elements, gaps) + copied) <= device.shared_per_block_bytes
 
 
-def spectrum_accesses(problem: Fft) -> tuple[Access, ...]:
-    """The ways to reach the spectrum."""
-    if problem.is_real and not problem.inverse:
-        return (Access.STAGED, Access.SEQUENTIAL)
-    if problem.layout is not Layout.BATCH:
-        return (Access.STAGED,)  # neighbours in it are not those of a pass
-    is_flat = len(problem.size) == 1
-    return (Access.DIRECT, Access.STAGED) if is_flat or not problem.is_real else (Access.STAGED,)
-
-
-_HALVES_AT_HAND = Constraint(
-    "a pass reads the halves of two signals' spectra, each element twice, where they lie in shared memory",
-    # From global memory it took 3 to 30% longer.
-    lambda packing, spectrum, loads: spectrum == Access.STAGED or (packing == Packing.PAIR and loads == Loads.BULK),
-)
-
-
 def _may_fetch_ahead(problem: Fft) -> bool:
-    """Whether what a tile reads lies together."""
-    return problem.layout is not Layout.FREQUENCY if problem.inverse else problem.tiling is None
+    """Whether what a tile reads lies together, or at places a batch apart."""
+    return problem.inverse is True or problem.tiling is None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from warpsmith.generator.fft.axes import Place
+from warpsmith.generator.fft.axes import Pass, Place
 from warpsmith.generator.fft.block.choice import (
     Access,
     Choice,
@@ -20,6 +20,7 @@ from warpsmith.generator.fft.block.choice import (
     spectrum_pool,
 )
 from warpsmith.generator.fft.block.factors import table_name
+from warpsmith.generator.fft.block.mirrored import Sets, set_address
 from warpsmith.generator.fft.block.tile import Address, PassWork, Pool, Tile
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.text import Power, powers_of
@@ -34,6 +35,8 @@ class Mirror(enum.StrEnum):
     ALL = "all"
 
 
+_PASSES = (Access.DIRECT, Access.MIRRORED)
+"""How the first or the last pass reaches memory itself."""
 Terms = tuple[tuple[str, Place], ...]
 """Of an address."""
 
@@ -67,7 +70,13 @@ class Stage:
     radix: int = 0
     element: str = ""
     """Where element j of a pass lies, from the first one."""
+    is_there: str = ""
+    """Of element j of a pass that reads the tile: whether it is not 0; empty where all are in the tile."""
+    is_needed: str = ""
+    """Of element j of a pass that writes to the tile: whether it is read again; empty where all are."""
     later: int = 0
+    distance: int = 0
+    """Of a pass over mirrored sets: from the frequency of element j to that of the next."""
     table: str = ""
     powers: tuple[Power, ...] = ()
     """Of the twiddle that turns frequency 1; none after the last pass over an axis."""
@@ -88,7 +97,8 @@ class Stages:
         for place, work in enumerate(works):
             reads = first if place == 0 and not self._is_staged(first) else "tile"
             writes = last if place == len(works) - 1 and not self._is_staged(last) else "tile"
-            stages.append(self._pass(place, work, reads, writes))
+            is_mirrored = self.tile.shape.is_mirrored_pass(place, len(works))
+            stages.append((self._mirrored_pass if is_mirrored else self._pass)(place, work, reads, writes))
         if self._is_staged(last):
             stages.append(self._after(last))
         return tuple(stages)
@@ -142,7 +152,7 @@ class Stages:
         return ("t", "y", "x") if self._has_y else ("t", "x")
 
     def _is_staged(self, side: str) -> bool:
-        return (self.choice.signal if side == "signal" else self.choice.spectrum) is not Access.DIRECT
+        return (self.choice.signal if side == "signal" else self.choice.spectrum) not in _PASSES
 
     def _stage(self, kind: str, summary: str, pool: Pool) -> dict[str, Any]:
         """What all stages have."""
@@ -224,25 +234,56 @@ class Stages:
         step, pool = work.step, work.pool
         names = self._names
 
-        def coordinates(own: str, weight: int) -> str:
+        def element(own: str, weight: int) -> str:
             j = "j" if weight == 1 else f"j * {weight}"
-            mine = j if own not in dict(pool.variables) else f"{own} + {j}"
+            return j if own not in dict(pool.variables) else f"{own} + {j}"
+
+        def coordinates(own: str, weight: int) -> str:
+            mine = element(own, weight)
             return ", ".join(mine if name == work.axis else _known(name, pool) for name in names)
 
-        sign = 2 if self.problem.inverse else -2
         return Stage(
             **self._stage("pass", f"Pass {place + 1}: {step.radix} points along {work.axis}.", pool),
+            **self._elements(step),
             address=work.address.text(pool),
             reads=reads,
             writes=writes,
             index=coordinates("later", step.later),
             frequency=coordinates("earlier", step.earlier),
-            radix=step.radix,
-            element=step.element_place.text("j", is_constant=True),
-            later=step.later,
-            table=table_name(step.radix, step.later),
-            powers=() if step.is_last else powers_of(step.radix, step.radix * step.later, self.choice.twiddles, sign),
+            is_there=f"{element('later', step.later)} < {work.read}" if work.read else "",
+            is_needed=f"{element('earlier', step.earlier)} < {work.written}" if work.written else "",
         )
+
+    def _mirrored_pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
+        """From or to the spectra of two real signals, of two sets of frequencies that mirror each other."""
+        sets = Sets.of_pass(self.tile.shape, work)
+        known = Pool.of(t=sets.transforms, here_y=sets.rows, here=sets.digits, there_y=sets.rows, there=sets.digits)
+        summary = f"Pass {place + 1}: {work.step.radix} points along x, twice, of rows that mirror each other."
+        stage = self._stage("merge_pass" if reads == "spectrum" else "split_pass", summary, sets.pool)
+        missing = [name for name in ("t", "part") if name not in dict(sets.pool.variables)]
+        constants = tuple(f"constexpr int {name} = 0;" for name in missing)
+        return Stage(
+            **stage | {"variables": (*constants, *stage["variables"], *sets.lines())},
+            **self._elements(work.step),
+            address=set_address(work, "here_y", "here").text(known),
+            mirrored_address=set_address(work, "there_y", "there").text(known),
+            reads=reads,
+            writes=writes,
+            distance=sets.digits,
+        )
+
+    def _elements(self, step: Pass) -> dict[str, Any]:
+        """What a pass does with the elements of a transform."""
+        sign = 2 if self.problem.inverse else -2
+        return {
+            "radix": step.radix,
+            "element": step.element_place.text("j", is_constant=True),
+            "later": step.later,
+            "table": table_name(step.radix, step.later),
+            "powers": ()
+            if step.is_last
+            else powers_of(step.radix, step.radix * step.later, self.choice.twiddles, sign),
+        }
 
 
 def _column(columns: int, mirror: Mirror, points: int) -> str:

@@ -88,14 +88,24 @@ class PassWork:
     pool: Pool
     address: Address
     """Of a transform's first element."""
+    has_all_lines: bool = True
+    """Whether it is over all of the other axis; else over the first ones alone, which have something."""
+    read: int = 0
+    """Elements whose index is below are in the tile, and others are zeros; 0 where all are there."""
+    written: int = 0
+    """Elements whose frequency is below are needed; 0 where all are."""
 
     def led_by(self, lead: Lead) -> PassWork:
         """The same in another order."""
         extents = dict(self.pool.variables)
         first = {lead.name: extents.pop(lead.name, 1)}
         terms = self.address.terms
-        if lead.is_stored:  # only `later` is a number that matters: twiddles depend on it
-            terms = tuple((name, place if name == "later" else place.stored) for name, place in terms)
+        if (
+            lead.is_stored
+        ):  # twiddles depend on the number `later`; of lines and results there may be the first ones alone
+            lines = "" if self.has_all_lines else "y" if self.axis == "x" else "x"
+            kept = {"later", lines, "earlier" if self.written else ""}
+            terms = tuple((name, place if name in kept else place.stored) for name, place in terms)
         return dataclasses.replace(self, pool=Pool.of(**first, **extents), address=Address(terms))
 
 
@@ -134,6 +144,20 @@ class TileShape:
     """Whether the first pass reads from global memory and the last one writes there: neighbours in x, then."""
     gaps: int = 25
     """Percent of it that may be left out between its rows."""
+    is_mirrored: tuple[bool, bool] = (False, False)
+    """Whether the first pass reads two sets of frequencies at once, and the last one writes such: see `mirrored.py`."""
+
+    present: tuple[int, int] = (0, 0)
+    """Rows and columns of which some element of the signal may differ from 0, or is asked for; 0 where there may be in
+    all.
+    """
+    is_signal_first: bool = True
+    """Whether indices are those of the signal; else frequencies are."""
+
+    def is_mirrored_pass(self, place: int, count: int) -> bool:
+        """Whether that one of so many passes has two sets of frequencies."""
+        reads, writes = self.is_mirrored
+        return (reads and place == 0) or (writes and place == count - 1)
 
     def is_global_pass(self, place: int, count: int) -> bool:
         """Whether that one of so many passes reads from global memory or writes there."""
@@ -221,16 +245,29 @@ class Tile:
         axis, other = (self.y, self.x) if name == "y" else (self.x, self.y)
         across = "x" if name == "y" else "y"
         place = other.index_place if is_first else other.frequency_place
+        present = dict(zip("yx", self.shape.present, strict=True))
+        meets_signal, is_forward = is_first is self.shape.is_signal_first, self.shape.is_signal_first
+        lines = (meets_signal and present[across]) or other.points
         for step in axis.passes:
             own = {"later": step.later, "earlier": step.earlier}
-            extents = {across: other.points, **own} if name == "y" else {**own, across: other.points}
+            extents = {across: lines, **own} if name == "y" else {**own, across: lines}
             terms = (
                 ("t", self.transform_place),
                 (across, place),
                 ("later", step.later_place),
                 ("earlier", step.earlier_place),
             )
-            yield PassWork(name, step, Pool.of(**extents, t=self.shape.transforms), Address(terms))
+            pool = Pool.of(**extents, t=self.shape.transforms)
+            meets_rest = not meets_signal and bool(present[name])
+            yield PassWork(
+                name,
+                step,
+                pool,
+                Address(terms),
+                has_all_lines=lines == other.points,
+                read=present[name] if meets_rest and is_forward and step.earlier == 1 else 0,
+                written=present[name] if meets_rest and not is_forward and step.is_last else 0,
+            )
 
 
 def digits_of(shape: TileShape) -> tuple[tuple[int, int], ...]:

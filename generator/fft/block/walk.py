@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from math import ceil
+from math import ceil, prod
 
 from warpsmith.generator.fft.block.choice import Choice
-from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.fft.words import Packing, Stores
 
 
@@ -46,6 +46,12 @@ class Walk:
     def ahead(self) -> int:
         """Transforms from a tile to the one whose data it fetches into the L2 cache; 0 where it fetches none."""
         return self.choice.ahead // self.choice.shares * self.step
+
+    @property
+    def places_ahead(self) -> int:
+        """Places in the spectrum, a batch apart, at which lies what is fetched; 0 where it lies together."""
+        is_spread = self.problem.inverse and self.problem.layout is Layout.FREQUENCY
+        return prod(self.problem.spectrum_size) if self.ahead and is_spread else 0
 
     @property
     def last_first(self) -> int:

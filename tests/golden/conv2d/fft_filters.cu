@@ -1,6 +1,6 @@
 // warpsmith fft_block
 // problem: fft size=60x60 batch=4096 kind=r2c valid=3x3 start=59x59 layout=frequency
-// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=staged stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=3 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
 //
 // Forward transforms of 60x60 points, 2 in a tile of
 // shared memory: radices 6x10 by 6x10, each within a thread. Two real signals are one complex one.
@@ -122,6 +122,13 @@ __device__ __forceinline__ long long spectrum_place(int transform, int y, int x)
     return static_cast<long long>(y * 31 + x) * 4096 + transform;
 }
 
+// Frequency (y, x) of two real signals, which are complex signal t, from it and the frequency that mirrors it.
+__device__ __forceinline__ void store_both(float2* spectrum, int t, int y, int x, float2 z, float2 mirrored) {
+    const float2 m = conjugate(mirrored), one = kHalfScale * (z + m), other = kHalfScale * turned_right(z - m);
+    // A plain store would be taken apart in two of 8 bytes.
+    __stwb(reinterpret_cast<float4*>(spectrum + spectrum_place(2 * t, y, x)), make_float4(one.x, one.y, other.x, other.y));
+}
+
 // Transforms of one tile; source and target are those of its first one.
 __device__ __forceinline__ void transform(
     const float* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
@@ -217,50 +224,52 @@ __device__ __forceinline__ void transform(
     }
     __syncthreads();
 
-    // Pass 4: 10 points along x.
+    // Pass 4: 10 points along x, twice, of rows that mirror each other.
 #pragma unroll
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 0; step < 2; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 2 && i >= 720) {
-            break;
-        }
-        const int y = modulo<60>(i);
-        const int earlier = modulo<6>(quotient<60>(i));
-        const int t = quotient<360>(i);
-        float2 v[10];
-        float2* const element = tile + t * 3736 + modulo<6>(y) * 621 + quotient<6>(y) * 62 + earlier * 10;
-#pragma unroll
-        for (int j = 0; j < 10; ++j) {
-            v[j] = element[j];
-        }
-        dft10(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]);
-#pragma unroll
-        for (int j = 0; j < 10; ++j) {
-            element[j] = v[j];
-        }
-    }
-    __syncthreads();
-
-    // The spectrum of the complex signal as those of the real ones.
-#pragma unroll
-    for (int step = 0; step < 15; ++step) {
-        const unsigned i = thread + step * kThreads;
-        if (step == 14 && i >= 3720) {
+        if (step == 1 && i >= 360) {
             break;
         }
         const int t = i % 2u;
-        const int x = modulo<31>(i / 2u);
-        const int y = quotient<62>(i);
-        const int mirrored_y = y == 0 ? 0 : 60 - y;
-        const int mirrored_x = x == 0 ? 0 : 60 - x;
+        const int y = modulo<60>(i / 2u);
+        const int part = quotient<120>(i);
+        const bool is_own = part == 0;  // columns whose mirror images are in the same set of them
+        const int here_y = is_own ? modulo<30>(y) : y;
+        const int here = is_own ? (y < 30 ? 0 : 3) : part;
+        const bool is_alone = is_own && here_y == 0;  // and so is the row
+        const int there_y = is_alone ? 30 : here_y == 0 ? 0 : 60 - here_y;
+        const int there = is_own ? here : 6 - part;
+        const float2* const here_element = tile + t * 3736 + modulo<6>(here_y) * 621 + quotient<6>(here_y) * 62 + here * 10;
+        const float2* const there_element = tile + t * 3736 + modulo<6>(there_y) * 621 + quotient<6>(there_y) * 62 + there * 10;
+        float2 here_v[10], there_v[10];
+#pragma unroll
+        for (int j = 0; j < 10; ++j) {
+            here_v[j] = here_element[j];
+            there_v[j] = there_element[j];
+        }
+        dft10(here_v[0], here_v[1], here_v[2], here_v[3], here_v[4], here_v[5], here_v[6], here_v[7], here_v[8], here_v[9]);
+        dft10(there_v[0], there_v[1], there_v[2], there_v[3], there_v[4], there_v[5], there_v[6], there_v[7], there_v[8], there_v[9]);
 
-        const float2 z = tile[t * 3736 + modulo<6>(y) * 621 + quotient<6>(y) * 62 + modulo<6>(x) * 10 + quotient<6>(x)], m = conjugate(tile[t * 3736 + modulo<6>(mirrored_y) * 621 + quotient<6>(mirrored_y) * 62 + modulo<6>(mirrored_x) * 10 + quotient<6>(mirrored_x)]);
-        store(target + spectrum_place(2 * t, y, x), kHalfScale * (z + m));
-        store(target + spectrum_place(2 * t + 1, y, x), kHalfScale * turned_right(z - m));
+        if (here == 0) {
+#pragma unroll
+            for (int j = 0; j <= 5; ++j) {
+                const int m = j == 0 ? 0 : 10 - j;
+                store_both(target, t, here_y, j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
+                store_both(target, t, there_y, j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 5; ++j) {
+                const int m = 9 - j;
+                store_both(target, t, here_y, here + j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
+                store_both(target, t, there_y, there + j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+            }
+        }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 3)
 fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;

@@ -1,9 +1,9 @@
 // warpsmith fft_block
 // problem: fft size=60x60 batch=2048 kind=r2c valid=56x56 border=reflect:1x1 layout=frequency
-// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct spectrum=staged stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=5x6 y_radices=6x10
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=3 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
 //
-// Forward transforms of 60x60 points, 4 in a tile of
-// shared memory: radices 6x10 by 5x6, each within a thread. Two columns of a real signal are one complex number.
+// Forward transforms of 60x60 points, 2 in a tile of
+// shared memory: radices 6x10 by 6x10, each within a thread. Two real signals are one complex one.
 
 constexpr int kThreads = 256;  // of a tile
 constexpr long long kLast = 2044;  // where the last tile starts: it may do some of another's again
@@ -105,28 +105,6 @@ __device__ const float2 kTwiddles6x10[30] = {
 { -0.978147601f, 0.207911691f }, { -0.809016994f, 0.587785252f },
 };
 
-// exp(-2 pi i j later / 30) for j = 1, 2, 4, later = 0 to 5.
-__device__ const float2 kTwiddles5x6[18] = {
-{ 1.0f, -0.0f }, { 0.978147601f, -0.207911691f }, { 0.913545458f, -0.406736643f }, { 0.809016994f, -0.587785252f },
-{ 0.669130606f, -0.743144825f }, { 0.5f, -0.866025404f }, { 1.0f, -0.0f }, { 0.913545458f, -0.406736643f },
-{ 0.669130606f, -0.743144825f }, { 0.309016994f, -0.951056516f }, { -0.104528463f, -0.994521895f }, { -0.5f, -0.866025404f },
-{ 1.0f, -0.0f }, { 0.669130606f, -0.743144825f }, { -0.104528463f, -0.994521895f }, { -0.809016994f, -0.587785252f },
-{ -0.978147601f, 0.207911691f }, { -0.5f, 0.866025404f },
-};
-
-// What half_root(x) returns.
-__device__ const float2 kHalfRoots[16] = {
-{ 0.0f, -1.0f }, { -0.104528463f, -0.994521895f }, { -0.207911691f, -0.978147601f }, { -0.309016994f, -0.951056516f },
-{ -0.406736643f, -0.913545458f }, { -0.5f, -0.866025404f }, { -0.587785252f, -0.809016994f }, { -0.669130606f, -0.743144825f },
-{ -0.743144825f, -0.669130606f }, { -0.809016994f, -0.587785252f }, { -0.866025404f, -0.5f }, { -0.913545458f, -0.406736643f },
-{ -0.951056516f, -0.309016994f }, { -0.978147601f, -0.207911691f }, { -0.994521895f, -0.104528463f }, { -1.0f, -0.0f },
-};
-
-// -i exp(-2 pi i x / 60)
-__device__ __forceinline__ float2 half_root(int x) {
-    return kHalfRoots[x];
-}
-
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
@@ -137,18 +115,24 @@ __device__ __forceinline__ int source_of(int i, int size) {
     return min(abs(size - 1 - abs(size - 1 - i)), size - 1);
 }
 
-// Element (t, y, x) of this tile, in the signal or its border: columns 2 x and 2 x + 1 of a real signal; zero beyond them.
+// Element (t, y, x) of this tile, in the signal or its border: one of two real signals that follow each other; zero beyond them.
 __device__ __forceinline__ float2 load_signal(const float* signal, int t, int y, int x) {
     const int row = source_of(y - 1, 56);
-    const int column = source_of(2 * x - 1, 56);
-    const int second = source_of(2 * x, 56) - column;
-    const float* const element = signal + t * 3136 + row * 56 + column;
-    return make_float2(y < 58 && x < 29 ? element[0] : 0.0f, y < 58 && x < 29 ? element[second] : 0.0f);
+    const int column = source_of(x - 1, 56);
+    const float* const element = signal + 2 * t * 3136 + row * 56 + column;
+    return make_float2(y < 58 && x < 58 ? element[0] : 0.0f, y < 58 && x < 58 ? element[3136] : 0.0f);
 }
 
 // Where frequency (y, x) of a transform of this tile lies.
 __device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
     return static_cast<long long>(y * 31 + x) * 2048 + transform;
+}
+
+// Frequency (y, x) of two real signals, which are complex signal t, from it and the frequency that mirrors it.
+__device__ __forceinline__ void store_both(float2* spectrum, int t, int y, int x, float2 z, float2 mirrored) {
+    const float2 m = conjugate(mirrored), one = kHalfScale * (z + m), other = kHalfScale * turned_right(z - m);
+    // A plain store would be taken apart in two of 8 bytes.
+    __stwb(reinterpret_cast<float4*>(spectrum + spectrum_place(2 * t, y, x)), make_float4(one.x, one.y, other.x, other.y));
 }
 
 // Transforms of one tile; source and target are those of its first one.
@@ -158,14 +142,14 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 4 && i >= 1200) {
+        if (step == 4 && i >= 1160) {
             break;
         }
-        const int x = modulo<30>(i);
-        const int later = modulo<10>(quotient<30>(i));
-        const int t = quotient<300>(i);
+        const int x = modulo<58>(i);
+        const int later = modulo<10>(quotient<58>(i));
+        const int t = quotient<580>(i);
         float2 v[6];
-        float2* const element = tile + t * 1812 + x + later * 30;
+        float2* const element = tile + t * 3736 + x + later * 62;
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
             v[j] = load_signal(source, t, later + j * 10, x);
@@ -183,7 +167,7 @@ __device__ __forceinline__ void transform(
         v[5] = times(v[5], w5);
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
-            element[j * 301] = v[j];
+            element[j * 621] = v[j];
         }
     }
     __syncthreads();
@@ -192,59 +176,27 @@ __device__ __forceinline__ void transform(
 #pragma unroll
     for (int step = 0; step < 3; ++step) {
         const unsigned i = thread + step * kThreads;
-        if (step == 2 && i >= 720) {
+        if (step == 2 && i >= 696) {
             break;
         }
-        const int t = i % 4u;
-        const int x = modulo<30>(i / 4u);
-        const int earlier = quotient<120>(i);
+        const int x = modulo<58>(i);
+        const int earlier = modulo<6>(quotient<58>(i));
+        const int t = quotient<348>(i);
         float2 v[10];
-        float2* const element = tile + t * 1812 + x + earlier * 301;
+        float2* const element = tile + t * 3736 + x + earlier * 621;
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            v[j] = element[j * 30];
+            v[j] = element[j * 62];
         }
         dft10(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]);
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            element[j * 30] = v[j];
+            element[j * 62] = v[j];
         }
     }
     __syncthreads();
 
-    // Pass 3: 5 points along x.
-#pragma unroll
-    for (int step = 0; step < 6; ++step) {
-        const unsigned i = thread + step * kThreads;
-        if (step == 5 && i >= 1440) {
-            break;
-        }
-        const int t = i % 4u;
-        const int later = modulo<6>(i / 4u);
-        const int y = quotient<24>(i);
-        float2 v[5];
-        float2* const element = tile + t * 1812 + modulo<10>(y) * 30 + quotient<10>(y) * 301 + later;
-#pragma unroll
-        for (int j = 0; j < 5; ++j) {
-            v[j] = element[j * 6];
-        }
-        dft5(v[0], v[1], v[2], v[3], v[4]);
-        const float2 w1 = kTwiddles5x6[later];
-        v[1] = times(v[1], w1);
-        const float2 w2 = kTwiddles5x6[6 + later];
-        v[2] = times(v[2], w2);
-        const float2 w3 = times(w2, w1);
-        v[3] = times(v[3], w3);
-        const float2 w4 = kTwiddles5x6[12 + later];
-        v[4] = times(v[4], w4);
-#pragma unroll
-        for (int j = 0; j < 5; ++j) {
-            element[j * 6] = v[j];
-        }
-    }
-    __syncthreads();
-
-    // Pass 4: 6 points along x.
+    // Pass 3: 6 points along x.
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
         const unsigned i = thread + step * kThreads;
@@ -252,40 +204,78 @@ __device__ __forceinline__ void transform(
             break;
         }
         const int y = modulo<60>(i);
-        const int earlier = modulo<5>(quotient<60>(i));
-        const int t = quotient<300>(i);
+        const int later = modulo<10>(quotient<60>(i));
+        const int t = quotient<600>(i);
         float2 v[6];
-        float2* const element = tile + t * 1812 + modulo<6>(y) * 301 + quotient<6>(y) * 30 + earlier * 6;
+        float2* const element = tile + t * 3736 + modulo<6>(y) * 621 + quotient<6>(y) * 62 + later;
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
-            v[j] = element[j];
+            v[j] = later + j * 10 < 58 ? element[j * 10] : make_float2(0.0f, 0.0f);
         }
         dft6(v[0], v[1], v[2], v[3], v[4], v[5]);
+        const float2 w1 = kTwiddles6x10[later];
+        v[1] = times(v[1], w1);
+        const float2 w2 = kTwiddles6x10[10 + later];
+        v[2] = times(v[2], w2);
+        const float2 w3 = times(w2, w1);
+        v[3] = times(v[3], w3);
+        const float2 w4 = kTwiddles6x10[20 + later];
+        v[4] = times(v[4], w4);
+        const float2 w5 = times(w4, w1);
+        v[5] = times(v[5], w5);
 #pragma unroll
         for (int j = 0; j < 6; ++j) {
-            element[j] = v[j];
+            element[j * 10] = v[j];
         }
     }
     __syncthreads();
 
-    // The spectrum of the complex signal as those of the real ones.
+    // Pass 4: 10 points along x, twice, of rows that mirror each other.
 #pragma unroll
-    for (int step = 0; step < 15; ++step) {
+    for (int step = 0; step < 2; ++step) {
         const unsigned i = thread + step * kThreads;
-        const int t = i % 4u;
-        const int x = i / 4u % 16u;
-        const int y = i / 64u;
-        const int mirrored_y = y == 0 ? 0 : 60 - y;
-        const int mirrored_x = x == 0 ? 0 : 30 - x;
+        if (step == 1 && i >= 360) {
+            break;
+        }
+        const int t = i % 2u;
+        const int y = modulo<60>(i / 2u);
+        const int part = quotient<120>(i);
+        const bool is_own = part == 0;  // columns whose mirror images are in the same set of them
+        const int here_y = is_own ? modulo<30>(y) : y;
+        const int here = is_own ? (y < 30 ? 0 : 3) : part;
+        const bool is_alone = is_own && here_y == 0;  // and so is the row
+        const int there_y = is_alone ? 30 : here_y == 0 ? 0 : 60 - here_y;
+        const int there = is_own ? here : 6 - part;
+        const float2* const here_element = tile + t * 3736 + modulo<6>(here_y) * 621 + quotient<6>(here_y) * 62 + here * 10;
+        const float2* const there_element = tile + t * 3736 + modulo<6>(there_y) * 621 + quotient<6>(there_y) * 62 + there * 10;
+        float2 here_v[10], there_v[10];
+#pragma unroll
+        for (int j = 0; j < 10; ++j) {
+            here_v[j] = here_element[j];
+            there_v[j] = there_element[j];
+        }
+        dft10(here_v[0], here_v[1], here_v[2], here_v[3], here_v[4], here_v[5], here_v[6], here_v[7], here_v[8], here_v[9]);
+        dft10(there_v[0], there_v[1], there_v[2], there_v[3], there_v[4], there_v[5], there_v[6], there_v[7], there_v[8], there_v[9]);
 
-        const float2 z = tile[t * 1812 + modulo<6>(y) * 301 + quotient<6>(y) * 30 + modulo<5>(x) * 6 + quotient<5>(x)], m = conjugate(tile[t * 1812 + modulo<6>(mirrored_y) * 301 + quotient<6>(mirrored_y) * 30 + modulo<5>(mirrored_x) * 6 + quotient<5>(mirrored_x)]);
-        const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
-        store(target + spectrum_place(t, y, x), even + odd);
-        if (2 * x != 30) store(target + spectrum_place(t, mirrored_y, 30 - x), conjugate(even - odd));
+        if (here == 0) {
+#pragma unroll
+            for (int j = 0; j <= 5; ++j) {
+                const int m = j == 0 ? 0 : 10 - j;
+                store_both(target, t, here_y, j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
+                store_both(target, t, there_y, j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 5; ++j) {
+                const int m = 9 - j;
+                store_both(target, t, here_y, here + j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
+                store_both(target, t, there_y, there + j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+            }
+        }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 3)
 fft_block(const float* __restrict__ source, float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;

@@ -1,0 +1,51 @@
+"""The ways in which `fft_block` may reach a spectrum, and what a config must keep to for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warpsmith.generator.fft.block.choice import Access, radices_of
+from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
+from warpsmith.generator.fft.problem import Fft, Layout
+from warpsmith.generator.fft.words import Loads, Packing
+from warpsmith.generator.space import Constraint
+
+_HALVES_AT_HAND = Constraint(
+    "a pass reads the halves of two signals' spectra, each element twice, where they lie in shared memory",
+    # From global memory it took 3 to 30% longer.
+    lambda packing, spectrum, loads: spectrum == Access.STAGED or (packing == Packing.PAIR and loads == Loads.BULK),
+)
+
+
+def spectrum_accesses(problem: Fft) -> tuple[Access, ...]:
+    """The ways to reach the spectrum."""
+    mirrored = (Access.MIRRORED,) if may_mirror(problem) else ()
+    if problem.is_real and not problem.inverse:
+        return (Access.STAGED, Access.SEQUENTIAL, *mirrored)
+    if mirrored:
+        return (Access.STAGED, *mirrored)
+    if problem.layout is not Layout.BATCH:
+        return (Access.STAGED,)  # neighbours in it are not those of a pass
+    is_flat = len(problem.size) == 1
+    return (Access.DIRECT, Access.STAGED) if is_flat or not problem.is_real else (Access.STAGED,)
+
+
+def access_constraints(problem: Fft) -> Iterator[Constraint]:
+    """What some of them need."""
+    known = spectrum_accesses(problem)
+    if problem.is_real and Access.DIRECT in known:
+        yield _HALVES_AT_HAND
+    if Access.MIRRORED in known:
+        yield _mirrored_constraint(problem)
+
+
+def _mirrored_constraint(problem: Fft) -> Constraint:
+    side = "x" if problem.inverse else "y"
+
+    def holds(packing: str, x_radices: str, first: str, spectrum: str) -> bool:
+        if spectrum != Access.MIRRORED:
+            return True
+        return packing == Packing.PAIR and first == side and has_pairs(problem, radices_of(x_radices))
+
+    told = f"sets of frequencies that mirror each other are of pairs, {side} first, by even radices with an even rest"
+    return Constraint(told, holds)
