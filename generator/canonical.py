@@ -83,6 +83,8 @@ def flattened(values: Any) -> tuple[list[Any], tuple[int, ...]]:
     """The numbers of a list, of rows, or of filters of rows, in order; with the shape, empty where it is ragged."""
     if isinstance(values, str | bytes):  # a letter is a string of letters
         return [values], ()
+    if isinstance(values, list | tuple) and set(map(type, values)) <= {int, float}:  # as canonical weights are
+        return list(values), (len(values),)
     try:
         inner = [flattened(value) for value in list(values)]
     except TypeError:  # a number; or an array without dimensions, which has __iter__ and cannot iterate

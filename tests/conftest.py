@@ -179,12 +179,22 @@ def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths of which nothing is there yet, one for each test of this process. `mktemp` would look through the folders
+    of all tests before it for a number that is free: for the last of 4000 tests that takes 3 ms.
+    """
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def own_folders(common_folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_folders(common_folder: Path, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test sees or touches the user's store, or a plan of another test. Compiled binaries are shared by one run."""
     if made := sys.modules.get("warpsmith.plans.make"):
         made.forget_plans()
-    home = tmp_path_factory.mktemp("home")
+    home = next(homes)
+    home.mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(common_folder / "binaries"))
     monkeypatch.delenv("WARPSMITH_STORE", raising=False)

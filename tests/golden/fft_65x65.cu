@@ -1,6 +1,6 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=9216x9216 filter=65x65 planes=1 dtype=float32 border=valid accuracy=imagewise
-// config:  buffers=1 column_threads=256 columns=8 min_blocks=2 pairs=4 partners=adjacent path=global row_threads=128 rows=4 store=plain twiddles=powers weights=argument x_radices=8x8x16 y_radices=32x32
+// config:  blocks=0 buffers=1 column_threads=256 columns=8 min_blocks=2 pairs=4 partners=adjacent path=global row_threads=128 rows=4 store=plain twiddles=powers weights=argument x_radices=8x8x16 y_radices=32x32
 //
 // Overlap-save: tiles of 1024 x 1024 pixels, 960 x 960 results.
 // Two are one complex tile in global memory, 4 of them at a time: their rows are transformed,
@@ -753,12 +753,11 @@ filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, 
     read_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
 }
 
-// Columns forward, times the filter's spectrum, and backward: in the workspace.
-extern "C" __global__ void __launch_bounds__(256, 2)
-filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra) {
-    extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / 128, column = blockIdx.x % 128 * kSide;
-    float2* const source = place_of(work, 0, number) + column;
+// Columns forward, times the filter's spectrum, and backward: what block `block` has of chunk `chunk` in the workspace.
+__device__ __forceinline__ void transform_columns(float2* work, const float2* __restrict__ spectra, int chunk, int block,
+                                                  float2* tile) {
+    const int number = block / 128, column = block % 128 * kSide;
+    float2* const source = place_of(work, chunk, number) + column;
     const float2* const factors = spectra + column * kTileRows;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 256u; i += 256) {
@@ -769,7 +768,7 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
 #pragma unroll
         for (int k = 0; k < 32; ++k) {
             const int y = k * 32 + item;
-            v[k] = source[y * kTileColumns + line];
+            v[k] = __ldcg(source + y * kTileColumns + line);
         }
         dft32(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23], v[24], v[25], v[26], v[27], v[28], v[29], v[30], v[31]);
         const float2 w1 = kTwiddles32x32[q];
@@ -946,6 +945,12 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
     }
 }
 
+extern "C" __global__ void __launch_bounds__(256, 2)
+filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra) {
+    extern __shared__ __align__(16) float2 tile[];
+    transform_columns(work, spectra, 0, blockIdx.x, tile);
+}
+
 // Rows backward, from the workspace to the result: what block `block` has of them.
 __device__ __forceinline__ void write_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
                                            float2* tile) {
@@ -961,7 +966,7 @@ __device__ __forceinline__ void write_rows(const Pixel* image, Result* result, f
         const int y = first + line;
 #pragma unroll
         for (int k = 0; k < 16; ++k) {
-            v[k] = source[y * kTileColumns + k * 64 + item];
+            v[k] = __ldcg(source + y * kTileColumns + k * 64 + item);
         }
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]);
 #pragma unroll

@@ -1,6 +1,6 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=60x71 filter=7x8 planes=1 dtype=float16 border=reflect accuracy=imagewise weights=sha256:8a1835bcfa5a35b4
-// config:  buffers=1 column_threads=32 columns=4 min_blocks=2 pairs=2 partners=adjacent path=global row_threads=32 rows=4 store=plain twiddles=table weights=argument x_radices=4x8 y_radices=4x6
+// config:  blocks=0 buffers=1 column_threads=32 columns=4 min_blocks=2 pairs=2 partners=adjacent path=global row_threads=32 rows=4 store=plain twiddles=table weights=argument x_radices=4x8 y_radices=4x6
 //
 // Overlap-save: tiles of 24 x 32 pixels, 18 x 25 results.
 // Two are one complex tile in global memory, 2 of them at a time: their rows are transformed,
@@ -421,12 +421,11 @@ filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, 
     read_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
 }
 
-// Columns forward, times the filter's spectrum, and backward: in the workspace.
-extern "C" __global__ void __launch_bounds__(32, 2)
-filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra) {
-    extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / 8, column = blockIdx.x % 8 * kSide;
-    float2* const source = place_of(work, 0, number) + column;
+// Columns forward, times the filter's spectrum, and backward: what block `block` has of chunk `chunk` in the workspace.
+__device__ __forceinline__ void transform_columns(float2* work, const float2* __restrict__ spectra, int chunk, int block,
+                                                  float2* tile) {
+    const int number = block / 8, column = block % 8 * kSide;
+    float2* const source = place_of(work, chunk, number) + column;
     const float2* const factors = spectra + column * kTileRows;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 24u; i += 32) {
@@ -437,7 +436,7 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const int y = k * 6 + item;
-            v[k] = source[y * kTileColumns + line];
+            v[k] = __ldcg(source + y * kTileColumns + line);
         }
         dft4(v[0], v[1], v[2], v[3]);
 #pragma unroll
@@ -498,6 +497,12 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
     }
 }
 
+extern "C" __global__ void __launch_bounds__(32, 2)
+filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra) {
+    extern __shared__ __align__(16) float2 tile[];
+    transform_columns(work, spectra, 0, blockIdx.x, tile);
+}
+
 // Rows backward, from the workspace to the result: what block `block` has of them.
 __device__ __forceinline__ void write_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
                                            float2* tile) {
@@ -513,7 +518,7 @@ __device__ __forceinline__ void write_rows(const Pixel* image, Result* result, f
         const int y = min(first + line, kPixelRows - 1);
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
-            v[k] = source[y * kTileColumns + k * 4 + item];
+            v[k] = __ldcg(source + y * kTileColumns + k * 4 + item);
         }
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 #pragma unroll

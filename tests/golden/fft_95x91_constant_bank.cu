@@ -1,6 +1,6 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=200x190 filter=95x91 planes=3 dtype=uint8 border=constant cval=3.0 filters=2 convolve=yes accuracy=imagewise
-// config:  buffers=2 column_threads=64 columns=4 min_blocks=2 pairs=2 partners=apart path=global row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
+// config:  blocks=0 buffers=2 column_threads=64 columns=4 min_blocks=2 pairs=2 partners=apart path=global row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
 //
 // Overlap-save: tiles of 192 x 144 pixels, 98 x 54 results.
 // Two are one complex tile in global memory, 2 of them at a time: their rows are transformed,
@@ -557,13 +557,12 @@ filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, 
     read_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
 }
 
-// Columns forward, times the filter's spectrum, and backward: in the workspace.
-extern "C" __global__ void __launch_bounds__(64, 2)
-filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra, const void* chunk) {
-    extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / 36, column = blockIdx.x % 36 * kSide;
-    float2* const source = place_of(work, number_of(work, chunk), number) + column;
-    const int f = (number_of(work, chunk) * kChunk + number) % kFilters;
+// Columns forward, times the filter's spectrum, and backward: what block `block` has of chunk `chunk` in the workspace.
+__device__ __forceinline__ void transform_columns(float2* work, const float2* __restrict__ spectra, int chunk, int block,
+                                                  float2* tile) {
+    const int number = block / 36, column = block % 36 * kSide;
+    float2* const source = place_of(work, chunk, number) + column;
+    const int f = (chunk * kChunk + number) % kFilters;
     const float2* const factors = spectra + (f * kTileColumns + column) * kTileRows;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 64u; i += 64) {
@@ -574,7 +573,7 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
 #pragma unroll
         for (int k = 0; k < 12; ++k) {
             const int y = k * 16 + item;
-            v[k] = source[y * kTileColumns + line];
+            v[k] = __ldcg(source + y * kTileColumns + line);
         }
         dft12(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11]);
 #pragma unroll
@@ -635,6 +634,12 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
     }
 }
 
+extern "C" __global__ void __launch_bounds__(64, 2)
+filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spectra, const void* chunk) {
+    extern __shared__ __align__(16) float2 tile[];
+    transform_columns(work, spectra, number_of(work, chunk), blockIdx.x, tile);
+}
+
 // Rows backward, from the workspace to the result: what block `block` has of them.
 __device__ __forceinline__ void write_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
                                            float2* tile) {
@@ -650,7 +655,7 @@ __device__ __forceinline__ void write_rows(const Pixel* image, Result* result, f
         const int y = min(first + line, kPixelRows - 1);
 #pragma unroll
         for (int k = 0; k < 6; ++k) {
-            v[k] = source[y * kTileColumns + k * 24 + item];
+            v[k] = __ldcg(source + y * kTileColumns + k * 24 + item);
         }
         dft6(v[0], v[1], v[2], v[3], v[4], v[5]);
 #pragma unroll

@@ -91,7 +91,7 @@ CASES = {
         Conv2dFft(), Conv2d(**LAYER, pass_=Pass.DGRAD, padding_mode=PaddingMode.REFLECT), (), "fold"
     ),
     "fft_filters": Case(Conv2dFft(), Conv2d(**LAYER), (), "second"),
-    "fft_tiled_sum": Case(Conv2dFftTiled(), Conv2d(**THIN, pass_=Pass.WGRAD), (), "sum"),
+    "fft_tiled_sum": Case(Conv2dFftTiled(), Conv2d(**THIN, pass_=Pass.WGRAD, workspace=600 << 20), (), "sum"),
 }
 
 every_case = pytest.mark.parametrize("name", CASES)

@@ -103,7 +103,7 @@ def quick(precompiled_folder: Path) -> HostCompiler:
     long.
     """
     return RememberingCompiler(
-        precompiled.script(precompiled_folder, "-O1"), folder=precompiled_folder / "few-optimisations"
+        precompiled.script(precompiled_folder, "-O1"), folder=precompiled_folder / "few-optimisations" / "binaries"
     )
 
 
@@ -114,10 +114,10 @@ def quickest(precompiled_folder: Path) -> HostCompiler:
 
 
 @pytest.fixture
-def compile_quickly(quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever compiles in a test does so with few optimisations."""
+def compile_quickly(quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, precompiled_folder: Path) -> None:
+    """Whatever compiles in a test does so with few optimisations, and finds what was compiled so before."""
     monkeypatch.setenv("CXX", str(quick.executable))
-    monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "binaries"))
+    monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(precompiled_folder / "few-optimisations"))
 
 
 @pytest.fixture(scope="session")

@@ -104,7 +104,7 @@ def test_what_runs_at_the_end_is_not_suspected(
                 time.sleep(0.02)
 
     once = "blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0"
-    slow = f"if ({once}) usleep(150000);"
+    slow = f"if ({once}) usleep(40000);"
     family = script.Numbered(range(40), dict.fromkeys(range(40), slow))
     tuned(40, trials=3, family=family, progress=UntilTheOtherRuns())
     assert count("SELECT count(*) FROM warpsmith_poisoned") == 0

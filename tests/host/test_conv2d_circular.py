@@ -54,8 +54,8 @@ def config(problem: Conv2d, **wanted: Value) -> Config:
 
 
 @pytest.fixture
-def compiler(quick: HostCompiler) -> HostCompiler:
-    return quick
+def compiler(quickest: HostCompiler) -> HostCompiler:
+    return quickest
 
 
 @pytest.fixture

@@ -66,9 +66,9 @@ def drawn(problem: Conv2d) -> Config:
 
 @every_pass
 @every_shape
-def test_is_right_by_default(host: Runtime, quick: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
+def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
     problem = Conv2d(**shape, pass_=pass_)
-    outcome = evaluated(host, quick, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
+    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
     assert isinstance(outcome, Measurement), outcome
 
 
@@ -92,7 +92,7 @@ def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCo
 @every_pass
 @every_shape
 def test_by_the_libraries_alone_is_right(
-    host: Runtime, quick: HostCompiler, shape: dict[str, Any], pass_: Pass
+    host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
 ) -> None:
     """NumPy stands in for them here."""
     problem, family = Conv2d(**shape, pass_=pass_), Conv2dCufft()
@@ -100,37 +100,37 @@ def test_by_the_libraries_alone_is_right(
     drawn = space.drawn(random.Random(1)) if shape is SHAPES[1] else None
     for config in filter(None, (family.default(problem, H200), drawn)):
         assert space.contains(config)
-        outcome = evaluated(host, quick, problem, family.program(problem, config))
+        outcome = evaluated(host, quickest, problem, family.program(problem, config))
         assert isinstance(outcome, Measurement), (config, outcome)
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
-def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     whole = Conv2d(**SHAPES[0], pass_=pass_)
     taken = sum(each.nbytes for each in FAMILY.workspaces(whole))
     problem = dataclasses.replace(whole, workspace=taken - 1)
     program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
     assert sum(each.nbytes for each in program.workspaces) < taken
     assert len(program.steps) == 1 + 2 * 3
-    outcome = evaluated(host, quick, problem, program)
+    outcome = evaluated(host, quickest, problem, program)
     assert isinstance(outcome, Measurement), outcome
 
 
 @pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, True), (True, True)])
 @every_shape
 def test_ends_in_a_bias_and_a_relu(
-    host: Runtime, quick: HostCompiler, shape: dict[str, Any], bias: bool, relu: bool
+    host: Runtime, quickest: HostCompiler, shape: dict[str, Any], bias: bool, relu: bool
 ) -> None:
     problem = Conv2d(**shape, bias=bias, relu=relu)
-    outcome = evaluated(host, quick, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
+    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
     assert isinstance(outcome, Measurement), outcome
 
 
-def test_ends_are_those_of_every_part_of_a_batch(host: Runtime, quick: HostCompiler) -> None:
+def test_ends_are_those_of_every_part_of_a_batch(host: Runtime, quickest: HostCompiler) -> None:
     problem = Conv2d(**SHAPES[0], bias=True, relu=True, workspace=FAMILY.workspaces(Conv2d(**SHAPES[0]))[0].nbytes * 3)
     program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
     assert [step.entry for step in program.launches].count("add_bias") > 1
-    assert isinstance(evaluated(host, quick, problem, program), Measurement)
+    assert isinstance(evaluated(host, quickest, problem, program), Measurement)
 
 
 def without(program: Program, step: int) -> Program:
@@ -138,11 +138,11 @@ def without(program: Program, step: int) -> Program:
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_a_step_that_is_missing_is_found(host: Runtime, quick: HostCompiler, step: int) -> None:
+def test_a_step_that_is_missing_is_found(host: Runtime, quickest: HostCompiler, step: int) -> None:
     """What it would have written is NaN."""
     problem = Conv2d(**SHAPES[0])
     program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
-    outcome = evaluated(host, quick, problem, without(program, step))
+    outcome = evaluated(host, quickest, problem, without(program, step))
     assert isinstance(outcome, Failure)
     assert outcome.kind is FailureKind.WRONG
 

@@ -122,6 +122,7 @@ def on_host(monkeypatch: pytest.MonkeyPatch) -> FftCufft:
 
 class TestResults:
     @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
+    @pytest.mark.usefixtures("compile_quickly")
     def test_are_those_of_numpy_and_inputs_stay(self, problem: Fft) -> None:
         """With the default and one config more, and of spectra that are not quite those of real signals."""
         assert CUFFT.why_not(problem, H200) is None

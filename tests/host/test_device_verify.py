@@ -30,6 +30,8 @@ from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.reference import Reference
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
 GUARD = 4096
 IMAGE = Operand("image", Role.INPUT, (50,), DType.FLOAT32)
 Values = NDArray[Any]

@@ -81,9 +81,9 @@ CASES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
 
 
 @pytest.fixture
-def bench(quick: HostCompiler) -> Iterator[Bench]:
+def bench(quickest: HostCompiler) -> Iterator[Bench]:
     with contextlib.closing(HostRuntime(workers=1)) as runtime:
-        yield Bench(quick, runtime)
+        yield Bench(quickest, runtime)
 
 
 @pytest.mark.parametrize(

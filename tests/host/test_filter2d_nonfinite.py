@@ -59,10 +59,9 @@ ANY = [
 ]
 
 
-def reached(problem: Filter2d, at: tuple[int, ...]) -> NDArray[np.bool_]:
-    """The outputs whose window contains the pixel `at`, for each plane, filter and channel."""
-    marked = np.zeros((problem.planes, *problem.image, problem.channels))
-    marked.reshape(problem.operands[0].shape)[at] = 1
+def reached(problem: Filter2d, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The outputs whose window contains a pixel that is `marked`, for each plane, filter and channel."""
+    marked = marked.astype(np.float64).reshape(problem.planes, *problem.image, problem.channels)
     (r, s), (row, column) = problem.filter, problem.anchor or (problem.filter[0] // 2, problem.filter[1] // 2)
     function = scipy.ndimage.convolve if problem.convolve else scipy.ndimage.correlate
     mode = "constant" if problem.border in (Border.VALID, Border.CONSTANT) else problem.border.value
@@ -79,32 +78,37 @@ def reached(problem: Filter2d, at: tuple[int, ...]) -> NDArray[np.bool_]:
 
 @dataclasses.dataclass(frozen=True)
 class Planted:
-    """An image of positive pixels of which one is not finite, and what may come of it."""
+    """An image of positive pixels of which two are not finite, and what may come of it."""
 
     pixels: NDArray[np.generic]
     windows: NDArray[np.bool_]
-    """The outputs that it may reach."""
+    """The outputs that they may reach."""
     rest: Reference
     """What float64 gives of the others."""
 
 
 @functools.lru_cache(maxsize=1)  # which dozens of configs of one problem are held against
 def planted(problem: Filter2d, seed: int) -> tuple[Planted, ...]:
-    """With that pixel in a corner, at a border or inside."""
+    """With one in a corner or at a border, and one inside; far apart in the larger images, so that blocks between them
+    have nothing to mend.
+    """
     rng = np.random.default_rng(seed)
     image = problem.operands[0]
     rows, columns = problem.image
-    spots = ((0, 0), (rows - 1, columns // 2), (rows // 2, columns // 3 + 1), (rows // 2, columns // 2))
+    plane = (problem.planes - 1,) if problem.planes > 1 else ()
+    channel = (1,) if problem.channels > 1 else ()
     cases = []
-    for (row, column), value in zip(spots, (np.nan, -np.inf, np.inf, np.nan), strict=True):
-        plane = (problem.planes - 1,) if problem.planes > 1 else ()
-        channel = (1,) if problem.channels > 1 else ()
-        at = (*plane, row, column, *channel)
+    for spots in (
+        {(0, 0): np.nan, (rows // 2, columns // 2): np.inf},
+        {(rows - 1, columns - 1 - columns // 8): -np.inf, (rows // 2, columns // 3 + 1): np.nan},
+    ):
         pixels = rng.uniform(0.5, 2, image.shape).astype(str(image.dtype))
-        pixels[at] = value
-        clean = np.where(np.isfinite(pixels), pixels, 1).astype(pixels.dtype)
+        for at, value in spots.items():
+            pixels[(*plane, *at, *channel)] = value
+        finite = np.isfinite(pixels)
+        clean = np.where(finite, pixels, 1).astype(pixels.dtype)
         rest = reference(problem, {"image": clean, "weights": weights_of(problem)})
-        cases.append(Planted(pixels, reached(problem, at), rest))
+        cases.append(Planted(pixels, reached(problem, ~finite), rest))
     return tuple(cases)
 
 

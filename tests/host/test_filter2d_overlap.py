@@ -69,9 +69,9 @@ CASES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
 
 
 @pytest.fixture
-def bench(quick: HostCompiler) -> Iterator[Bench]:
+def bench(quickest: HostCompiler) -> Iterator[Bench]:
     with contextlib.closing(HostRuntime(workers=1)) as runtime:
-        yield Bench(quick, runtime)
+        yield Bench(quickest, runtime)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,7 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
         assert error <= 1e-6 * np.abs(weights).sum() * np.abs(image[plane]).max()
 
 
+@pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("taps", [9, 15])
 def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> None:
     """Those too whose own bound is a stricter one, pairs of outputs among them."""

@@ -14,8 +14,8 @@ from warpsmith.store.store import Store
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 COUNT = 120
 
-DEAD_AFTER_S = 12.0
-"""Far longer than a tuner's turn here takes, also on a machine that is busy with other things."""
+DEAD_AFTER_S = 6.0
+"""A hundred times as long as a tuner's turn here takes: enough where a machine is busy with other things."""
 
 TUNER = """
 import random, sys, time
