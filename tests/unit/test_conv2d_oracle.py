@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
 from numpy.typing import NDArray
 
 from conv2d_layers import small_fields
@@ -165,6 +166,18 @@ class TestInputs:
         if pass_ is not Pass.WGRAD:  # whose sums are over all regions of the images
             assert (np.abs(expected) < 1e-3 * scale).any()
             assert (np.abs(expected) > 0.99 * scale).any()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_stress_of_a_gradient_of_weights_admits_transforms(self, seed: int) -> None:
+        """Float32 transforms and products keep the bound, which they do not where regions of both are drawn apart."""
+        problem = Conv2d((64, 32, 16, 16), (32, 32, 7, 7), pass_=Pass.WGRAD)
+        operands = stress_inputs(problem, np.random.default_rng(seed))
+        x, dy = (scipy.fft.rfft2(operands[name], s=(16, 16)).transpose(2, 3, 0, 1) for name in ("x", "dy"))
+        assert x.dtype == np.complex64
+        spectra = np.matmul(dy.conj().swapaxes(2, 3), x).transpose(2, 3, 0, 1)
+        found = scipy.fft.irfft2(spectra, s=(16, 16))[:, :, :7, :7]
+        expected, scale = reference(problem, operands)
+        assert np.max(np.abs(found - expected) / scale) <= 1e-6 * stress_slack(problem)
 
     def test_slack_grows_with_the_sums_of_one_thread(self) -> None:
         assert stress_slack(Conv2d((1, 1, 8, 8), (1, 1, 3, 3))) == 1
