@@ -2,7 +2,7 @@
 
     usage: python benchmarks/conv2d_grid.py measure RESULTS.jsonl [SET ...] [--device cuda:0] [--seconds 0] [--starts 3]
                                             [--within 600] [--seed 1] [--each 34] [--all-passes 0] [--again]
-                                            [--lanes 2] [--families NAME ...]
+                                            [--lanes 1] [--families NAME ...]
            python benchmarks/conv2d_grid.py table RESULTS.jsonl
 
 SET is `grid`, which is usual: `--each` points of the paper's table 2 for each k of 3, 5, 7, 9, 11 and 13, drawn with
@@ -12,10 +12,10 @@ of images, four numbers of planes, all passes, with cuFFT's pipeline and ours in
 layers and lists of `conv2d_layers.py`, such as `table4` or `L3:wgrad`, and JSON files with problems.
 
 Each point: defaults of the families that may be its fastest, starts of the likeliest one, and then a search of
-`--seconds`; the fastest takes turns with cuDNN
-(TF32 off, its own search on), with channels apart and last, of which the faster counts. Results are held against
-float64 at some hundred places and against cuDNN's at all others; small problems whole. `--lanes` processes have the
-device in turns, so that none waits for what another one computes on the CPU. On an H200 about 1 s a point.
+`--seconds`; the fastest takes turns with cuDNN (TF32 off, its own search on), with channels apart and last, of which
+the faster counts. Results are held against float64 at some hundred places and against cuDNN's at all others; small problems
+whole. `--lanes` processes have the device in turns, so that none waits for what another one computes on the CPU; but
+beside cuDNN's searches of large problems, which take up to 40 s, they disturb each other. On an H200 about 2 s a point.
 
 A row is added to RESULTS a point. Points that have one are passed over, so that the same command goes on where it
 ended: after `--within` seconds it starts no further point and finishes those that are begun. Any beginning of `grid`
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=34)
     parser.add_argument("--all-passes", type=int, default=0)
     parser.add_argument("--again", action="store_true")
-    parser.add_argument("--lanes", type=int, default=2)
+    parser.add_argument("--lanes", type=int, default=1)
     parser.add_argument("--families", nargs="+", default=[])
     given = parser.parse_args()
     if given.action == "measure":

@@ -71,8 +71,9 @@ class Settings:
     """Families whose best config takes turns with the others however slow it is."""
     seed: int = 0
     """Of data and searches."""
-    lanes: int = 2
-    """Processes that measure, one problem each at a time."""
+    lanes: int = 1
+    """Processes that measure, one problem each at a time. One waits for another no longer than `PATIENCE_S`, and
+    cuDNN's search takes up to 40 s: with more than one, times of large problems are disturbed."""
     families: tuple[str, ...] = ()
     """The only ones that are tried; empty for all."""
 

@@ -41,6 +41,8 @@ MIN_SUMS = 16
 """Of a thread, where there is enough to do: a number that is read is used as often as a side is long."""
 MAX_COPIES = 16
 """Of a thread for a tile of both operands: where rows are checked, each has an address of its own in two registers."""
+THIN_COPIES = 32
+"""Where a side is so short that a tile's threads are few, and so are its sums."""
 FULL_THREADS = 256
 """For each multiprocessor, which hide much of what memory takes."""
 
@@ -100,8 +102,10 @@ def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
     threads, inside = FULL_THREADS * device.multiprocessors, problem.m * problem.n
     sums = problem.output.size * min(max(problem.k // LEAST_PART, 1), SPLITS[-1])
     least = MIN_SUMS
-    while least > 1 and (sums < least * threads or inside < least * WARP // 2):
+    thinner = min(problem.m, problem.n)
+    while least > 1 and (sums < least * threads or inside < least * WARP // 2 or OWN[-1] * thinner < 2 * least):
         least //= 4
+    fewest = WARP if _is_thin(problem) else MIN_THREADS
     return (
         Constraint(
             f"a thread has {least} sums at the least: what is read for fewer is used too seldom",
@@ -113,10 +117,8 @@ def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             lambda rows, columns, multiplies: _registers(rows, columns, multiplies) <= MAX_REGISTERS,
         ),
         Constraint(
-            f"a block has {MIN_THREADS} to {MAX_THREADS} threads",
-            lambda block_rows, block_columns, products: (
-                MIN_THREADS <= block_rows * block_columns * products <= MAX_THREADS
-            ),
+            f"a block has {fewest} to {MAX_THREADS} threads",
+            lambda block_rows, block_columns, products: fewest <= block_rows * block_columns * products <= MAX_THREADS,
         ),
         Constraint(
             "a warp lies in a tile: whole rows of threads, or so many lanes that the tile's threads make whole warps",
@@ -127,6 +129,11 @@ def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
         ),
         one_tile_constraint(problem),
     )
+
+
+def _is_thin(problem: Cgemm) -> bool:
+    """Whether a thread may have a whole side of the result: tiles of a warp's width have a warp's threads then."""
+    return min(problem.m, problem.n) <= OWN[-1]
 
 
 def split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
@@ -197,7 +204,7 @@ def grid_constraint(problem: Cgemm) -> Constraint:
 
 
 def copy_constraints(
-    device: Device, reads: tuple[str, ...], geometry: Callable[..., Geometry]
+    device: Device, reads: tuple[str, ...], geometry: Callable[..., Geometry], copies: int = MAX_COPIES
 ) -> tuple[Constraint, ...]:
     """What a tile's copies take: room in shared memory, and threads' time.
 
@@ -205,6 +212,7 @@ def copy_constraints(
         device: with so much shared memory.
         reads: the parameters that decide it, `min_blocks` among them.
         geometry: of values of these parameters, in order.
+        copies: that a thread may begin for a tile of both operands.
     """
 
     def fits(*values: int) -> bool:
@@ -219,8 +227,8 @@ def copy_constraints(
             reads,
         ),
         Constraint(
-            f"a thread begins {MAX_COPIES} copies at the most for a tile of both operands",
-            lambda *values: geometry(*values).thread_copies <= MAX_COPIES,
+            f"a thread begins {copies} copies at the most for a tile of both operands",
+            lambda *values: geometry(*values).thread_copies <= copies,
             reads,
         ),
     )
@@ -241,7 +249,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
                 <= device.registers_per_multiprocessor
             ),
         ),
-        *copy_constraints(device, reads, geometry),
+        *copy_constraints(device, reads, geometry, THIN_COPIES if _is_thin(problem) else MAX_COPIES),
         grid_constraint(problem),
     )
 

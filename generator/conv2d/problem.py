@@ -55,7 +55,7 @@ class Conv2d(Problem):
         accuracy: what the error bound of 1e-6 is relative to. `normwise`, the default, is twice the root mean square
             of the whole result, or the result's own sum of |terms| where that is larger: it admits Fourier transforms,
             which let a NaN or an infinity among the inputs reach other results too, and whose errors may be larger
-            where the largest numbers of both operands meet at no distance that is kept. `elementwise` is that sum alone.
+            where the largest numbers of both operands meet at no distance that is kept. `elementwise` is the sum alone.
         workspace: the most bytes of scratch memory that a plan may take.
         padding_mode: what the padding is made of, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each
             pixel the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.

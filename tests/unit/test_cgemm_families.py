@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import math
 import random
 import re
@@ -12,7 +13,7 @@ import re
 import numpy as np
 import pytest
 
-from warpsmith.generator.cgemm import Cgemm
+from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
@@ -96,6 +97,14 @@ class TestSpace:
             for config in (default, *family.starts(problem, device)):
                 assert space.why_not(config) is None
             assert family.unrolled(problem, default) <= MAX_UNROLLED
+
+    @pytest.mark.parametrize("k", [1, 3, 64, 1000])
+    def test_holds_the_default_of_products_of_any_shape(self, k: int) -> None:
+        """Thin ones too: 256 rows of one column had none, and a space joined of it and others was walked to its end."""
+        for m, n, a in itertools.product(*[(1, 2, 3, 8, 100, 129, 256, 257)] * 2, (Op.N, Op.T)):
+            problem = Cgemm(924, m, n, k, a)
+            space = TILED.space(problem, H200)
+            assert space.why_not(TILED.default(problem, H200)) is None, problem.key()
 
     @whatever_is_solved
     def test_is_of_a_size_that_a_search_can_cover(self, family: Family, problem: Cgemm) -> None:
