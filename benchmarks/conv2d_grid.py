@@ -13,9 +13,10 @@ layers and lists of `conv2d_layers.py`, such as `table4` or `L3:wgrad`, and JSON
 
 Each point: defaults of the families that may be its fastest, starts of the likeliest one, and then a search of
 `--seconds`; the fastest takes turns with cuDNN (TF32 off, its own search on), with channels apart and last, of which
-the faster counts. Results are held against float64 at some hundred places and against cuDNN's at all others; small problems
-whole. `--lanes` processes have the device in turns, so that none waits for what another one computes on the CPU; but
-beside cuDNN's searches of large problems, which take up to 40 s, they disturb each other. On an H200 about 2 s a point.
+the faster counts. Results are held against float64 at some hundred places and against cuDNN's at all others; small
+problems whole. `--lanes` processes have the device in turns, so that none waits for what another one computes on the
+CPU; but beside cuDNN's searches of large problems, which take up to 40 s, they disturb each other. On an H200 about 2 s
+a point.
 
 A row is added to RESULTS a point. Points that have one are passed over, so that the same command goes on where it
 ended: after `--within` seconds it starts no further point and finishes those that are begun. Any beginning of `grid`
