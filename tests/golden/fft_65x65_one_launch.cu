@@ -1150,4 +1150,3 @@ filter2d_fft_flow(const Pixel* __restrict__ image, Result* __restrict__ result, 
         __syncthreads();
     }
 }
-

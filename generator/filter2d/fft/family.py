@@ -6,8 +6,9 @@ The row-column form of a two-dimensional transform: Cooley and Tukey 1965. The k
 Two tiles of a plane are one complex tile. The first kernel transforms its rows and writes them to a workspace. The
 second one transforms columns there, a few side by side, multiplies by the filter's spectrum, and transforms them back.
 The third one transforms rows back, and stores the results of both tiles. Tiles are taken in chunks so small that the
-workspace stays in the L2 cache. Nothing is ever reordered: decimation in frequency leaves an order that decimation in
-time takes back, and the filter's spectrum, which the same passes make, lies in it too.
+workspace stays in the L2 cache: by launches for each, or by one launch whose blocks take the work of all kernels in
+turn (`flow.py`). Nothing is ever reordered: decimation in frequency leaves an order that decimation in time takes back,
+and the filter's spectrum, which the same passes make, lies in it too.
 
 An FFT's error is relative to the whole tile, so a problem must ask for `accuracy="imagewise"`. A NaN or an infinity
 spreads over both tiles: a problem must allow that, with `nonfinite="any"`, or have pixels that are none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from math import ceil
+from math import ceil, prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.words import Twiddles
@@ -77,7 +77,7 @@ def _likely_rows(problem: Filter2d, choice: Choice, device: Device) -> int:
     """Of a block: with which a multiprocessor does the fewest, where its waves of blocks are all full, and the most of
     those. With 2 rows, 576 blocks of 1152 rows were 1.09 times what an H200 held at a time, two waves, and took 16 us.
     """
-    rows_points, columns_points = points_of(text_of(choice.y)), points_of(text_of(choice.x))
+    rows_points, columns_points = prod(choice.y), prod(choice.x)
     height, taps = problem.output_shape[0], problem.filter[0]
     lines = min(rows_points, height + taps - 1) * min(choice.pairs, items(problem, rows_points, columns_points))
 
@@ -96,7 +96,7 @@ def _usual(problem: Filter2d, choice: Choice, device: Device) -> Iterator[dict[s
     """Tiles of a size, but for what depends on the space; not all are legal."""
     y, x = text_of(choice.y), text_of(choice.x)
     rows = _likely_rows(problem, choice, device)
-    column_threads = likely_threads(choice.y, choice.side, 512 if choice.side * points_of(y) > 8192 else 256)
+    column_threads = likely_threads(choice.y, choice.side, 512 if choice.side * prod(choice.y) > 8192 else 256)
     usual: dict[str, Value] = {
         "path": MemoryPath.GLOBAL.value,
         "weights": fft_parameters(problem, device)[1].values[0],
@@ -115,8 +115,8 @@ def _usual(problem: Filter2d, choice: Choice, device: Device) -> Iterator[dict[s
         "store": StoreHint.PLAIN.value,
     }
     yield usual
-    for radices in ways(points_of(y))[1:2]:
+    for radices in ways(prod(choice.y))[1:2]:
         yield {**usual, "y_radices": text_of(radices)}
-    for radices in ways(points_of(x))[1:2]:
+    for radices in ways(prod(choice.x))[1:2]:
         yield {**usual, "x_radices": text_of(radices)}
     yield {**usual, "column_threads": 32, "row_threads": 32}
