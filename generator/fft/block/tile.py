@@ -100,9 +100,8 @@ class PassWork:
         extents = dict(self.pool.variables)
         first = {lead.name: extents.pop(lead.name, 1)}
         terms = self.address.terms
-        if (
-            lead.is_stored
-        ):  # twiddles depend on the number `later`; of lines and results there may be the first ones alone
+        if lead.is_stored:
+            # Twiddles depend on the number `later`; of lines and results there may be the first ones alone.
             lines = "" if self.has_all_lines else "y" if self.axis == "x" else "x"
             kept = {"later", lines, "earlier" if self.written else ""}
             terms = tuple((name, place if name in kept else place.stored) for name, place in terms)

@@ -32,22 +32,22 @@ class Flow:
     geometry: Geometry
 
     @property
-    def parts(self) -> tuple[int, int, int]:
-        """Jobs of a chunk: rows, columns, results."""
-        at = self.geometry
-        return at.row_blocks * at.chunk, at.column_blocks * at.chunk, at.result_blocks * at.chunk
-
-    @property
     def rows(self) -> int:
-        return self.parts[0]
+        """Jobs of a chunk that transform rows forward."""
+        return self.geometry.row_blocks * self.geometry.chunk
 
     @property
     def columns(self) -> int:
-        return self.parts[1]
+        return self.geometry.column_blocks * self.geometry.chunk
 
     @property
     def results(self) -> int:
-        return self.parts[2]
+        return self.geometry.result_blocks * self.geometry.chunk
+
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        """All of a chunk's, in the order of a turn."""
+        return self.rows, self.columns, self.results
 
     @property
     def turn(self) -> int:

@@ -141,28 +141,67 @@ def is_allowed(problem: Filter2d, y: Radices, x: Radices, pairs: int, buffers: i
     return has_room and chunks <= most_chunks and (buffers != 2 or chunks > 1)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Traffic:
+    """What tiles of a size take and move, in bytes."""
+
+    rows: int
+    columns: int
+    pixel_rows: int
+    """Of a tile, that some result needs."""
+    count: int
+    """Pairs of tiles, for each filter."""
+    image: int
+    results: int
+    tiles: int
+    """To the workspace and from there, four times."""
+    spectrum: int
+
+    @classmethod
+    def of(cls, problem: Filter2d, choice: Choice) -> _Traffic:
+        rows, columns = _points(choice.y), _points(choice.x)
+        height, r = problem.output_shape[0], problem.filter[0]
+        count = items(problem, rows, columns)
+        valid = min(rows - r + 1, height)
+        pixel_rows = valid + r - 1
+        return cls(
+            rows=rows,
+            columns=columns,
+            pixel_rows=pixel_rows,
+            count=count,
+            image=count * 2 * pixel_rows * columns * problem.dtype.itemsize,
+            results=problem.output.size * problem.output_dtype.itemsize,
+            tiles=COMPLEX_BYTES * columns * 2 * (pixel_rows + valid) * count,
+            spectrum=COMPLEX_BYTES * rows * columns,
+        )
+
+    def stay(self, pairs: int, device: Device) -> bool:
+        """Whether so many pairs in the workspace, and a spectrum, stay in the L2 cache."""
+        return COMPLEX_BYTES * pairs * self.pixel_rows * self.columns + self.spectrum <= _KEPT * device.l2_bytes
+
+
 def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     """That the whole problem takes, by the model; infinite where a block's columns do not fit."""
-    if choice.buffers == FLOWING:
-        return _flowing_nanoseconds(problem, choice, device)
-    rows, columns = _points(choice.y), _points(choice.x)
-    blocks = resident(choice.side * rows, device)
+    blocks = resident(choice.side * _points(choice.y), device)
     if not blocks:
         return float("inf")
-    height, r = problem.output_shape[0], problem.filter[0]
-    count = items(problem, rows, columns)
+    traffic = _Traffic.of(problem, choice)
+    if choice.buffers == FLOWING:
+        return _in_one_launch(traffic, choice, blocks, device)
+    return _in_chunks(problem, traffic, choice, blocks, device)
+
+
+def _in_chunks(problem: Filter2d, traffic: _Traffic, choice: Choice, blocks: int, device: Device) -> float:
+    """Of launches for each chunk: the longest of what memory, cache and arithmetic take hides a part of the others."""
+    count, columns = traffic.count, traffic.columns
     pairs = min(choice.pairs, count)
-    valid = min(rows - r + 1, height)
-    pixel_rows = valid + r - 1
-    tiles = COMPLEX_BYTES * columns * 2 * (pixel_rows + valid) * count
-    image = count * 2 * (pixel_rows * columns * problem.dtype.itemsize)
-    results = problem.output.size * problem.output_dtype.itemsize
-    spectrum = COMPLEX_BYTES * rows * columns
-    kept = COMPLEX_BYTES * choice.buffers * pairs * pixel_rows * columns + spectrum <= _KEPT * device.l2_bytes
-    memory = problem.operands[0].span_bytes + results + (0 if kept else tiles)
+    kept = traffic.stay(choice.buffers * pairs, device)
+    memory = problem.operands[0].span_bytes + traffic.results + (0 if kept else traffic.tiles)
     # Narrow columns take more requests for as many bytes.
-    cache = image + results + (tiles + spectrum * count) * (1.25 if choice.side < 8 else 1.0)
-    arithmetic = count * rows * columns * _OVERHEAD * 2 * (instructions(choice.y) + instructions(choice.x) + TWIDDLE)
+    through_work = (traffic.tiles + traffic.spectrum * count) * (1.25 if choice.side < 8 else 1.0)
+    cache = traffic.image + traffic.results + through_work
+    by_points = _OVERHEAD * 2 * (instructions(choice.y) + instructions(choice.x) + TWIDDLE)
+    arithmetic = count * traffic.rows * columns * by_points
     lanes = _LANES * device.multiprocessors
     longest, *others = sorted((memory / _MEMORY, cache / _CACHE, arithmetic / lanes), reverse=True)
     waves = max(pairs * columns / choice.side / (device.multiprocessors * blocks), 0.2)
@@ -171,24 +210,13 @@ def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     return _CHUNKED * (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + launches * _LAUNCH_NS
 
 
-def _flowing_nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
+def _in_one_launch(traffic: _Traffic, choice: Choice, blocks: int, device: Device) -> float:
     """Of one launch: all that moves, at one rate. Few jobs between one and what waits for it make blocks wait."""
-    rows, columns = _points(choice.y), _points(choice.x)
-    blocks = resident(choice.side * rows, device)
-    if not blocks:
-        return float("inf")
-    height, r = problem.output_shape[0], problem.filter[0]
-    count = items(problem, rows, columns)
-    valid = min(rows - r + 1, height)
-    pixel_rows = valid + r - 1
-    tiles = COMPLEX_BYTES * columns * 2 * (pixel_rows + valid) * count
-    spectrum = COMPLEX_BYTES * rows * columns
-    chunks = min(FLOWING, ceil(count / choice.pairs)) * choice.pairs
-    kept = COMPLEX_BYTES * chunks * pixel_rows * columns + spectrum <= _KEPT * device.l2_bytes
-    moved = count * 2 * pixel_rows * columns * problem.dtype.itemsize
-    moved += problem.output.size * problem.output_dtype.itemsize
-    moved += int(_NARROW[choice.side] * (tiles + spectrum * count)) + (0 if kept else tiles // 2)
-    between = 2 * choice.pairs * min(columns // choice.side, rows // _ROWS)
+    chunks = ceil(traffic.count / choice.pairs)
+    kept = traffic.stay(min(FLOWING, chunks) * choice.pairs, device)
+    through_work = int(_NARROW[choice.side] * (traffic.tiles + traffic.spectrum * traffic.count))
+    moved = traffic.image + traffic.results + through_work + (0 if kept else traffic.tiles // 2)
+    between = 2 * choice.pairs * min(traffic.columns // choice.side, traffic.rows // _ROWS)
     waits = max(1.0, min(blocks, 2) * device.multiprocessors / between)
-    alone = 1 / ceil(count / choice.pairs)  # of the time, in which one kind of job has no other beside it
+    alone = 1 / chunks  # of the time, in which one kind of job has no other beside it
     return moved / _FLOWING * (0.8 + 0.2 * waits + alone) * (1.25 if blocks == 1 else 1.0) + _FILL_NS

@@ -7,7 +7,9 @@ each. The error bound is measured against each result's own terms: these inputs 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,16 +55,11 @@ def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, 
     transform, which are relative to both, would be large beside its results: of 16x16 planes and 7x7 taps, 10 times the
     bound, by cuFFT and cuBLAS as well. Data do not do that but for a few images.
     """
-    regions: _Regions | None = None
-    found = {}
-    for operand in problem.inputs:
-        if operand.name in ("x", "dy"):
-            shape = _drawn_shape(operand)
-            regions = regions or _Regions.drawn(shape, generator)
-            found[operand.name] = _image(operand, regions, generator)
-        else:
-            found[operand.name] = {"w": _weights, "b": _bias}[operand.name](operand, generator)
-    return found
+    regions = _Regions.drawn(_drawn_shape(problem.inputs[0]), generator)  # the first input is an image in every pass
+    image = functools.partial(_image, regions)
+    makers: dict[str, Callable[[Operand, np.random.Generator], NDArray[np.float32]]]
+    makers = {"x": image, "dy": image, "w": _weights, "b": _bias}
+    return {operand.name: makers[operand.name](operand, generator) for operand in problem.inputs}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +91,7 @@ def _drawn_shape(operand: Operand) -> tuple[int, ...]:
     return tuple(map(min, zip(operand.shape, _DRAWN, strict=True)))
 
 
-def _image(operand: Operand, regions: _Regions, generator: np.random.Generator) -> NDArray[np.float32]:
+def _image(regions: _Regions, operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
     """Images in regions of five characters, the same in all channels: magnitudes of the whole range pixel by pixel,
     log-normal ones, deviates of one magnitude a region, a constant, and signs that alternate.
     """
