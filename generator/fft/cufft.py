@@ -60,6 +60,8 @@ class FftCufft(Family):
             return "cuFFT neither pads nor clips"
         if problem.tiling is not None:
             return "cuFFT takes whole signals, no tiles of planes"
+        if problem.product is not None:
+            return "cuFFT takes spectra, not what they are the product of"
         if problem.batch > MOST_TRANSFORMS:
             return f"cuFFT takes {MOST_TRANSFORMS} transforms at most"
         return None

@@ -35,6 +35,7 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
         + SIDE_CHANGED * (one.start != other.start)
         + _between_tilings(one, other)
         + SIDE_CHANGED * (one.border != other.border)
+        + RULE_CHANGED * (_kind_of_product(one) != _kind_of_product(other))
     )
     return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None
 
@@ -44,6 +45,11 @@ def _between_tilings(one: Fft, other: Fft) -> float:
     if one.tiling is None or other.tiling is None:
         return RULE_CHANGED * (one.tiling is not other.tiling)
     return SIDE_CHANGED * ((one.tiling.alike() != other.tiling.alike()) + 0.5 * (one.tiling != other.tiling))
+
+
+def _kind_of_product(problem: Fft) -> object:
+    """What its loads are made of."""
+    return problem.product and problem.product.alike()
 
 
 def _valid_parts(problem: Fft) -> tuple[float, ...]:

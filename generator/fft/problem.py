@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -12,54 +11,14 @@ from typing import Any, ClassVar
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, sizes
 from warpsmith.generator.fft.border import Border
+from warpsmith.generator.fft.conventions import Kind, Layout, Norm, Order
 from warpsmith.generator.fft.distance import between_transforms
+from warpsmith.generator.fft.product import Product
 from warpsmith.generator.fft.shapes import dimensions, last_axes, start_of, valid_of
 from warpsmith.generator.fft.tiling import Tiling, tiling_of
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
 
-
-class Kind(enum.StrEnum):
-    """Which side of a transform is real."""
-
-    R2C = "r2c"
-    """Real signal to half spectrum: `numpy.fft.rfft`, `rfft2`."""
-    C2R = "c2r"
-    """Half spectrum to real signal: `numpy.fft.irfft`, `irfft2`."""
-    C2C = "c2c"
-    """Complex on both sides: `numpy.fft.fft`, `fft2`, and `ifft`, `ifft2`."""
-
-
-class Norm(enum.StrEnum):
-    """Which direction is scaled, by NumPy's names: N is the number of points of one transform."""
-
-    BACKWARD = "backward"
-    """The inverse is scaled by 1/N."""
-    ORTHO = "ortho"
-    """Both directions are scaled by 1/sqrt(N)."""
-    FORWARD = "forward"
-    """The forward transform is scaled by 1/N."""
-
-
-class Layout(enum.StrEnum):
-    """Memory layout of the spectrum, the slowest dimension first."""
-
-    BATCH = "batch"
-    """(batch, rows, columns): NumPy's."""
-    TRANSPOSED = "transposed"
-    """(batch, columns, rows): the two inner dimensions of a 2-D spectrum exchanged (fbfft, section 5.1)."""
-    FREQUENCY = "frequency"
-    """(rows, columns, batch): the operands of one matrix product per frequency are contiguous."""
-
-
-class Order(enum.StrEnum):
-    """The order of the frequencies in the spectrum."""
-
-    NATURAL = "natural"
-    """Ascending, as `numpy.fft` has it."""
-    REVERSED = "reversed"
-    """Bit-reversed along each axis, as decimation in frequency leaves it and decimation in time takes it: position i
-    holds the frequency whose index has the bits of i in reverse. Of a half spectrum the first n/2 columns are reversed
-    as n/2 numbers; the last column stays the last."""
+__all__ = ["Fft", "Kind", "Layout", "Norm", "Order"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,10 +50,13 @@ class Fft(Problem):
             and `valid` what exists of a tile. None for signals that lie side by side.
         border: elements of the signal around its valid part, in place of zeros; also as text, `reflect:2+1x3`.
             Forward transforms alone have one, and no tiles. The first of them is at `start`.
+        product: two spectra a and b whose product the spectrum is, in place of the spectrum itself: a is then (rows,
+            columns, ...) of frequencies and of what `Product` says, and b likewise. `c2r` alone has one, frequency by
+            frequency in natural order.
 
     Raises:
-        BadArgument: a size below 2, a `valid` part, a `start`, a `tiling` or a `border` that does not fit, both of the
-            last two, or an unknown value of an option.
+        BadArgument: a size below 2, a `valid` part, a `start`, a `tiling`, a `border` or a `product` that does not fit,
+            a border and tiles, or an unknown value of an option.
 
     Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
     are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
@@ -117,6 +79,7 @@ class Fft(Problem):
     start: tuple[int, ...] | None = None
     tiling: Tiling | None = None
     border: Border | None = None
+    product: Product | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -142,6 +105,18 @@ class Fft(Problem):
             raise BadArgument(f"bit-reversed order needs powers of two; got {dimensions(self.size)}")
         tiles = tiling_of(self.tiling, self.signal_size, self.batch, is_inverse=bool(self.inverse))
         set_field(self, "tiling", tiles)
+        set_field(self, "product", self._checked_product())
+
+    def _checked_product(self) -> Product | None:
+        product = Product.of(self.product)
+        if product is None:
+            return None
+        is_by_frequency = self.layout is Layout.FREQUENCY and self.order is Order.NATURAL
+        if self.kind is not Kind.C2R or not is_by_frequency:
+            raise BadArgument("a product of spectra needs kind c2r, layout frequency and natural order")
+        if product.batch != self.batch:
+            raise BadArgument(f"a product of {product.rows} by {product.columns} is no batch of {self.batch}")
+        return product
 
     @classmethod
     def of_shape(
@@ -238,21 +213,26 @@ class Fft(Problem):
         }[self.layout]
         dtype, tiles = DType.FLOAT32 if self.is_real else DType.COMPLEX64, self.tiling
         signal = (tiles.planes(self.batch), *tiles.plane) if tiles else (self.batch, *self.signal_size)
-        both = (
-            Operand("signal", source, signal, dtype),
-            Operand("spectrum", target, shape, DType.COMPLEX64),
-        )
-        return both[::-1] if self.inverse else both
+        signals = Operand("signal", source, signal, dtype)
+        if self.product is not None:
+            a, b = (
+                Operand(name, target, (*spectrum, *matrix), DType.COMPLEX64)
+                for name, matrix in zip("ab", self.product.shapes, strict=True)
+            )
+            return a, b, signals
+        spectra = Operand("spectrum", target, shape, DType.COMPLEX64)
+        return (spectra, signals) if self.inverse else (signals, spectra)
 
     @property
     def flops(self) -> int:
-        """The field's convention: 5 N log2 N a transform, half as many for a real one."""
-        return round((2.5 if self.is_real else 5) * self.batch * self.points * math.log2(self.points))
+        """The field's convention: 5 N log2 N a transform, half as many for a real one; 8 for each term of a product."""
+        sums = 0 if self.product is None else 8 * self.batch * math.prod(self.spectrum_size) * self.product.terms
+        return sums + round((2.5 if self.is_real else 5) * self.batch * self.points * math.log2(self.points))
 
     def features(self) -> Mapping[str, float | str]:
         """The batch and the points of a transform; by dimensions, kind, direction, layout and order."""
         kind = f"{len(self.size)}d {self.kind} {'inverse' if self.inverse else 'forward'}"
-        place = f"{self.layout} {self.order}{' tiles' if self.tiling else ''}"
+        place = f"{self.layout} {self.order}{' tiles' if self.tiling else ''}{' product' if self.product else ''}"
         return {"batch": self.batch, "points": self.points, "kind": kind, "place": place}
 
     def distance(self, other: Problem) -> float | None:
@@ -260,11 +240,16 @@ class Fft(Problem):
         return between_transforms(self, other) if isinstance(other, Fft) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In the batch; of tiles in the planes and in how many there are of each."""
+        """In the batch; of tiles in the planes and in how many there are of each; of products in their results."""
         return isinstance(other, Fft) and other._alone() == self._alone()
 
     def _alone(self) -> Fft:
-        return dataclasses.replace(self, batch=1, tiling=self.tiling.alike() if self.tiling else None)
+        return self.resized(1 if self.product is None else 2)
+
+    def resized(self, batch: int) -> Fft:
+        """The same of so many transforms, each tile in a plane of its own; of products there are always two."""
+        tiling, product = (each and each.alike() for each in (self.tiling, self.product))
+        return dataclasses.replace(self, batch=batch, tiling=tiling, product=product)
 
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
@@ -276,6 +261,7 @@ class Fft(Problem):
             "start": list(self.start) if self.start is not None else None,
             "tiling": self.tiling.spec() if self.tiling is not None else None,
             "border": self.border.spec() if self.border is not None else None,
+            "product": self.product.spec() if self.product is not None else None,
         }
 
     @classmethod
@@ -295,6 +281,7 @@ class Fft(Problem):
             "norm": None if self.norm is Norm.BACKWARD else self.norm,
             "layout": None if self.layout is Layout.BATCH else self.layout,
             "order": None if self.order is Order.NATURAL else self.order,
+            "product": self.product,
             "tiles": self.tiling.words() if self.tiling else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

@@ -24,7 +24,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft import Fft, Layout, Norm, Order, Tiling
+from warpsmith.generator.fft import Fft, Layout, Norm, Order, Product, Tiling
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
@@ -85,21 +85,24 @@ class Bench:
     module: Module
     programs: Mapping[Case, Program]
 
-    def result(self, case: Case, given: Values) -> Values:
+    def result(self, case: Case, *given: Values) -> Values:
         """Of one run, in which nothing but the result may change."""
         program = self.programs[case]
-        source, target = (Guarded(operand) for operand in case.problem.operands)
-        source.elements[...] = given
-        addresses = {case.problem.inputs[0].name: source.address, case.problem.output.name: target.address}
+        operands = {operand.name: Guarded(operand) for operand in case.problem.operands}
+        target = operands[case.problem.output.name]
+        sources = {each.name: values for each, values in zip(case.problem.inputs, given, strict=True)}
+        for name, values in sources.items():
+            operands[name].elements[...] = values
         scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}
-        addresses |= {name: allocation.address for name, allocation in scratch.items()}
+        addresses = {name: each.address for name, each in (operands | scratch).items()}
         for launch in program.launches:
             self.module.bind(launch, addresses, {})(None)
         for allocation in scratch.values():
             self.runtime.free(allocation)
-        assert source.is_intact(), "wrote around its input"
         assert target.is_intact(), "wrote around its result"
-        assert np.array_equal(source.elements, given), "wrote to its input"
+        for name, values in sources.items():
+            assert operands[name].is_intact(), "wrote around its input"
+            assert np.array_equal(operands[name].elements, values), "wrote to its input"
         return target.elements
 
 
@@ -160,7 +163,7 @@ def check_against_numpy(bench: Bench, case: Case) -> None:
     """Random input: each element as `verify` has it, and all of them together."""
     problem = case.problem
     operands = random_operands(problem, 3)
-    result, of = bench.result(case, operands[problem.inputs[0].name]), reference(problem, operands)
+    result, of = bench.result(case, *(operands[each.name] for each in problem.inputs)), reference(problem, operands)
     verdict = verify(result, of, problem.output.dtype)
     assert verdict.right, verdict.message
     error = relative_error(result.view(np.float32).ravel(), of.expected.ravel())
@@ -321,6 +324,21 @@ class TestOptions:
             )
         ]
         check_all([*defaults(problems), *drawn(problems[:3], 2)], check_against_numpy, quickest)
+
+    @pytest.mark.parametrize("ops", ["nn", "nc", "nt", "tn", "cn", "cc", "tt"])
+    def test_of_spectra_that_are_products(self, ops: str, quickest: HostCompiler) -> None:
+        """Of one term to four, of several rows, whole and clipped, and into tiles of planes."""
+        problems = [
+            fft(size, rows * columns, kind="c2r", valid=valid, layout="frequency", tiling=tiling, product=product)
+            for size, rows, columns, terms, valid, tiling in (
+                ((8, 12), 3, 4, 1, None, None),
+                ((6, 8), 1, 6, 2, (5, 7), None),
+                ((16, 20), 4, 8, 3, (9, 13), None),
+                ((8, 8), 8, 6, 4, (5, 6), Tiling((2, 2), (5, 6), (0, 0), (9, 11), 6)),
+            )
+            for product in (Product(rows, columns, terms, *ops),)  # type: ignore[arg-type]
+        ]
+        check_all([*defaults(problems), *drawn(problems, 5)], check_against_numpy, quickest)
 
     @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
     def test_of_signals_that_have_a_border(self, mode: str, quickest: HostCompiler) -> None:

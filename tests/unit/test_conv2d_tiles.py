@@ -211,7 +211,7 @@ class TestLikely:
                 assert Conv2dFftTiledTensor().is_likely(problem, H200)
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
-        problem = Conv2d((8, 3, 224, 224), (64, 3, 7, 7), padding=3)  # type: ignore[arg-type]
+        problem = Conv2d((8, 5, 224, 224), (64, 5, 7, 7), padding=3)  # type: ignore[arg-type]
         assert not Conv2dFftTiledTensor().is_likely(problem, H200)
         assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
 

@@ -29,7 +29,9 @@ EVERY_FIELD = Fft(
     start=(7, 0),
     tiling=Tiling(count=(1, 1), step=(5, 7), origin=(0, 0), plane=(4, 6)),
 )
-"""A problem in which no field is as usual, but for a border, which inverse transforms have none of."""
+"""A problem in which no field is as usual, but for a border, which inverse transforms do not have, and a product, which
+complex ones do not have.
+"""
 BORDERED = Fft((12, 16), 3, valid=(5, 7), border="reflect:2+1x3", layout="frequency")  # type: ignore[arg-type]
 
 CHANGES: dict[str, Any] = {
@@ -71,7 +73,7 @@ def spectrum(role: Role, *shape: int) -> Operand:
 
 
 def test_every_field_has_a_change() -> None:
-    assert [field.name for field in dataclasses.fields(Fft)] == [*CHANGES, "border"]
+    assert [field.name for field in dataclasses.fields(Fft)] == [*CHANGES, "border", "product"]
 
 
 class TestCanonicalForm:

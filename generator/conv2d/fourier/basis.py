@@ -52,17 +52,18 @@ def least_points(problem: Conv2d, axis: int) -> int:
     return max(size + max(problem.of_padded.padding[axis]), taps, problem.output_size[axis], 2)
 
 
-def bases(problem: Conv2d) -> tuple[Basis, ...]:
-    """The ones worth trying, the likeliest first."""
-    rows, columns = (_sizes(least_points(problem, axis)) for axis in (0, 1))
+def bases(problem: Conv2d, multiples: tuple[int, int] = (1, 1)) -> tuple[Basis, ...]:
+    """The ones worth trying, the likeliest first, whose rows and columns are multiples of these powers of two."""
+    rows, columns = (_sizes(least_points(problem, axis), multiples[axis]) for axis in (0, 1))
     found = [Basis(*each) for each in itertools.product(rows, columns)]
     return tuple(sorted(found, key=lambda basis: (_cost(basis), basis.size)))
 
 
-def _sizes(least: int) -> tuple[int, ...]:
+def _sizes(least: int, multiple: int) -> tuple[int, ...]:
+    least = max(least, multiple)
     good = (
         points
-        for points in itertools.count(least)
+        for points in itertools.count(-(-least // multiple) * multiple, multiple)
         if points in SMALL_PRIMES or max(prime_factors(points)) <= LARGEST_FACTOR
     )
     most = 1 << (least - 1).bit_length()

@@ -120,9 +120,9 @@ class Conv2dFft(Pipeline):
         for number in range(parts.count):
             if parts.is_sum:
                 place = {"c": number * parts.result_pitch_bytes}
-                runs += [_of_part(second, number), _of_part(first, number), Run(product, place)]
+                runs += [of_part(second, number), of_part(first, number), Run(product, place)]
             else:
-                runs += [_of_part(first, number), Run(product), Run(result, {"signal": number * written})]
+                runs += [of_part(first, number), Run(product), Run(result, {"signal": number * written})]
         return (*runs, Run(result)) if parts.is_sum else tuple(runs)
 
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
@@ -193,6 +193,6 @@ def _fitting(config: Config, space: Space) -> Config:
     return config if space.contains(config) else space.like(config.values()) or config
 
 
-def _of_part(transform: Stage, number: int) -> Run:
+def of_part(transform: Stage, number: int) -> Run:
     """A forward transform of a part of the batch."""
     return Run(transform, {"signal": number * transform.problem.inputs[0].nbytes})

@@ -107,7 +107,7 @@ class FourierParts:
     @property
     def result_pitch_bytes(self) -> int:
         """From the spectra of a part's result to those of the next."""
-        return _aligned(self.product.output.nbytes)
+        return aligned(self.product.output.nbytes)
 
     @property
     def fold(self) -> Fold | None:
@@ -129,13 +129,13 @@ class FourierParts:
     def spectra_bytes(self) -> int:
         """Of all spectra that are kept at a time, each aligned as workspaces are."""
         assert self.product.output.dtype is DType.COMPLEX64
-        return sum(_aligned(each.nbytes) for each in self.product.inputs) + self.results * self.result_pitch_bytes
+        return sum(aligned(each.nbytes) for each in self.product.inputs) + self.results * self.result_pitch_bytes
 
     @property
     def workspace_bytes(self) -> int:
         """Of the spectra and of what is folded."""
         nbytes = 0 if self.fold is None else self.fold.workspace.nbytes
-        return self.spectra_bytes + _aligned(nbytes)
+        return self.spectra_bytes + aligned(nbytes)
 
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
         """The spectra of the first and the second factor and of the result; a plan may hold those of filters. Behind
@@ -169,7 +169,8 @@ class FourierParts:
         )
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """As workspaces are."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 

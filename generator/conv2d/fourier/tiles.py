@@ -90,9 +90,11 @@ class TiledParts(FourierParts):
         return 0, 0
 
 
-def tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """The likeliest sizes of tiles, the best first; none where filters are too large for one."""
-    return _tile_bases(layer.input[0], layer.weight, _covered(layer))
+def tile_bases(layer: Conv2d, multiples: tuple[int, int] = (1, 1), most: int = MOST) -> tuple[Basis, ...]:
+    """The likeliest sizes of tiles, the best first, whose rows and columns are multiples of these numbers and at most
+    `most`; none where filters are too large for one.
+    """
+    return _tile_bases(layer.input[0], layer.weight, _covered(layer), multiples, most)
 
 
 def _covered(layer: Conv2d) -> tuple[int, int]:
@@ -102,17 +104,21 @@ def _covered(layer: Conv2d) -> tuple[int, int]:
 
 
 @functools.lru_cache(256)
-def _tile_bases(images: int, weight: tuple[int, ...], covered: tuple[int, int]) -> tuple[Basis, ...]:
-    sizes = (_sizes(taps, points) for taps, points in zip(weight[2:], covered, strict=True))
+def _tile_bases(
+    images: int, weight: tuple[int, ...], covered: tuple[int, int], multiples: tuple[int, int], most: int
+) -> tuple[Basis, ...]:
+    sizes = (_sizes(*each, most) for each in zip(weight[2:], covered, multiples, strict=True))
     found = [Basis(*size) for size in itertools.product(*sizes)]
     costs = {basis: _cost_ns(basis, images, weight, covered) for basis in found}
     return tuple(sorted(found, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
 
 
-def _sizes(taps: int, covered: int) -> tuple[int, ...]:
-    """Those of LEAST to MOST points with small factors that leave a result, up to the least that is the whole plane."""
-    good = [n for n in range(max(LEAST, taps), MOST + 1) if max(prime_factors(n)) <= LARGEST_FACTOR]
-    whole = next((n for n in good if n >= covered + taps - 1), MOST)
+def _sizes(taps: int, covered: int, multiple: int, most: int) -> tuple[int, ...]:
+    """Those of LEAST to `most` points with small factors that leave a result, up to the least one of whole planes."""
+    good = [
+        n for n in range(max(LEAST, taps), most + 1) if max(prime_factors(n)) <= LARGEST_FACTOR and n % multiple == 0
+    ]
+    whole = next((n for n in good if n >= covered + taps - 1), most)
     return tuple(n for n in good if n <= whole)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from warpsmith.generator.fft.block.choice import Access, radices_of
 from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
 from warpsmith.generator.fft.problem import Fft, Layout
-from warpsmith.generator.fft.words import Loads, Packing
+from warpsmith.generator.fft.product import Product
+from warpsmith.generator.fft.words import Loads, Packing, Stores
 from warpsmith.generator.space import Constraint
 
 _HALVES_AT_HAND = Constraint(
@@ -16,10 +17,17 @@ _HALVES_AT_HAND = Constraint(
     lambda packing, spectrum, loads: spectrum == Access.STAGED or (packing == Packing.PAIR and loads == Loads.BULK),
 )
 
+_RESULTS_TOGETHER = Constraint(
+    "results of several rows of a product do not lie together, to be written at once",
+    lambda stores, rows: rows == 1 or stores != Stores.BULK,
+)
+
 
 def spectrum_accesses(problem: Fft) -> tuple[Access, ...]:
     """The ways to reach the spectrum."""
     mirrored = (Access.MIRRORED,) if may_mirror(problem) else ()
+    if problem.product is not None:
+        return mirrored  # the others would ask for each number twice
     if problem.is_real and not problem.inverse:
         return (Access.STAGED, Access.SEQUENTIAL, *mirrored)
     if mirrored:
@@ -37,6 +45,18 @@ def access_constraints(problem: Fft) -> Iterator[Constraint]:
         yield _HALVES_AT_HAND
     if Access.MIRRORED in known:
         yield _mirrored_constraint(problem)
+    if problem.product is not None:
+        yield _whole_rows(problem.product)
+        yield _RESULTS_TOGETHER
+
+
+def _whole_rows(product: Product) -> Constraint:
+    def holds(packing: str, transforms: int, rows: int) -> bool:
+        columns, rest = divmod(transforms * Packing(packing).transforms, rows)
+        return rest == 0 and columns % 2 == 0 and product.columns % columns == 0 and product.rows % rows == 0
+
+    told = f"tiles have as many columns of each row, in pairs, and all tiles of {product.rows} by {product.columns}"
+    return Constraint(f"{told} are alike", holds)
 
 
 def _mirrored_constraint(problem: Fft) -> Constraint:

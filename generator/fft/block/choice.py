@@ -59,6 +59,8 @@ class Choice:
     """Of the grid, that go on from tile to tile; 0 for one of each tile."""
     ahead: int
     """Tiles from one to the next whose data it fetches into the L2 cache; 0 where it fetches none."""
+    rows: int
+    """Of a product whose results a tile has; 1 of what is no product."""
 
     @classmethod
     def of(cls, problem: Fft, config: Config) -> Choice:
@@ -81,6 +83,7 @@ class Choice:
             gaps=config.integer("gaps"),
             blocks=config.integer("blocks"),
             ahead=int(config.values().get("ahead", 0)),
+            rows=int(config.values().get("rows", 1)),
         )
 
 

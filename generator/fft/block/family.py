@@ -17,6 +17,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.border import border_of
 from warpsmith.generator.fft.block.guesses import Guess, guesses, guesses_by_sets, together
+from warpsmith.generator.fft.block.mirrored import may_mirror
 from warpsmith.generator.fft.block.space import fits, packings, shares_of, space_of
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.factors import LARGEST_PRIME, factorizations
@@ -43,6 +44,8 @@ class FftBlock(Family):
             return "solves fft only"
         if not all(factorizations(points) for points in problem.size):
             return f"has no radix for a prime above {LARGEST_PRIME}"
+        if problem.product is not None and not may_mirror(problem):
+            return "multiplies spectra for pairs of columns, on even rows and columns that are a multiple of 4"
         rows = prod(problem.size[:-1]) // max(shares_of(problem))
         elements = min(rows * complex_columns(problem, packing) for packing in packings(problem))
         if not fits(elements, device):
@@ -73,12 +76,11 @@ class FftBlock(Family):
         fft = require_fft(problem)
         text = FftBlockText.of(fft, config)
         source = render("fft/block.cu.jinja", g=text, border=border_of(text), config=config.key())
-        operands = fft.operands
         launch = Launch(
             entry=self.name,
             grid=(text.walk.blocks, 1, 1),
             block=(text.choice.threads * text.choice.tiles, 1, 1),
-            arguments=tuple(Pointer(operand.name) for operand in operands),
+            arguments=tuple(Pointer(operand.name) for operand in fft.operands),
             shared_bytes=text.shared_bytes,
         )
         return Program.of_source(self.name, config, source, (launch,))

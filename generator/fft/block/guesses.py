@@ -19,6 +19,7 @@ from warpsmith.generator.fft.block.choice import Access
 from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
 from warpsmith.generator.fft.block.space import (
     GAPS,
+    ROWS,
     THREADS,
     TRANSFORMS,
     fits,
@@ -89,6 +90,7 @@ class Guess:
     first: str = "x"
     way: Way = ONE_BY_ONE
     min_blocks: int = 0
+    rows: int = 1
 
     def values(self, batch: int, device: Device) -> dict[str, Value]:
         """Of all parameters, for so many transforms."""
@@ -120,6 +122,7 @@ class Guess:
             "gaps": GAPS[-1],
             "blocks": 0,
             "ahead": 0,
+            "rows": self.rows,
         }
 
 
@@ -177,8 +180,24 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
         tile = max(1, elements // points) * points
         is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
         # For so many blocks compilers give a thread registers to ask for several steps' numbers at once.
+        rows = _rows_of_tile(problem, tile // points)
         for min_blocks in (min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile), 0):
-            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks)
+            yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks, rows)
+
+
+def _rows_of_tile(problem: Fft, pairs: int) -> int:
+    """Of a product, of which a tile of so many pairs has results: those with the fewest sectors of both factors."""
+    product = problem.product
+    if product is None:
+        return 1
+    able = [
+        rows
+        for rows in ROWS
+        if pairs % rows == 0 and product.rows % rows == 0 and product.columns % (2 * pairs // rows) == 0
+    ]
+    return min(
+        able or [1], key=lambda rows: ceil(rows * product.terms / 4) + ceil(2 * pairs // rows * product.terms / 4)
+    )
 
 
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:

@@ -26,6 +26,8 @@ LASTING = (4, 8, 16)
 """Blocks of a multiprocessor that go on from tile to tile."""
 AHEAD = (1, 2, 4)
 """Tiles of a multiprocessor after which comes the one whose data a tile fetches: later ones push out others' data."""
+ROWS = (1, 2, 4)
+"""Of a product, of which a tile has results."""
 SHARED_BYTES = 48 * 1024
 """Of a tile, from which on two blocks may share a transform: a multiprocessor has room for four such tiles."""
 LEAST_BUSY = 0.6
@@ -73,7 +75,10 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
     is_large, fewest = _has_large_tiles(problem), (2, 3, 4, 6, 8)
     accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
     reached = tuple(each.value for each in spectrum_accesses(problem))
-    spectrum = (Parameter("spectrum", reached, "the same of the spectrum"),) if len(reached) > 1 else ()
+    rows_told = "of a product whose results a tile has: as many share a column of b as share a row of a"
+    of_product = (Parameter("rows", ROWS, rows_told),) if problem.product is not None else ()
+    has_choice = len(reached) > 1 or problem.product is not None
+    spectrum = (Parameter("spectrum", reached, "the same of the spectrum"),) if has_choice else ()
     return (
         Parameter("packing", tuple(each.value for each in packed), "how real signals become complex ones"),
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
@@ -94,6 +99,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("gaps", GAPS, "percent of a tile that may be left out against bank conflicts"),
         Parameter("blocks", (0, *lasting), "that go on from tile to tile; 0: one of each tile"),
         *ahead,
+        *of_product,
     )
 
 
@@ -279,4 +285,4 @@ def fits(elements: int, device: Device, tiles: int = 1, gaps: int = GAPS[0], cop
 
 def _may_fetch_ahead(problem: Fft) -> bool:
     """Whether what a tile reads lies together, or at places a batch apart."""
-    return problem.inverse is True or problem.tiling is None
+    return problem.product is None and (problem.inverse is True or problem.tiling is None)

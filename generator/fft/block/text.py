@@ -10,6 +10,7 @@ from warpsmith.generator.fft.block.choice import Choice, tile_of
 from warpsmith.generator.fft.block.factors import tables_of
 from warpsmith.generator.fft.block.memory import Memory
 from warpsmith.generator.fft.block.planes import Planes
+from warpsmith.generator.fft.block.spectra import SpectraProduct
 from warpsmith.generator.fft.block.stages import Stage, Stages
 from warpsmith.generator.fft.block.tile import Tile
 from warpsmith.generator.fft.block.walk import Walk
@@ -45,8 +46,8 @@ class FftBlockText:
     def divides(self) -> bool:
         """Whether some index is divided by what is no power of two."""
         every = [each for stage in self.stages for each in (stage, *stage.within)]
-        texts = [text for each in every for text in (each.address, each.mirrored_address, *each.variables)]
-        return any("quotient<" in text or "modulo<" in text for text in texts)
+        texts = (text for each in every for text in (each.address, each.mirrored_address, *each.variables))
+        return any("quotient<" in text or "modulo<" in text for text in (self.pair, *texts))
 
     @property
     def summary(self) -> tuple[str, ...]:
@@ -67,8 +68,7 @@ class FftBlockText:
     @property
     def tile_elements(self) -> int:
         """Complex numbers of a tile in shared memory; 0 where a thread has all of a transform."""
-        uses = any("tile" in (stage.reads, stage.writes) for stage in self.stages)
-        return self.tile.elements if uses else 0
+        return self.tile.elements if any("tile" in (stage.reads, stage.writes) for stage in self.stages) else 0
 
     @property
     def memory(self) -> Memory:
@@ -131,8 +131,7 @@ class FftBlockText:
         rows = points // 2 if self.problem.order is Order.REVERSED else 1
         columns = self.problem.spectrum_size[-1]
         many = rows * columns * self.problem.batch
-        pitches = {Layout.BATCH: rows * columns, Layout.TRANSPOSED: rows, Layout.FREQUENCY: many}
-        return pitches[self.problem.layout]
+        return {Layout.BATCH: rows * columns, Layout.TRANSPOSED: rows, Layout.FREQUENCY: many}[self.problem.layout]
 
     @property
     def mirrors(self) -> tuple[str, ...]:
@@ -164,9 +163,8 @@ class FftBlockText:
     @property
     def signal_place(self) -> str:
         """Where element (t, y, x) of the tile lies in the signal."""
-        transforms = "2 * t" if self._pairs else "t"
+        transforms, columns = self.pair if self._pairs else "t", "2 * x" if self.choice.packing is Packing.HALF else "x"
         rows = f" + {self._row} * {self.problem.signal_size[-1]}" if self.has_y else ""
-        columns = "2 * x" if self.choice.packing is Packing.HALF else "x"
         return f"{transforms} * {self._signal_pitch}{rows} + {columns}"
 
     @property
@@ -185,6 +183,11 @@ class FftBlockText:
         return None if tiling is None else Planes(self.problem, self.choice.packing, tiling)
 
     @property
+    def spectra(self) -> SpectraProduct | None:
+        """What spectra are the product of; None where they are read."""
+        return SpectraProduct.of(self.problem, self.choice)
+
+    @property
     def is_vector(self) -> bool:
         """Whether two columns of a real signal can be read or written at once."""
         return self.choice.packing is Packing.HALF and self.problem.signal_size[-1] % 2 == 0
@@ -196,7 +199,12 @@ class FftBlockText:
 
     @property
     def second_of_pair(self) -> str:
-        return "2 * t + 1" if self.problem.batch > 1 else "0"
+        return f"{self.pair} + 1" if self.problem.batch > 1 else "0"
+
+    @property
+    def pair(self) -> str:
+        """Of pair t the first transform, from the tile's first one on."""
+        return "2 * t" if self.spectra is None else self.spectra.pair
 
     @property
     def either_of_pair(self) -> str:
@@ -219,8 +227,7 @@ class FftBlockText:
     @property
     def spectrum_place(self) -> str:
         """Where frequency (y, x) of a transform lies in the spectrum."""
-        is_doubled = self.choice.shares == 2 and not self.problem.inverse
-        return spectrum_place(self.problem, "(2 * y)" if is_doubled else "y")
+        return spectrum_place(self.problem, "(2 * y)" if self.choice.shares == 2 and not self.problem.inverse else "y")
 
     @property
     def source_type(self) -> str:
@@ -262,8 +269,8 @@ class FftBlockText:
 
     def _conditions(self, not_done: str, inside: str) -> str:
         """Results that another tile has are left out too."""
-        leaves_out = self.walk.is_guarded and self.problem.inverse
-        return " && ".join(each for each in (not_done if leaves_out else "", inside) if each)
+        asked = (not_done if self.walk.is_guarded and self.problem.inverse else "", inside)
+        return " && ".join(filter(None, asked))
 
 
 def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:

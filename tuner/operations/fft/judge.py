@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -23,12 +22,14 @@ class FftJudge(Judge[Fft]):
     """NumPy's transforms in float64; cuFFT and SciPy."""
 
     def inputs(self, problem: Fft, generator: np.random.Generator) -> Operands:
-        source = problem.inputs[0]
-        values = drawn(source.components.shape, np.float32, generator, deviates)
-        if source.dtype is DType.COMPLEX64:
-            values = values.view(np.complex64).reshape(source.shape)
-            make_hermitian(problem, values)
-        return {source.name: values}
+        found: Operands = {}
+        for source in problem.inputs:
+            values = drawn(source.components.shape, np.float32, generator, deviates)
+            if source.dtype is DType.COMPLEX64:
+                values = values.view(np.complex64).reshape(source.shape)
+                make_hermitian(problem, values)
+            found[source.name] = values
+        return found
 
     def stress_inputs(self, problem: Fft, generator: np.random.Generator) -> Operands:
         return stress_fft(problem, generator)
@@ -38,10 +39,11 @@ class FftJudge(Judge[Fft]):
         return 8 * max(1, math.ceil(math.log2(problem.points)))
 
     def references(self, problem: Fft, operands: Operands) -> References:
-        return {problem.output.name: Reference(*reference_fft(problem, operands[problem.inputs[0].name]))}
+        sources = (operands[each.name] for each in problem.inputs)
+        return {problem.output.name: Reference(*reference_fft(problem, *sources))}
 
     def smaller(self, problem: Fft) -> Fft:
-        return dataclasses.replace(problem, batch=2, tiling=problem.tiling.alike() if problem.tiling else None)
+        return problem.resized(2)
 
     def peers(self, problem: Fft, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
         if kind is DeviceKind.HOST:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.fft import Fft, Kind, Layout, Order
+from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.fft import Fft, Kind, Layout, Order, Product
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip
@@ -27,18 +28,21 @@ _MODES: dict[PaddingMode, Literal["reflect", "edge", "wrap"]] = {
 """NumPy's names of borders."""
 
 
-def reference_fft(problem: Fft, source: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The result of `problem` and what its errors are measured against, as real numbers: real and imaginary parts lie
-    side by side, in one dimension more.
+def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The result of `problem` for its inputs, and what errors are measured against, as real numbers: real and imaginary
+    parts lie side by side, in one dimension more.
     """
     output = problem.output.components
     expected = np.empty(problem.output.shape, np.float64 if problem.output == output else np.complex128)
     results = expected if problem.inverse else by_transform(problem, expected)
-    inputs = by_transform(problem, source) if problem.inverse else source
+    source = sources[0]
+    inputs = by_transform(problem, source) if problem.inverse and problem.product is None else source
     squares: list[float] = []  # the mean square of each strip's transforms, times their number
 
     def strip(part: slice) -> None:
-        if problem.inverse:
+        if problem.product is not None:
+            result = _inverse(problem, product_of(problem.product, sources, part))
+        elif problem.inverse:
             result = _inverse(problem, inputs[part])
         else:
             result = _forward(problem, inputs[part] if problem.tiling is None else tiles_of(problem, inputs, part))
@@ -72,14 +76,28 @@ def with_border(problem: Fft, values: NDArray[Any], axes: Iterable[int]) -> NDAr
 
 
 def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
-    """A view of a spectrum as (batch, rows, columns), however it lies; its frequencies stay in their order."""
+    """A view of a spectrum as (batch, rows, columns), however it lies; its frequencies stay in their order. Of a factor
+    of a product, whose frequencies have a matrix each, all numbers of that are the batch.
+    """
     match problem.layout:
         case Layout.FREQUENCY:
-            return np.moveaxis(spectrum, -1, 0)
+            return np.moveaxis(spectrum.reshape(*problem.spectrum_size, -1), -1, 0)
         case Layout.TRANSPOSED:
             return spectrum.swapaxes(1, 2)
         case _:
             return spectrum
+
+
+def product_of(product: Product, factors: Sequence[NDArray[Any]], part: slice) -> NDArray[np.complex128]:
+    """The spectra of some transforms of a batch, (transforms, *frequencies), from both factors of all of them."""
+    numbers = np.arange(part.start, part.stop)
+    a, b = factors
+    rows = np.moveaxis(a, (-1, -2) if product.a.transposes else (-2, -1), (0, 1))[numbers // product.columns]
+    columns = np.moveaxis(b, (-2, -1) if product.b.transposes else (-1, -2), (0, 1))[numbers % product.columns]
+    rows, columns = (
+        each.conj() if op is Op.C else each for each, op in ((rows, product.a), (columns, product.b))
+    )  # (transforms, terms, *frequencies)
+    return np.einsum("tk...,tk...->t...", rows, columns, dtype=np.complex128)
 
 
 def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:

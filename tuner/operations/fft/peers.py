@@ -22,6 +22,7 @@ NO_REVERSED_ORDER = "it has no bit-reversed order"
 NO_START = "it takes signals that begin at the first point"
 NO_TILES = "it takes whole signals, no tiles of planes"
 NO_BORDER = "it takes signals without a border"
+NO_PRODUCT = "it takes spectra, not what they are the product of"
 
 
 def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
@@ -83,6 +84,8 @@ def _check_order(problem: Fft) -> None:
         raise Unavailable(NO_TILES)
     if problem.border is not None:
         raise Unavailable(NO_BORDER)
+    if problem.product is not None:
+        raise Unavailable(NO_PRODUCT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,9 +24,17 @@ root mean square of a result, which is what is promised."""
 
 
 def stress_fft(problem: Fft, generator: np.random.Generator) -> Operands:
-    """Signals, or spectra for an inverse transform."""
-    operand = problem.inputs[0]
-    return {operand.name: _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)}
+    """Signals, or spectra for an inverse transform; of a product one factor is hard, and the other turns it."""
+    operand, *others = problem.inputs
+    hard = _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)
+    return {operand.name: hard, **{each.name: _turns(problem, each.shape, generator) for each in others}}
+
+
+def _turns(problem: Fft, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.complex64]:
+    """Numbers of size 1, so that a product has the energy of its other factor."""
+    turns = np.exp(2j * np.pi * generator.random(shape, np.float32)).astype(np.complex64)
+    make_hermitian(problem, turns)
+    return turns
 
 
 def _signals(

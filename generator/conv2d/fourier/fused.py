@@ -1,0 +1,135 @@
+"""Layers of few channels in the frequency domain, whose products are made as they are transformed back.
+
+With one to four channels a number of the result's spectrum is a sum of so many products. The transform back makes it as
+it loads it, and the spectra of the result, which are most of the bytes of such a layer, are nowhere: those of L1 of
+fbfft's table 4 are 1.0 GB, written and read again, for 0.7 GB of results.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6 ("the pointwise multiplications ... are
+rather small, so our own matrix multiplication routines integrated with the rest of the convolution kernel code might
+win over cuBLAS").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from math import ceil
+from typing import ClassVar
+
+from warpsmith.generator.conv2d.fold import PADDED
+from warpsmith.generator.conv2d.fourier.basis import Basis, bases
+from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, of_part
+from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, aligned, transform_ns
+from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
+from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.fourier.tiles import TiledParts, tile_bases
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, PAIRS_BY_SETS
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.product import MOST_TERMS, Product
+from warpsmith.generator.pipeline import Run, Stage
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.steps import Workspace
+
+FACTORS_A_NS = 5000.0
+"""Bytes of factors that come from the L2 cache to where they are multiplied (an H200's rate)."""
+MULTIPLES = (2, 4)
+"""Of which the rows and the columns of a basis are: frequencies that mirror each other come in pairs, then."""
+COMPLEX_BYTES, SECTOR = 8, 32
+MOST = 72
+"""Points of a tile along an axis: `tiles.MOST`, up to the next multiple."""
+
+
+class FusedParts(FourierParts):
+    """A layer of which no spectra of the result are kept."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def bases(layer: Conv2d) -> tuple[Basis, ...]:
+        return bases(layer, MULTIPLES)
+
+    @property
+    def inverse(self) -> Fft:
+        """The transforms to the result, which multiply."""
+        product = self.product
+        made = Product(product.m, product.n, product.k, product.a, product.b)
+        return dataclasses.replace(super().inverse, product=made)
+
+    @property
+    def expected_ns(self) -> float:
+        """What the steps take on a large GPU. The last one gets its factors and stores the results."""
+        first, second = (transform_ns(each) for each in self.forward)
+        last = max(self._factor_bytes / FACTORS_A_NS, self.inverse.output.nbytes / BYTES_A_NS) + STEP_NS
+        fold = 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
+        return self.count * (first + last + fold) + second
+
+    @property
+    def _factor_bytes(self) -> float:
+        """What comes of both factors to where they are multiplied: for each frequency of a tile of transforms the
+        sectors of a row of a, and of as many columns of b as the tile has transforms.
+        """
+        product = self.product
+        pairs = next((each for each in PAIRS_BY_SETS if each * self.inverse.points <= MOST_TOGETHER), 1)
+        sectors = ceil(product.k * COMPLEX_BYTES / SECTOR) + ceil(2 * pairs * product.k * COMPLEX_BYTES / SECTOR)
+        return product.output.size / (2 * pairs) * sectors * SECTOR
+
+    @property
+    def spectra_bytes(self) -> int:
+        return sum(aligned(each.nbytes) for each in self.product.inputs)
+
+    def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
+        """Without those of the result."""
+        return tuple(each for each in super().workspaces(names) if each.name != names[2])
+
+
+class FusedTiledParts(FusedParts, TiledParts):
+    """The same of tiles of planes."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def bases(layer: Conv2d) -> tuple[Basis, ...]:
+        return tile_bases(layer, MULTIPLES, MOST)
+
+
+class Conv2dFftFused(Conv2dFft):
+    """`conv2d` of sums of few terms by transforms of whole planes, which multiply as they transform back."""
+
+    name = "conv2d_fft_fused"
+    parts: ClassVar[type[FourierParts]] = FusedParts
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if isinstance(problem, Conv2d) and (why := why_not_by_transforms(problem) or self._why_not_fused(problem)):
+            return why
+        return super().why_not(problem, device)
+
+    def _why_not_fused(self, layer: Conv2d) -> str | None:
+        if layer.bias:
+            return "adds no bias"
+        terms = [self.parts(layer, basis, 1).product.k for basis in self.parts.bases(layer)[:1]]
+        if any(count > MOST_TERMS for count in terms):
+            return f"multiplies as it transforms back, for sums of {MOST_TERMS} terms at most; these have {terms[0]}"
+        return None
+
+    def stages(self, problem: Problem) -> tuple[Stage, ...]:
+        first, second, _, result = super().stages(problem)
+        a, b, _ = SPECTRA
+        return first, second, dataclasses.replace(result, memory={"a": a, "b": b, "signal": result.memory["signal"]})
+
+    def runs(self, problem: Problem) -> tuple[Run, ...]:
+        """The second factor once, then the others for each part of the batch."""
+        parts = self._parts(problem)
+        first, second, result = self.stages(problem)
+        written = 0 if result.memory["signal"] == PADDED else result.problem.output.nbytes
+        runs = [Run(second)]
+        for number in range(parts.count):
+            runs += [of_part(first, number), Run(result, {"signal": number * written})]
+        return tuple(runs)
+
+
+class Conv2dFftTiledFused(Conv2dFftFused, Conv2dFftTiled):
+    """The same with tiles of the likeliest size."""
+
+    name = "conv2d_fft_tiled_fused"
+    parts = FusedTiledParts

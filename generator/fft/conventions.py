@@ -1,0 +1,49 @@
+"""The words of a Fourier transform: which side is real, which direction is scaled, how its spectrum lies."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Kind(enum.StrEnum):
+    """Which side of a transform is real."""
+
+    R2C = "r2c"
+    """Real signal to half spectrum: `numpy.fft.rfft`, `rfft2`."""
+    C2R = "c2r"
+    """Half spectrum to real signal: `numpy.fft.irfft`, `irfft2`."""
+    C2C = "c2c"
+    """Complex on both sides: `numpy.fft.fft`, `fft2`, and `ifft`, `ifft2`."""
+
+
+class Norm(enum.StrEnum):
+    """Which direction is scaled, by NumPy's names: N is the number of points of one transform."""
+
+    BACKWARD = "backward"
+    """The inverse is scaled by 1/N."""
+    ORTHO = "ortho"
+    """Both directions are scaled by 1/sqrt(N)."""
+    FORWARD = "forward"
+    """The forward transform is scaled by 1/N."""
+
+
+class Layout(enum.StrEnum):
+    """Memory layout of the spectrum, the slowest dimension first."""
+
+    BATCH = "batch"
+    """(batch, rows, columns): NumPy's."""
+    TRANSPOSED = "transposed"
+    """(batch, columns, rows): the two inner dimensions of a 2-D spectrum exchanged (fbfft, section 5.1)."""
+    FREQUENCY = "frequency"
+    """(rows, columns, batch): the operands of one matrix product per frequency are contiguous."""
+
+
+class Order(enum.StrEnum):
+    """The order of the frequencies in the spectrum."""
+
+    NATURAL = "natural"
+    """Ascending, as `numpy.fft` has it."""
+    REVERSED = "reversed"
+    """Bit-reversed along each axis, as decimation in frequency leaves it and decimation in time takes it: position i
+    holds the frequency whose index has the bits of i in reverse. Of a half spectrum the first n/2 columns are reversed
+    as n/2 numbers; the last column stays the last."""

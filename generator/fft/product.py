@@ -1,0 +1,86 @@
+"""Spectra that are products of two others: an inverse transform makes them as it loads them, and nobody stores them.
+
+Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", table 1 (the products between the transforms of a
+layer). Of few terms a product is read and written for a handful of multiply-adds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import count
+from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.problem import member
+
+MOST_TERMS = 4
+"""Of the sum that makes a number of a spectrum. Each is read by every tile of results that it is part of, from the L2
+cache: with more of them that takes longer than to store the product and to read it once."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Product:
+    """For each frequency a matrix product op(a) @ op(b), whose numbers are one frequency of all spectra of a batch.
+
+    The batch is (rows, columns) of the results, the slowest first. a is (rows, terms) where its op is `n`, else
+    (terms, rows); b is (terms, columns) where its op is `n`, else (columns, terms).
+
+    Args:
+        rows: of a result.
+        columns: of a result.
+        terms: of each sum.
+        a: what is done with the matrices of a first: `n` nothing, `t` transposed, `c` transposed and conjugated.
+        b: likewise of b.
+
+    Raises:
+        BadArgument: a size below 1, more than MOST_TERMS terms, or an unknown op.
+    """
+
+    rows: int
+    columns: int
+    terms: int
+    a: Op = Op.N
+    b: Op = Op.N
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        for name in ("rows", "columns"):
+            set_field(self, name, count(getattr(self, name), f"{name} of a product"))
+        set_field(self, "terms", count(self.terms, "terms of a product", MOST_TERMS))
+        for name in ("a", "b"):
+            set_field(self, name, member(Op, getattr(self, name), f"op of {name}"))
+
+    @classmethod
+    def of(cls, value: Any) -> Product | None:
+        """A product, or its fields by name as a spec has them; None for none. Raises BadArgument."""
+        if value is None or isinstance(value, cls):
+            return value
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(value, Mapping) or not {"rows", "columns", "terms"} <= {*value} <= names:
+            raise BadArgument(f"product must have {', '.join(sorted(names))}; got {value!r}")
+        return cls(**value)
+
+    @property
+    def batch(self) -> int:
+        """Spectra."""
+        return self.rows * self.columns
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of a frequency's matrices a and b in memory."""
+        a = (self.terms, self.rows) if self.a.transposes else (self.rows, self.terms)
+        b = (self.columns, self.terms) if self.b.transposes else (self.terms, self.columns)
+        return a, b
+
+    def alike(self) -> Product:
+        """The same of two spectra."""
+        return dataclasses.replace(self, rows=1, columns=2)
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.terms}:{self.a}{self.b}"
+
+    def spec(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**dataclasses.asdict(self), "a": str(self.a), "b": str(self.b)}
