@@ -248,8 +248,10 @@ class Fft(Problem):
 
     def resized(self, batch: int) -> Fft:
         """The same of so many transforms, each tile in a plane of its own; of products there are always two."""
-        tiling, product = (each and each.alike() for each in (self.tiling, self.product))
-        return dataclasses.replace(self, batch=batch, tiling=tiling, product=product)
+        tiling, product = self.tiling, self.product
+        return dataclasses.replace(
+            self, batch=batch, tiling=tiling and tiling.alike(), product=product and product.alike()
+        )
 
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}

@@ -7,7 +7,9 @@ layer). Of few terms a product is read and written for a handful of multiply-add
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
+from math import ceil, prod
 from typing import Any
 
 from warpsmith.errors import BadArgument
@@ -18,6 +20,11 @@ from warpsmith.generator.problem import member
 MOST_TERMS = 4
 """Of the sum that makes a number of a spectrum. Each is read by every tile of results that it is part of, from the L2
 cache: with more of them that takes longer than to store the product and to read it once."""
+
+ROWS_OF_A_TILE, COLUMNS_OF_A_TILE = (1, 2, 4), (2, 4, 6, 8, 12, 16)
+"""Of results that are transformed together: as many share a column of b as share a row of a."""
+NUMBERS_OF_A_SECTOR = 4
+"""Complex ones, of 32 bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +80,21 @@ class Product:
         a = (self.terms, self.rows) if self.a.transposes else (self.rows, self.terms)
         b = (self.columns, self.terms) if self.b.transposes else (self.terms, self.columns)
         return a, b
+
+    def sectors(self, rows: int, columns: int) -> int:
+        """Of memory, for each frequency, that hold so many neighbouring rows of a and columns of b, about."""
+        return sum(ceil(count * self.terms / NUMBERS_OF_A_SECTOR) for count in (rows, columns))
+
+    def tile(self, points: int, most: int) -> tuple[int, int]:
+        """Rows and columns of the results, of so many points each, that a tile of `most` points at the most has best:
+        those with the fewest sectors for a result, of the largest ones. Results are in pairs side by side.
+        """
+        found = [
+            (rows, columns)
+            for rows, columns in itertools.product(ROWS_OF_A_TILE, COLUMNS_OF_A_TILE)
+            if self.rows % rows == 0 and self.columns % columns == 0 and rows * columns * points <= 2 * most
+        ]
+        return min(found or [(1, 2)], key=lambda each: (self.sectors(*each) / prod(each), -prod(each)))
 
     def alike(self) -> Product:
         """The same of two spectra."""

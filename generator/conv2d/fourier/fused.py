@@ -12,30 +12,32 @@ win over cuBLAS").
 from __future__ import annotations
 
 import dataclasses
-from math import ceil
+import functools
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.fold import PADDED
-from warpsmith.generator.conv2d.fourier.basis import Basis, bases
+from warpsmith.generator.conv2d.fourier.basis import Basis, bases, slowness
 from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, of_part
 from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, aligned, transform_ns
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.fourier.tiles import TiledParts, tile_bases
+from warpsmith.generator.conv2d.fourier.tiles import TiledParts, tile_sizes
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
-from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, PAIRS_BY_SETS
+from warpsmith.generator.fft.block.guesses import MOST_TOGETHER
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Run, Stage
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.steps import Workspace
 
-FACTORS_A_NS = 5000.0
-"""Bytes of factors that come from the L2 cache to where they are multiplied (an H200's rate)."""
+FACTORS_A_NS, POINTS_A_NS = 5000.0, 700.0
+"""Bytes of factors that come from the L2 cache to where they are multiplied, and points of real transforms (an H200's
+rates; `filter2d_overlap_save` transforms 760 points a ns, there or back).
+"""
 MULTIPLES = (2, 4)
 """Of which the rows and the columns of a basis are: frequencies that mirror each other come in pairs, then."""
-COMPLEX_BYTES, SECTOR = 8, 32
+SECTOR = 32
 MOST = 72
 """Points of a tile along an axis: `tiles.MOST`, up to the next multiple."""
 
@@ -58,21 +60,20 @@ class FusedParts(FourierParts):
 
     @property
     def expected_ns(self) -> float:
-        """What the steps take on a large GPU. The last one gets its factors and stores the results."""
+        """What the steps take on a large GPU."""
         first, second = (transform_ns(each) for each in self.forward)
-        last = max(self._factor_bytes / FACTORS_A_NS, self.inverse.output.nbytes / BYTES_A_NS) + STEP_NS
         fold = 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
-        return self.count * (first + last + fold) + second
+        return self.count * (first + self.last_ns + fold) + second
 
     @property
-    def _factor_bytes(self) -> float:
-        """What comes of both factors to where they are multiplied: for each frequency of a tile of transforms the
-        sectors of a row of a, and of as many columns of b as the tile has transforms.
-        """
-        product = self.product
-        pairs = next((each for each in PAIRS_BY_SETS if each * self.inverse.points <= MOST_TOGETHER), 1)
-        sectors = ceil(product.k * COMPLEX_BYTES / SECTOR) + ceil(2 * pairs * product.k * COMPLEX_BYTES / SECTOR)
-        return product.output.size / (2 * pairs) * sectors * SECTOR
+    def last_ns(self) -> float:
+        """Of the transforms back: what they get of both factors, and what they compute, hardly overlap."""
+        inverse, product = self.inverse, self.inverse.product
+        assert product is not None
+        rows, columns = product.tile(inverse.points, MOST_TOGETHER)
+        nbytes = SECTOR * product.sectors(rows, columns) / (rows * columns) * self.product.output.size
+        computed = inverse.batch * inverse.points * slowness(self.basis) / POINTS_A_NS
+        return max(nbytes / FACTORS_A_NS + computed, inverse.output.nbytes / BYTES_A_NS) + STEP_NS
 
     @property
     def spectra_bytes(self) -> int:
@@ -90,7 +91,15 @@ class FusedTiledParts(FusedParts, TiledParts):
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
-        return tile_bases(layer, MULTIPLES, MOST)
+        return _tile_bases(layer)
+
+
+@functools.lru_cache(256)
+def _tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
+    """The likeliest size of tiles; none where filters are too large for one, or sums have too many terms."""
+    found = {basis: FusedTiledParts(layer, basis, 1) for basis in tile_sizes(layer, MULTIPLES, MOST)}
+    costs = {basis: parts.last_ns for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
+    return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:1])
 
 
 class Conv2dFftFused(Conv2dFft):
@@ -107,9 +116,9 @@ class Conv2dFftFused(Conv2dFft):
     def _why_not_fused(self, layer: Conv2d) -> str | None:
         if layer.bias:
             return "adds no bias"
-        terms = [self.parts(layer, basis, 1).product.k for basis in self.parts.bases(layer)[:1]]
-        if any(count > MOST_TERMS for count in terms):
-            return f"multiplies as it transforms back, for sums of {MOST_TERMS} terms at most; these have {terms[0]}"
+        terms = FusedParts(layer, Basis(2, 4), 1).product.k
+        if terms > MOST_TERMS:
+            return f"multiplies as it transforms back, for sums of {MOST_TERMS} terms at most; these have {terms}"
         return None
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
@@ -133,3 +142,4 @@ class Conv2dFftTiledFused(Conv2dFftFused, Conv2dFftTiled):
 
     name = "conv2d_fft_tiled_fused"
     parts = FusedTiledParts
+    whole = Conv2dFftFused()

@@ -18,14 +18,14 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Problem
 
-_WHOLE = Conv2dFft()
-
 
 class Conv2dFftTiled(Conv2dFft):
     """`conv2d` by Fourier transforms of tiles of the likeliest size."""
 
     name = "conv2d_fft_tiled"
     parts = TiledParts
+    whole: ClassVar[Conv2dFft] = Conv2dFft()
+    """The same with whole planes."""
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if isinstance(problem, Conv2d) and max(problem.weight[2:]) > MOST:
@@ -38,9 +38,9 @@ class Conv2dFftTiled(Conv2dFft):
         """Whether its steps are expected to take less than sums over taps, and than transforms of whole planes."""
         if not super().is_likely(problem, device):
             return False
-        if _WHOLE.why_not(problem, device) is not None:
+        if self.whole.why_not(problem, device) is not None:
             return True
-        return self.expected_ns(problem) < _WHOLE.expected_ns(problem)
+        return self.expected_ns(problem) < self.whole.expected_ns(problem)
 
 
 class Conv2dFftTiledTensor(Conv2dFftTiled):

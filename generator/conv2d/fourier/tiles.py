@@ -90,11 +90,15 @@ class TiledParts(FourierParts):
         return 0, 0
 
 
-def tile_bases(layer: Conv2d, multiples: tuple[int, int] = (1, 1), most: int = MOST) -> tuple[Basis, ...]:
-    """The likeliest sizes of tiles, the best first, whose rows and columns are multiples of these numbers and at most
-    `most`; none where filters are too large for one.
-    """
-    return _tile_bases(layer.input[0], layer.weight, _covered(layer), multiples, most)
+def tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
+    """The likeliest sizes of tiles, the best first; none where filters are too large for one."""
+    return _tile_bases(layer.input[0], layer.weight, _covered(layer))
+
+
+def tile_sizes(layer: Conv2d, multiples: tuple[int, int], most: int) -> list[Basis]:
+    """All whose rows and columns are multiples of these numbers, and at most `most`."""
+    axes = zip(layer.weight[2:], _covered(layer), multiples, strict=True)
+    return [Basis(*size) for size in itertools.product(*(_sizes(*each, most) for each in axes))]
 
 
 def _covered(layer: Conv2d) -> tuple[int, int]:
@@ -104,10 +108,8 @@ def _covered(layer: Conv2d) -> tuple[int, int]:
 
 
 @functools.lru_cache(256)
-def _tile_bases(
-    images: int, weight: tuple[int, ...], covered: tuple[int, int], multiples: tuple[int, int], most: int
-) -> tuple[Basis, ...]:
-    sizes = (_sizes(*each, most) for each in zip(weight[2:], covered, multiples, strict=True))
+def _tile_bases(images: int, weight: tuple[int, ...], covered: tuple[int, int]) -> tuple[Basis, ...]:
+    sizes = (_sizes(taps, points, 1, MOST) for taps, points in zip(weight[2:], covered, strict=True))
     found = [Basis(*size) for size in itertools.product(*sizes)]
     costs = {basis: _cost_ns(basis, images, weight, covered) for basis in found}
     return tuple(sorted(found, key=lambda basis: (costs[basis], basis.size))[:LIKELY])

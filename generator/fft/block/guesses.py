@@ -19,7 +19,6 @@ from warpsmith.generator.fft.block.choice import Access
 from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
 from warpsmith.generator.fft.block.space import (
     GAPS,
-    ROWS,
     THREADS,
     TRANSFORMS,
     fits,
@@ -29,6 +28,7 @@ from warpsmith.generator.fft.block.space import (
 )
 from warpsmith.generator.fft.factors import factorizations
 from warpsmith.generator.fft.problem import Fft, Layout
+from warpsmith.generator.fft.product import ROWS_OF_A_TILE
 from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.space import Value
 
@@ -172,6 +172,8 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     points, is_sparse = rows * columns, problem.start is None and 2 * problem.bordered_size[0] <= rows
     most = MOST_TOGETHER if problem.inverse or is_sparse else LARGE
     usual = max(USUAL, points * next((pairs for pairs in PAIRS_BY_SETS if pairs * points <= most), 1))
+    if problem.product is not None:
+        usual = points * prod(problem.product.tile(points, most)) // 2
     sizes = dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2))
     y_plans = _plans(rows, FLAT_PLANS)[:2]
     if is_sparse and rows <= LONGEST_COLUMN:
@@ -192,12 +194,10 @@ def _rows_of_tile(problem: Fft, pairs: int) -> int:
         return 1
     able = [
         rows
-        for rows in ROWS
+        for rows in ROWS_OF_A_TILE
         if pairs % rows == 0 and product.rows % rows == 0 and product.columns % (2 * pairs // rows) == 0
     ]
-    return min(
-        able or [1], key=lambda rows: ceil(rows * product.terms / 4) + ceil(2 * pairs // rows * product.terms / 4)
-    )
+    return min(able or [1], key=lambda rows: product.sectors(rows, 2 * pairs // rows))
 
 
 def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:

@@ -12,6 +12,7 @@ from warpsmith.generator.fft.block.memory import copied_bytes
 from warpsmith.generator.fft.block.tile import room
 from warpsmith.generator.fft.factors import factorizations
 from warpsmith.generator.fft.problem import Fft, Layout
+from warpsmith.generator.fft.product import ROWS_OF_A_TILE
 from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.space import Constraint, Parameter, Space
 
@@ -26,8 +27,6 @@ LASTING = (4, 8, 16)
 """Blocks of a multiprocessor that go on from tile to tile."""
 AHEAD = (1, 2, 4)
 """Tiles of a multiprocessor after which comes the one whose data a tile fetches: later ones push out others' data."""
-ROWS = (1, 2, 4)
-"""Of a product, of which a tile has results."""
 SHARED_BYTES = 48 * 1024
 """Of a tile, from which on two blocks may share a transform: a multiprocessor has room for four such tiles."""
 LEAST_BUSY = 0.6
@@ -76,7 +75,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
     accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
     reached = tuple(each.value for each in spectrum_accesses(problem))
     rows_told = "of a product whose results a tile has: as many share a column of b as share a row of a"
-    of_product = (Parameter("rows", ROWS, rows_told),) if problem.product is not None else ()
+    of_product = (Parameter("rows", ROWS_OF_A_TILE, rows_told),) if problem.product is not None else ()
     has_choice = len(reached) > 1 or problem.product is not None
     spectrum = (Parameter("spectrum", reached, "the same of the spectrum"),) if has_choice else ()
     return (

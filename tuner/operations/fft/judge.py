@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft
@@ -22,7 +24,7 @@ class FftJudge(Judge[Fft]):
     """NumPy's transforms in float64; cuFFT and SciPy."""
 
     def inputs(self, problem: Fft, generator: np.random.Generator) -> Operands:
-        found: Operands = {}
+        found: dict[str, NDArray[Any]] = {}
         for source in problem.inputs:
             values = drawn(source.components.shape, np.float32, generator, deviates)
             if source.dtype is DType.COMPLEX64:

@@ -97,7 +97,7 @@ def product_of(product: Product, factors: Sequence[NDArray[Any]], part: slice) -
     rows, columns = (
         each.conj() if op is Op.C else each for each, op in ((rows, product.a), (columns, product.b))
     )  # (transforms, terms, *frequencies)
-    return np.einsum("tk...,tk...->t...", rows, columns, dtype=np.complex128)
+    return np.asarray(np.einsum("tk...,tk...->t...", rows, columns, dtype=np.complex128))
 
 
 def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:

@@ -32,7 +32,7 @@ def stress_fft(problem: Fft, generator: np.random.Generator) -> Operands:
 
 def _turns(problem: Fft, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.complex64]:
     """Numbers of size 1, so that a product has the energy of its other factor."""
-    turns = np.exp(2j * np.pi * generator.random(shape, np.float32)).astype(np.complex64)
+    turns: NDArray[np.complex64] = np.exp(2j * np.pi * generator.random(shape, np.float32)).astype(np.complex64)
     make_hermitian(problem, turns)
     return turns
 
