@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFftTensor,
     Conv2dFftWarpgroup,
 )
-from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused
+from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused, Conv2dFftTiledFused2
 from warpsmith.generator.conv2d.fourier.tiled import (
     Conv2dFftTiled,
     Conv2dFftTiled2,
@@ -30,7 +30,7 @@ _PLAIN = Conv2dPlain()
 _TILED = (Conv2dFftTiledWarpgroup(), Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3())
 """Before those of whole planes: they are likely where these take longer. The fastest products come first."""
 _WHOLE = (Conv2dFftWarpgroup(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas())
-_FUSED = (Conv2dFftTiledFused(), Conv2dFftFused())
+_FUSED = (Conv2dFftTiledFused(), Conv2dFftTiledFused2(), Conv2dFftFused())
 """Before both: of layers with few channels alone."""
 _FOURIER = (*_FUSED, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""

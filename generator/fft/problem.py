@@ -51,8 +51,8 @@ class Fft(Problem):
         border: elements of the signal around its valid part, in place of zeros; also as text, `reflect:2+1x3`.
             Forward transforms alone have one, and no tiles. The first of them is at `start`.
         product: two spectra a and b whose product the spectrum is, in place of the spectrum itself: a is then (rows,
-            columns, ...) of frequencies and of what `Product` says, and b likewise. `c2r` alone has one, frequency by
-            frequency in natural order.
+            columns, ...) of frequencies and of what `Product` says, and b likewise; it may have an offset besides.
+            `c2r` alone has one, frequency by frequency in natural order.
 
     Raises:
         BadArgument: a size below 2, a `valid` part, a `start`, a `tiling`, a `border` or a `product` that does not fit,
@@ -219,7 +219,8 @@ class Fft(Problem):
                 Operand(name, target, (*spectrum, *matrix), DType.COMPLEX64)
                 for name, matrix in zip("ab", self.product.shapes, strict=True)
             )
-            return a, b, signals
+            offset = Operand("offset", target, (self.product.columns,), DType.FLOAT32)
+            return (a, b, *([offset] if self.product.offset else []), signals)
         spectra = Operand("spectrum", target, shape, DType.COMPLEX64)
         return (spectra, signals) if self.inverse else (signals, spectra)
 

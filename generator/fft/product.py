@@ -40,6 +40,8 @@ class Product:
         terms: of each sum.
         a: what is done with the matrices of a first: `n` nothing, `t` transposed, `c` transposed and conjugated.
         b: likewise of b.
+        offset: whether a number for each column is added to all points of its signals: a third input, `offset`,
+            (columns), float32.
 
     Raises:
         BadArgument: a size below 1, more than MOST_TERMS terms, or an unknown op.
@@ -50,6 +52,7 @@ class Product:
     terms: int
     a: Op = Op.N
     b: Op = Op.N
+    offset: bool = False
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -58,6 +61,7 @@ class Product:
         set_field(self, "terms", count(self.terms, "terms of a product", MOST_TERMS))
         for name in ("a", "b"):
             set_field(self, name, member(Op, getattr(self, name), f"op of {name}"))
+        set_field(self, "offset", bool(self.offset))
 
     @classmethod
     def of(cls, value: Any) -> Product | None:
@@ -101,7 +105,7 @@ class Product:
         return dataclasses.replace(self, rows=1, columns=2)
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.columns}x{self.terms}:{self.a}{self.b}"
+        return f"{self.rows}x{self.columns}x{self.terms}:{self.a}{self.b}{'+offset' if self.offset else ''}"
 
     def spec(self) -> dict[str, Any]:
         """As JSON values."""

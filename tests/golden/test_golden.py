@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from warpsmith.generator.device import H200
-from warpsmith.generator.fft import Fft, Kind, Tiling
+from warpsmith.generator.fft import Fft, Kind, Product, Tiling
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.problem import NonFinite
@@ -406,6 +406,18 @@ CASES = {
             valid=(22, 22),
             layout="frequency",
             tiling=Tiling((6, 6), (22, 22), (0, 0), (118, 118), 96),
+        ),
+    ),
+    "fft_block_28x28_product": Case(
+        "fft_block",
+        Fft(
+            (28, 28),
+            602112,
+            kind="c2r",
+            valid=(18, 18),
+            layout="frequency",
+            tiling=Tiling((7, 7), (18, 18), (0, 0), (118, 118), 96),
+            product=Product(6272, 96, 3, "n", "c", offset=True),
         ),
     ),
     "fft_block_256x256_shared": Case("fft_block", Fft((256, 256), 1024)),

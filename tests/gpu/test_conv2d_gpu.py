@@ -21,6 +21,7 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
+from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
@@ -81,6 +82,7 @@ FOURIER: tuple[dict[str, Any], ...] = (
         "workspace": 1 << 20,
     },
     {"input": (6, 3, 31, 14), "weight": (10, 3, 9, 9), "padding": (4, 14), "padding_mode": "circular"},
+    {"input": (3, 12, 40, 44), "weight": (4, 12, 5, 7), "padding": ((0, 3), (2, 1))},
 )
 """Layers that are solved in the frequency domain too, two of them in parts of their batch."""
 
@@ -130,6 +132,7 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
         ),
         (Conv2dFftTensor(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (Conv2dFftTiled(), {"input": (2, 5, 33, 41), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
+        (Conv2dFftFused(), {"input": (3, 4, 17, 20), "weight": (4, 4, 3, 5)}),
         (Conv2dCircular(), {"input": (3, 4, 17, 14), "weight": (4, 1, 9, 7), "padding": (4, 3), "groups": 4}),
     )
     if device.compute_capability == (9, 0):

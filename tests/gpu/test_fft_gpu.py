@@ -17,7 +17,7 @@ from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft import Fft, Layout, Tiling
+from warpsmith.generator.fft import Fft, Layout, Product, Tiling
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
@@ -78,6 +78,16 @@ SPREAD = (
         valid=(12, 14),
         layout="frequency",
         tiling=Tiling((6, 4), (12, 14), (0, 0), (70, 56), 5),
+    ),
+    fft((32, 40), 4000, kind="c2r", valid=(27, 30), layout="frequency", product=Product(40, 100, 1, offset=True)),
+    fft(
+        (16, 20),
+        576,
+        kind="c2r",
+        valid=(12, 14),
+        layout="frequency",
+        tiling=Tiling((6, 4), (12, 14), (0, 0), (70, 56), 6),
+        product=Product(96, 6, 3),
     ),
 )
 

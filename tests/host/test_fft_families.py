@@ -336,7 +336,7 @@ class TestOptions:
                 ((16, 20), 4, 8, 3, (9, 13), None),
                 ((8, 8), 8, 6, 4, (5, 6), Tiling((2, 2), (5, 6), (0, 0), (9, 11), 6)),
             )
-            for product in (Product(rows, columns, terms, *ops),)  # type: ignore[arg-type]
+            for product in (Product(rows, columns, terms, *ops, terms > 2),)  # type: ignore[arg-type]
         ]
         check_all([*defaults(problems), *drawn(problems, 5)], check_against_numpy, quickest)
 
@@ -421,6 +421,7 @@ SPREAD: Sequence[Fft] = [
     fft((8, 14), 7, kind="c2r", layout="frequency"),
     fft((32, 32), 3, valid=(27, 26)),
     fft((15, 8), 4, kind="c2c", layout="transposed", norm="forward"),
+    fft((8, 12), 24, kind="c2r", valid=(7, 9), layout="frequency", product=Product(4, 6, 3)),
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.device import H200, HOST, Device
-from warpsmith.generator.fft import Fft, Tiling
+from warpsmith.generator.fft import Fft, Product, Tiling
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.block.guesses import MOST
 from warpsmith.generator.fft.block.mirrored import Sets
@@ -64,6 +64,7 @@ PROBLEMS = [
     fft((16, 12), 90, layout="frequency", tiling=Tiling((3, 2), (12, 8), (-2, -3), (36, 16), 5)),
     fft((9, 16), 5, kind="c2r", valid=(7, 13), layout="frequency", tiling=Tiling((5, 1), (7, 13), (0, 0), (33, 12))),
     fft((128, 128), 12, tiling=Tiling((2, 2), (100, 100), (0, 0), (228, 228))),
+    fft((12, 16), 96, kind="c2r", layout="frequency", product=Product(8, 12, 3)),
 ]
 
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
@@ -255,6 +256,35 @@ class TestPlanes:
         (text, *_) = texts(fft((8, 8), 4, valid=valid, tiling=tiling))
         assert text.planes is not None
         assert text.planes.is_inside == condition
+
+
+class TestProducts:
+    """Spectra that are products of two others."""
+
+    PROBLEM = fft((32, 32), 512 * 96, kind="c2r", layout="frequency", product=Product(512, 96, 3))
+
+    def test_tiles_are_alike_and_have_the_fewest_sectors_of_both_factors(self) -> None:
+        assert self.PROBLEM.product is not None
+        assert self.PROBLEM.product.tile(1024, 8192) == (4, 4)
+        default, space = FAMILY.default(self.PROBLEM, H200).values(), FAMILY.space(self.PROBLEM, H200)
+        assert (default["rows"], default["transforms"], default["spectrum"]) == (4, 8, "mirrored")
+        for change in ({"transforms": 10}, {"rows": 2, "transforms": 1}, {"packing": "half", "x_radices": "4x4"}):
+            assert space.why_not(Config.of({**default, **change}))
+
+    def test_results_of_several_rows_are_not_written_at_once(self) -> None:
+        space = FAMILY.space(self.PROBLEM, H200)
+        config = {**FAMILY.default(self.PROBLEM, H200).values(), "stores": "bulk", "signal": "staged", "transforms": 4}
+        assert "not lie together" in (space.why_not(Config.of({**config, "rows": 2})) or "")
+        assert space.contains(Config.of({**config, "rows": 1}))
+
+    @pytest.mark.parametrize("size", [(31, 32), (32, 30), (32, 33)])
+    def test_needs_frequencies_in_pairs(self, size: tuple[int, int]) -> None:
+        problem = fft(size, 24, kind="c2r", layout="frequency", product=Product(4, 6, 2))
+        assert "pairs" in (FAMILY.why_not(problem, H200) or "")
+        assert FAMILY.why_not(fft((32, 32), 20, kind="c2r", layout="frequency", product=Product(4, 5, 2)), H200)
+
+    def test_are_of_no_other_family(self) -> None:
+        assert [family.name for family in families_for(self.PROBLEM, H200)] == ["fft_block"]
 
 
 class TestTile:

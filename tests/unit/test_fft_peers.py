@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Product, Tiling
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.fft.judge import FftJudge
@@ -225,9 +225,16 @@ class TestCufft:
 
 
 @pytest.mark.parametrize("kind", DeviceKind)
-def test_none_takes_tiles_of_planes(kind: DeviceKind) -> None:
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Fft((8, 8), 24, tiling=Tiling((3, 2), (6, 5), (-1, 0), (17, 11), 4)),
+        Fft((8, 8), 24, Kind.C2R, layout=Layout.FREQUENCY, product=Product(4, 6, 2)),
+    ],
+    ids=["tiles", "product"],
+)
+def test_none_takes_tiles_of_planes_or_products(problem: Fft, kind: DeviceKind) -> None:
     """Nor fails where it is warmed up for them, on one plane."""
-    problem = Fft((8, 8), 24, tiling=Tiling((3, 2), (6, 5), (-1, 0), (17, 11), 4))
     assert not peers(problem, random_operands(problem, 0), kind)
     warm_up(problem, random_operands(problem, 0), kind)
 

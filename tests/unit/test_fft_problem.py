@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
+from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Product, Tiling
 from warpsmith.generator.fft.border import Border
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.padding import PaddingMode
@@ -32,6 +32,7 @@ EVERY_FIELD = Fft(
 """A problem in which no field is as usual, but for a border, which inverse transforms do not have, and a product, which
 complex ones do not have.
 """
+MULTIPLIED = Fft((6, 8), 12, Kind.C2R, layout=Layout.FREQUENCY, product=Product(3, 4, 2, "n", "c"))  # type: ignore[arg-type]
 BORDERED = Fft((12, 16), 3, valid=(5, 7), border="reflect:2+1x3", layout="frequency")  # type: ignore[arg-type]
 
 CHANGES: dict[str, Any] = {
@@ -182,6 +183,7 @@ class TestKeyAndSpec:
         [
             EVERY_FIELD,
             BORDERED,
+            MULTIPLIED,
             fft(12),
             fft((6, 9), 5, kind=Kind.C2R, valid=(6, 4)),
             fft((8, 8), 48, tiling=TILES),
@@ -313,6 +315,60 @@ class TestDistance:
 
     def test_to_another_operation_is_none(self) -> None:
         assert EVERY_FIELD.distance(Filter2d(image=(8, 8), filter=(3, 3))) is None
+
+
+class TestProduct:
+    def test_its_factors_are_the_inputs(self) -> None:
+        def complex_input(name: str, *shape: int) -> Operand:
+            return Operand(name, Role.INPUT, shape, DType.COMPLEX64)
+
+        a, b = complex_input("a", 6, 5, 3, 2), complex_input("b", 6, 5, 4, 2)
+        assert MULTIPLIED.operands == (a, b, signal(Role.OUTPUT, 12, 6, 8))
+        turned = with_product(a="t", b="n")
+        assert turned.operands[:2] == (complex_input("a", 6, 5, 2, 3), complex_input("b", 6, 5, 2, 4))
+        offset = Operand("offset", Role.INPUT, (4,), DType.FLOAT32)
+        assert with_product(offset=True).operands == (a, b, offset, signal(Role.OUTPUT, 12, 6, 8))
+
+    def test_is_the_same_as_its_fields_by_name(self) -> None:
+        assert dataclasses.replace(MULTIPLIED, product=MULTIPLIED.spec()["product"]) == MULTIPLIED
+
+    def test_has_a_key_of_its_own(self) -> None:
+        assert MULTIPLIED.key() == "fft size=6x8 batch=12 kind=c2r layout=frequency product=3x4x2:nc"
+        assert with_product(offset=True).key() == MULTIPLIED.key().replace(":nc", ":nc+offset")
+
+    def test_counts_the_operations_of_its_sums(self) -> None:
+        plain = dataclasses.replace(MULTIPLIED, product=None)
+        assert MULTIPLIED.flops - plain.flops == 8 * 12 * 6 * 5 * 2
+
+    def test_another_number_of_results_is_another_size(self) -> None:
+        larger = dataclasses.replace(MULTIPLIED, batch=24, product=Product(6, 4, 2, "n", "c"))  # type: ignore[arg-type]
+        assert MULTIPLIED.is_resized(larger)
+        others = (with_product(terms=1), with_product(b="n"), dataclasses.replace(MULTIPLIED, product=None))
+        assert not any(MULTIPLIED.is_resized(each) for each in others)
+        assert all(MULTIPLIED.distance(each) for each in others)
+        assert MULTIPLIED.resized(2).batch == 2
+
+    @pytest.mark.parametrize(
+        ("fields", "told"),
+        [
+            ({"layout": Layout.BATCH}, "layout frequency"),
+            ({"kind": Kind.C2C, "inverse": True}, "kind c2r"),
+            ({"batch": 13}, "no batch of 13"),
+            ({"product": {"rows": 3, "columns": 4}}, "product must have"),
+            ({"product": {"rows": 3, "columns": 4, "terms": 5}}, "terms of a product"),
+            ({"product": {"rows": 3, "columns": 4, "terms": 2, "a": "x"}}, "op of a"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused_in_one_line(self, fields: dict[str, Any], told: str) -> None:
+        with pytest.raises(BadArgument, match=told) as raised:
+            dataclasses.replace(MULTIPLIED, **fields)
+        assert "\n" not in str(raised.value)
+
+
+def with_product(**fields: Any) -> Fft:
+    """MULTIPLIED with other fields of its product."""
+    assert MULTIPLIED.product is not None
+    return dataclasses.replace(MULTIPLIED, product=dataclasses.replace(MULTIPLIED.product, **fields))
 
 
 class TestTiling:

@@ -44,7 +44,7 @@ class Ends:
         return cls(
             key=text_key(parts.layer),
             family=family,
-            bias=parts.layer.bias,
+            bias=parts.has_bias_behind,
             relu=parts.layer.relu,
             planes=parts.inverse.batch,
             filters=parts.layer.weight[0],
@@ -64,12 +64,12 @@ def with_ends(program: Program, parts: FourierParts, spectra: str, last: str) ->
         last: the unit that transforms them back.
     """
     layer = parts.layer
-    if not layer.bias and not layer.relu:
+    if not parts.has_bias_behind and not layer.relu:
         return program
     ends = Ends.of(parts, program.family)
     steps: list[Step] = []
     for step in program.steps:
-        if layer.bias and isinstance(step, Launch) and step.unit == last:
+        if parts.has_bias_behind and isinstance(step, Launch) and step.unit == last:
             steps.append(_launch("add_bias", ends.planes, (Pointer("b"), Pointer(spectra))))
         steps.append(step)
     if layer.relu:

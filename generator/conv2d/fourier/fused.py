@@ -21,20 +21,19 @@ from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, of_par
 from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, aligned, transform_ns
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.fourier.tiles import TiledParts, tile_sizes
+from warpsmith.generator.conv2d.fourier.tiles import LIKELY, TiledParts, tile_sizes
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
-from warpsmith.generator.fft.block.guesses import MOST_TOGETHER
+from warpsmith.generator.fft.block.guesses import LARGE
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Run, Stage
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.steps import Workspace
 
-FACTORS_A_NS, POINTS_A_NS = 5000.0, 700.0
-"""Bytes of factors that come from the L2 cache to where they are multiplied, and points of real transforms (an H200's
-rates; `filter2d_overlap_save` transforms 760 points a ns, there or back).
-"""
+FACTORS_A_NS, POINTS_A_NS = 5000.0, 1400.0
+"""Bytes of factors that come from the L2 cache to where they are multiplied, and points that are transformed then.
+Of 13 sizes of tiles of three layers most took a tenth more or less than follows from these (H200, 2026-11-24)."""
 MULTIPLES = (2, 4)
 """Of which the rows and the columns of a basis are: frequencies that mirror each other come in pairs, then."""
 SECTOR = 32
@@ -55,8 +54,13 @@ class FusedParts(FourierParts):
     def inverse(self) -> Fft:
         """The transforms to the result, which multiply."""
         product = self.product
-        made = Product(product.m, product.n, product.k, product.a, product.b)
+        made = Product(product.m, product.n, product.k, product.a, product.b, self.layer.bias)
         return dataclasses.replace(super().inverse, product=made)
+
+    @property
+    def has_bias_behind(self) -> bool:
+        """It is an offset of what is transformed back."""
+        return False
 
     @property
     def expected_ns(self) -> float:
@@ -67,10 +71,10 @@ class FusedParts(FourierParts):
 
     @property
     def last_ns(self) -> float:
-        """Of the transforms back: what they get of both factors, and what they compute, hardly overlap."""
+        """Of the transforms back."""
         inverse, product = self.inverse, self.inverse.product
         assert product is not None
-        rows, columns = product.tile(inverse.points, MOST_TOGETHER)
+        rows, columns = product.tile(inverse.points, LARGE)
         nbytes = SECTOR * product.sectors(rows, columns) / (rows * columns) * self.product.output.size
         computed = inverse.batch * inverse.points * slowness(self.basis) / POINTS_A_NS
         return max(nbytes / FACTORS_A_NS + computed, inverse.output.nbytes / BYTES_A_NS) + STEP_NS
@@ -96,10 +100,10 @@ class FusedTiledParts(FusedParts, TiledParts):
 
 @functools.lru_cache(256)
 def _tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """The likeliest size of tiles; none where filters are too large for one, or sums have too many terms."""
+    """The likeliest sizes of tiles, the best first; none where filters are too large, or sums have too many terms."""
     found = {basis: FusedTiledParts(layer, basis, 1) for basis in tile_sizes(layer, MULTIPLES, MOST)}
     costs = {basis: parts.last_ns for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
-    return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:1])
+    return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
 
 
 class Conv2dFftFused(Conv2dFft):
@@ -114,8 +118,6 @@ class Conv2dFftFused(Conv2dFft):
         return super().why_not(problem, device)
 
     def _why_not_fused(self, layer: Conv2d) -> str | None:
-        if layer.bias:
-            return "adds no bias"
         terms = FusedParts(layer, Basis(2, 4), 1).product.k
         if terms > MOST_TERMS:
             return f"multiplies as it transforms back, for sums of {MOST_TERMS} terms at most; these have {terms}"
@@ -123,8 +125,8 @@ class Conv2dFftFused(Conv2dFft):
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         first, second, _, result = super().stages(problem)
-        a, b, _ = SPECTRA
-        return first, second, dataclasses.replace(result, memory={"a": a, "b": b, "signal": result.memory["signal"]})
+        memory = {"a": SPECTRA[0], "b": SPECTRA[1], "offset": "b", "signal": result.memory["signal"]}
+        return first, second, dataclasses.replace(result, memory=memory)
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
         """The second factor once, then the others for each part of the batch."""
@@ -143,3 +145,10 @@ class Conv2dFftTiledFused(Conv2dFftFused, Conv2dFftTiled):
     name = "conv2d_fft_tiled_fused"
     parts = FusedTiledParts
     whole = Conv2dFftFused()
+
+
+class Conv2dFftTiledFused2(Conv2dFftTiledFused):
+    """The same with tiles of the second likeliest size."""
+
+    name = "conv2d_fft_tiled_fused_2"
+    rank = 1

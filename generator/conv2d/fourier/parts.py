@@ -100,6 +100,11 @@ class FourierParts:
         return self.layer.pass_ is Pass.WGRAD
 
     @property
+    def has_bias_behind(self) -> bool:
+        """Whether a bias is added to the spectra of the result, by a step of its own."""
+        return self.layer.bias
+
+    @property
     def results(self) -> int:
         """Whose spectra are kept at a time, to be added up."""
         return self.count if self.is_sum else 1

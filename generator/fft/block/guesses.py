@@ -173,7 +173,7 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     most = MOST_TOGETHER if problem.inverse or is_sparse else LARGE
     usual = max(USUAL, points * next((pairs for pairs in PAIRS_BY_SETS if pairs * points <= most), 1))
     if problem.product is not None:
-        usual = points * prod(problem.product.tile(points, most)) // 2
+        usual = points * prod(problem.product.tile(points, LARGE)) // 2
     sizes = dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2))
     y_plans = _plans(rows, FLAT_PLANS)[:2]
     if is_sparse and rows <= LONGEST_COLUMN:

@@ -10,6 +10,7 @@ from warpsmith.generator.fft.axes import modulo, quotient
 from warpsmith.generator.fft.block.choice import Choice
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import Product
+from warpsmith.generator.literals import float_literal
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ class SpectraProduct:
             return f"tile_number * {self.tile_columns}"
         group = f"tile_number / {across} * {self.rows * self.product.columns}"
         return f"{group} + tile_number % {across} * {self.tile_columns}"
+
+    @property
+    def offset_scale(self) -> str:
+        """What an offset is of frequency 0, by which results are scaled; empty where there is none."""
+        return float_literal(1 / self.problem.scale) if self.product.offset else ""
 
     @property
     def row_pitch(self) -> int:

@@ -42,6 +42,9 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     def strip(part: slice) -> None:
         if problem.product is not None:
             result = _inverse(problem, product_of(problem.product, sources, part))
+            if problem.product.offset:
+                columns = np.arange(part.start, part.stop) % problem.product.columns
+                result = result + sources[2][columns].reshape(-1, *(1,) * len(problem.size))
         elif problem.inverse:
             result = _inverse(problem, inputs[part])
         else:
@@ -91,7 +94,7 @@ def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
 def product_of(product: Product, factors: Sequence[NDArray[Any]], part: slice) -> NDArray[np.complex128]:
     """The spectra of some transforms of a batch, (transforms, *frequencies), from both factors of all of them."""
     numbers = np.arange(part.start, part.stop)
-    a, b = factors
+    a, b = factors[:2]
     rows = np.moveaxis(a, (-1, -2) if product.a.transposes else (-2, -1), (0, 1))[numbers // product.columns]
     columns = np.moveaxis(b, (-2, -1) if product.b.transposes else (-1, -2), (0, 1))[numbers % product.columns]
     rows, columns = (

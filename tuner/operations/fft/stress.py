@@ -26,8 +26,12 @@ root mean square of a result, which is what is promised."""
 def stress_fft(problem: Fft, generator: np.random.Generator) -> Operands:
     """Signals, or spectra for an inverse transform; of a product one factor is hard, and the other turns it."""
     operand, *others = problem.inputs
-    hard = _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)
-    return {operand.name: hard, **{each.name: _turns(problem, each.shape, generator) for each in others}}
+    found: Operands = {operand.name: _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)}
+    for each in others:
+        is_complex = each.dtype is DType.COMPLEX64
+        values = _turns(problem, each.shape, generator) if is_complex else generator.random(each.shape, np.float32)
+        found = {**found, each.name: values if is_complex else values / np.float32(problem.points)}
+    return found
 
 
 def _turns(problem: Fft, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.complex64]:
