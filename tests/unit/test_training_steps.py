@@ -20,6 +20,7 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFftTensor,
     Conv2dFftWarpgroup,
 )
+from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
 from warpsmith.generator.conv2d.fourier.sharing import (
     Kernel,
     SharedPrograms,
@@ -109,6 +110,11 @@ class TestSpectra:
         assert spectra_of(Turned(), L3, GPU) == "transforms an operand in one pass as it does in no other"
         assert spectra_of(InParts(), L3, GPU) == "takes the batch in parts"
         assert spectra_of(Elsewhere(), L3, GPU) == "transforms by fft_block, fft_other"
+        few = Conv2d((4, 4, 20, 20), (4, 4, 3, 3))
+        assert (
+            spectra_of(Conv2dFftFused(), few, GPU)
+            == "keeps no spectra of its result, in whose place those of dy would be"
+        )
 
     def test_leave_room_for_a_result(self) -> None:
         """The spectra of y, dx and dw are as many as those of dy, x and w; those of y have dy's place."""

@@ -79,8 +79,11 @@ def spectra_of(family: Pipeline, layer: Conv2d, device: Device) -> Spectra | str
     for problem in passes_of(dataclasses.replace(layer, workspace=_ROOMY)).values():
         if (why := family.why_not(problem, device)) is not None:
             return why
-        if len(family.runs(problem)) > len(family.stages(problem)):
+        stages = family.stages(problem)
+        if len(family.runs(problem)) > len(stages):
             return "takes the batch in parts"
+        if any("signal" in stage.memory and "spectrum" not in stage.memory for stage in stages):
+            return "keeps no spectra of its result, in whose place those of dy would be"
         for name, stage in _transforms(family, problem).items():
             assert isinstance(stage.problem, Fft)
             found.setdefault(name, set()).add((stage.problem, stage.family.name))
