@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from math import prod
+from typing import ClassVar
 
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d.fold import Fold, folds
@@ -37,6 +38,9 @@ class FourierParts:
     weights sums over the batch: both operands are split, and the results of all parts are kept and added up.
     """
 
+    beside: ClassVar[int] = 0
+    """Bytes of the layer's workspace that something else needs."""
+
     layer: Conv2d
     basis: Basis
     count: int
@@ -48,7 +52,7 @@ class FourierParts:
         images = layer.input[0]
         counts = range(1, min(images, MOST_PARTS) + 1)
         found = (cls(layer, basis, count) for count in counts if images % count == 0)
-        return next((parts for parts in found if parts.workspace_bytes <= layer.workspace), None)
+        return next((parts for parts in found if parts.workspace_bytes + cls.beside <= layer.workspace), None)
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
@@ -107,7 +111,7 @@ class FourierParts:
     @property
     def result_pitch_bytes(self) -> int:
         """From the spectra of a part's result to those of the next."""
-        return _aligned(self.product.output.nbytes)
+        return aligned(self.product.output.nbytes)
 
     @property
     def fold(self) -> Fold | None:
@@ -129,13 +133,13 @@ class FourierParts:
     def spectra_bytes(self) -> int:
         """Of all spectra that are kept at a time, each aligned as workspaces are."""
         assert self.product.output.dtype is DType.COMPLEX64
-        return sum(_aligned(each.nbytes) for each in self.product.inputs) + self.results * self.result_pitch_bytes
+        return sum(aligned(each.nbytes) for each in self.product.inputs) + self.results * self.result_pitch_bytes
 
     @property
     def workspace_bytes(self) -> int:
         """Of the spectra and of what is folded."""
         nbytes = 0 if self.fold is None else self.fold.workspace.nbytes
-        return self.spectra_bytes + _aligned(nbytes)
+        return self.spectra_bytes + aligned(nbytes)
 
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
         """The spectra of the first and the second factor and of the result; a plan may hold those of filters. Behind
@@ -169,7 +173,8 @@ class FourierParts:
         )
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """What so many bytes take, since the next ones begin at a multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
