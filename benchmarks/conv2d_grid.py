@@ -34,11 +34,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conv2d_bench import lines
-from conv2d_bench.points import LAYERS, LISTS, Point, layers, of_file, sample, small_filters
+from conv2d_bench.points import LAYERS, LISTS, Point, is_layers, layers, of_file, sample, small_filters, taken
 from conv2d_bench.tables import print_tables
 from conv2d_bench.turns import Measuring, Settings
 
 from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument
 
 GRID, SMALL = "grid", "small"
 PIPELINES = ("conv2d_fft_cublas", "conv2d_cufft")
@@ -46,25 +47,26 @@ PIPELINES = ("conv2d_fft_cublas", "conv2d_cufft")
 
 
 def points(words: list[str], given: argparse.Namespace) -> Iterator[tuple[str, Point]]:
-    """Each with its set's name. Raises SystemExit for a word that is none of the sets."""
+    """Each with its set's name. Raises BadArgument for a word that is none of the sets."""
     for word in words:
         if word == GRID:
             yield from ((word, point) for point in sample(given.seed, given.each, given.all_passes))
         elif word == SMALL:
             yield from ((word, point) for point in small_filters(given.seed))
-        elif word.partition(":")[0] in {*LAYERS, *LISTS}:
+        elif is_layers(word):
             yield from (("layers", point) for point in layers([word]))
         elif word.endswith(".json"):
             yield from ((Path(word).stem, point) for point in of_file(Path(word)))
         else:
-            sys.exit(f"{word} is no set of layers; see --help")
+            known = ", ".join((GRID, SMALL, *LAYERS, *LISTS))
+            raise BadArgument(f"{word} is no set of layers: there are {known}, and JSON files")
 
 
 def measure(results: Path, given: argparse.Namespace) -> None:
     """Adds a row for each point that has none."""
     start, rows = time.monotonic(), lines.latest(lines.read(results))
     done = {(row["set"], row["key"]) for row in rows if lines.is_measured(row) or not given.again}
-    wanted = dict.fromkeys(points(given.sets or [GRID], given))
+    wanted = dict.fromkeys(taken(points(given.sets or [GRID], given)))
     left = [(name, point) for name, point in wanted if (name, point.problem.key()) not in done]
     print(f"{len(wanted)} points, {len(left)} to measure", file=sys.stderr, flush=True)
     for name in dict.fromkeys(name for name, _ in left):

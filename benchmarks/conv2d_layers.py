@@ -27,7 +27,7 @@ from pathlib import Path
 
 from conv2d_bench import lines
 from conv2d_bench.breakdown import print_layers, print_steps
-from conv2d_bench.points import Point, layers
+from conv2d_bench.points import Point, layers, taken
 from conv2d_bench.sampled import Unjudged
 
 import warpsmith as ws
@@ -168,7 +168,7 @@ def measure(path: str, seconds: float, points: list[Point], device: DeviceRef) -
 def main(path: str, seconds: str, *words: str) -> None:
     rows = Path(f"{path}.jsonl")
     if seconds != "table":
-        measure(path, float(seconds), list(layers(words)), DeviceRef.parse("cuda:0"))
+        measure(path, float(seconds), taken(layers(words)), DeviceRef.parse("cuda:0"))
     found = lines.latest(lines.read(rows))
     for row in found:
         if not lines.is_measured(row):

@@ -13,6 +13,9 @@ from typing import Any, ClassVar
 
 MOST_AXES = 3
 """That cuFFT transforms at once (cuFFT documentation, cufftPlanMany)."""
+LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES = 16 << 10, 32 << 20
+"""Of workspace: with less some functions fail; and what cuBLAS takes itself on compute capability 9.0, where nobody
+gives it any (cuBLAS documentation, cublasSetWorkspace)."""
 
 
 class Library(enum.StrEnum):
@@ -189,9 +192,10 @@ class CublasProduct:
         first: what is done with a.
         second: what is done with b.
         is_looped: whether each product has a call of its own, one after the other on one stream.
+        workspace_bytes: scratch memory that it has. What it computes by depends on it.
 
     Raises:
-        ValueError: a size that is no positive whole number below 2^31.
+        ValueError: a size that is no positive whole number below 2^31, or less workspace than LEAST_CUBLAS_BYTES.
     """
 
     library: ClassVar[Library] = Library.CUBLAS
@@ -204,11 +208,15 @@ class CublasProduct:
     first: Transpose = Transpose.N
     second: Transpose = Transpose.N
     is_looped: bool = False
+    workspace_bytes: int = USUAL_CUBLAS_BYTES
 
     def __post_init__(self) -> None:
         counts = [self.m, self.n, self.k, self.batch]
         if any(type(count) is not int or not 1 <= count < 2**31 for count in counts):
             raise ValueError(f"the sizes of a product must be 1 to 2^31 - 1; got {counts}")
+        if type(self.workspace_bytes) is not int or not LEAST_CUBLAS_BYTES <= self.workspace_bytes < 2**31:
+            told = f"{LEAST_CUBLAS_BYTES} to 2^31 - 1 bytes"
+            raise ValueError(f"the workspace of a product must be {told}; got {self.workspace_bytes}")
 
     @property
     def leads(self) -> tuple[int, int, int]:
@@ -229,12 +237,21 @@ class CublasProduct:
     def told(self) -> str:
         """In a few words, for people."""
         many = f"{self.batch} one by one" if self.is_looped else f"{self.batch} at once"
-        return f"{self.function} {self.first}{self.second}, m={self.m} n={self.n} k={self.k}, {many}"
+        told = f"{self.function} {self.first}{self.second}, m={self.m} n={self.n} k={self.k}, {many}"
+        return told if self._is_usual else f"{told}, {self.workspace_bytes} bytes of workspace"
+
+    @property
+    def _is_usual(self) -> bool:
+        """Whether it has as much workspace as all had once, whose fingerprints do not tell it."""
+        return self.workspace_bytes == USUAL_CUBLAS_BYTES
 
     def spec(self) -> dict[str, Any]:
         """As JSON values; `of` reads them back."""
         words = {name: str(getattr(self, name)) for name in ("function", "first", "second")}
-        return {**{field.name: getattr(self, field.name) for field in dataclasses.fields(self)}, **words}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if self._is_usual:
+            del fields["workspace_bytes"]
+        return {**fields, **words}
 
     @classmethod
     def of(cls, spec: dict[str, Any]) -> CublasProduct:

@@ -11,13 +11,16 @@ import itertools
 import json
 import math
 import random
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import H200
+
+T = TypeVar("T")
 
 # Name: N, C, rows, columns, K, R, S, stride, padding, groups. L2 has 64 filters in the paper's table 5 and 128 in
 # table 4, by their times: the latter is L2b.
@@ -91,16 +94,34 @@ def paper_reductions(problem: Conv2d) -> int:
     return batch * planes * problem.weight[0] * math.prod(problem.weight[2:]) * rows * columns
 
 
+def is_layers(word: str) -> bool:
+    """Whether `layers` knows it, or would if its pass were one."""
+    return word.partition(":")[0] in {*LAYERS, *LISTS}
+
+
 def layers(words: Iterable[str]) -> Iterator[Point]:
-    """Those of LAYERS and LISTS, each with a pass behind a colon or with all three. Raises KeyError for other words."""
+    """Those of LAYERS and LISTS, each with a pass behind a colon or with all three. Raises BadArgument for others."""
     for word in words:
         name, _, wanted = word.partition(":")
+        if not is_layers(word):
+            raise BadArgument(f"{word} is no layer: there are {', '.join((*LAYERS, *LISTS))}")
+        if wanted and wanted not in list(Pass):
+            raise BadArgument(f"{word}: {wanted} is no pass: there are {', '.join(Pass)}")
         for layer in LISTS.get(name, (name,)):
             n, c, rows, columns, k, r, s, stride, padding, groups = LAYERS[layer]
             shape: dict[str, Any] = {"input": (n, c, rows, columns), "weight": (k, c // groups, r, s)}
             options: dict[str, Any] = {"stride": stride, "padding": padding, "groups": groups}
             for pass_ in (Pass(wanted),) if wanted else Pass:
                 yield Point(f"{layer} {pass_}", Conv2d(**shape, **options, pass_=pass_))
+
+
+def taken(points: Iterable[T]) -> list[T]:
+    """All of them; a word that means none ends the process with one line and exit code 2, as a wrong option does."""
+    try:
+        return list(points)
+    except BadArgument as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 def small_filters(seed: int = 0) -> list[Point]:
@@ -159,7 +180,7 @@ def of_file(path: Path) -> list[Point]:
     """Problems of a JSON file, a list of `Conv2d.spec`s or parts of them. Raises BadArgument for one that is none."""
     try:
         problems = [Conv2d(**spec) for spec in json.loads(path.read_text())]
-    except (TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise BadArgument(f"{path} is no list of convolution layers: {error}") from None
     return [Point(f"{path.stem} {number} {problem.pass_}", problem) for number, problem in enumerate(problems)]
 

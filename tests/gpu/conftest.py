@@ -31,8 +31,8 @@ CUDA = DeviceRef(DeviceKind.CUDA)
 ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
 """Where results matter and not times."""
 PATIENT = Deadlines(compile_s=240.0, least_compile_s=240.0)
-"""Where results matter: of random configs of large filters some compile for 5 to 15 s alone, and for more than a minute
-where as many processes as cores run tests and compile at once."""
+"""Where results matter: of random configs of large filters some compile for 5 s alone, and for more than a minute where
+as many processes as cores run tests and compile at once."""
 SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
 
 ConfigsOf = Callable[[Family, Problem, Device], Iterable[Config]]

@@ -19,10 +19,14 @@ from warpsmith.generator.conv2d.fourier.family import (
     SPLITS,
     Conv2dFft,
     Conv2dFft2,
+    Conv2dFftCublas,
     Conv2dFftTensor,
     Conv2dFftWarpgroup,
 )
+from warpsmith.generator.conv2d.fourier.parts import aligned
 from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
@@ -38,6 +42,7 @@ from warpsmith.tuner.operations.conv2d.oracle import reference
 FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
 WARPGROUP = Conv2dFftWarpgroup()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
+LIBRARIES: tuple[Family, ...] = (Conv2dCufft(), Conv2dFftCublas())
 POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 SHAPES: tuple[dict[str, Any], ...] = (
     {"input": (4, 3, 9, 7), "weight": (5, 3, 3, 2)},
@@ -254,18 +259,25 @@ class TestLikely:
 
 
 class TestWorkspace:
-    def test_of_a_candidate_is_never_above_the_limit(self, host: Runtime, quick: HostCompiler) -> None:
-        """What libraries ask for counts too, which only the device knows."""
-        problem = Conv2d(**SHAPES[0])
-        family = Conv2dCufft()
-        program = family.program(problem, family.default(problem, H200))
-        taken = sum(each.nbytes for each in program.workspaces)
-        tight = dataclasses.replace(problem, workspace=taken)
+    @every_pass
+    @pytest.mark.parametrize("family", LIBRARIES, ids=lambda family: family.name)
+    def test_of_a_candidate_is_never_above_the_limit(
+        self, host: Runtime, quickest: HostCompiler, family: Family, pass_: Pass
+    ) -> None:
+        """What libraries ask for counts too: cuBLAS has what is left, and more where there is more."""
+        problem = Conv2d(**SHAPES[0], pass_=pass_)
+        roomy = family.program(problem, family.default(problem, DEVICE))
+        own = sum(aligned(each.nbytes) for each in roomy.workspaces)
+        tight = dataclasses.replace(problem, workspace=own + LEAST_CUBLAS_BYTES)
         assert family.why_not(tight, H200) is None
-        outcome = evaluated(host, quick, tight, family.program(tight, family.default(tight, H200)))
+        outcome = evaluated(host, quickest, tight, family.program(tight, family.default(tight, DEVICE)))
+        assert isinstance(outcome, Measurement), outcome
+        outcome = evaluated(host, quickest, tight, roomy)
         assert isinstance(outcome, Failure)
         assert outcome.kind is FailureKind.OUT_OF_MEMORY
-        assert "its problem allows" in outcome.message
+        taken = sum(each.nbytes for each in roomy.workspaces) + USUAL_CUBLAS_BYTES
+        told = f"it takes {taken} bytes of workspace, and its problem allows {tight.workspace}"
+        assert outcome.message == told
 
     @pytest.mark.parametrize("family", [FAMILY, TENSOR], ids=lambda family: family.name)
     @pytest.mark.parametrize("room", [0, 4096, 2**20])

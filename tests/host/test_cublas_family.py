@@ -15,15 +15,15 @@ import pytest
 import warpsmith as ws
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.host.cublas import SCRATCH_BYTES
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.library_versions import library_version
 from warpsmith.devices.select import DeviceRef, host_compiler
 from warpsmith.errors import LaunchError
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.conv2d.fourier.libraries import with_room
 from warpsmith.generator.device import H200, Device, DeviceKind
-from warpsmith.generator.library_calls import Library
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct, Library
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import LibraryCall, Pointer, Program
 from warpsmith.generator.registry import FAMILIES
@@ -62,8 +62,30 @@ def test_results_are_right_however_operands_lie(host: HostRuntime, a: Op, b: Op)
 
 
 def test_its_scratch_memory_is_a_workspace(host: HostRuntime) -> None:
-    executable = Executable.load(host, CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200)), {})
-    assert executable.workspace_bytes == SCRATCH_BYTES
+    program = CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200))
+    assert Executable.load(host, program, {}).workspace_bytes == USUAL_CUBLAS_BYTES
+    assert Executable.load(host, with_room(program, LEAST_CUBLAS_BYTES), {}).workspace_bytes == LEAST_CUBLAS_BYTES
+
+
+def test_as_much_of_it_as_is_usual_is_not_told() -> None:
+    """So that fingerprints stay what they were when there was no other."""
+    program = CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200))
+    limited = with_room(program, 1 << 20)
+    (usual,), (less,) = (each.calls for each in (program, limited))
+    assert with_room(program, 1 << 40) == program
+    assert "workspace" not in json.dumps(usual.parameters.spec()) + usual.told()
+    assert less.parameters.spec() == usual.parameters.spec() | {"workspace_bytes": 1 << 20}
+    assert limited.fingerprint != program.fingerprint
+    assert "1048576 bytes of workspace" in less.told()
+    for each in (usual, less):
+        assert CublasProduct.of(json.loads(json.dumps(each.parameters.spec()))) == each.parameters
+
+
+@pytest.mark.parametrize("nbytes", [0, LEAST_CUBLAS_BYTES - 1, 2**31, 65536.0, True])
+def test_less_than_cublas_needs_is_refused(nbytes: Any) -> None:
+    (call,) = CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200)).calls
+    with pytest.raises(ValueError, match="the workspace of a product must be 16384 to"):
+        dataclasses.replace(call.parameters, workspace_bytes=nbytes)
 
 
 def test_a_closed_call_is_told(host: HostRuntime) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from builders import failure, measurement, timing
-from scripts import benchmark
+from scripts import FOLDER, benchmark
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.family import DIRECT_FLOPS_A_NS, Conv2dFft
@@ -91,6 +93,27 @@ class TestOtherPoints:
     def test_layers_go_by_names_lists_and_passes(self) -> None:
         assert [point.name for point in points.layers(["L3:wgrad", "alexnet"])][:2] == ["L3 wgrad", "alexnet2 fprop"]
         assert len(list(points.layers(["table4"]))) == 18
+
+    @pytest.mark.parametrize(
+        ("script", "word", "told"),
+        [
+            ("conv2d_layers.py STORE 1", "L9", "L9 is no layer: there are L1, L2, L2b"),
+            ("conv2d_layers.py STORE 0", "L3:back", "L3:back: back is no pass: there are fprop, dgrad, wgrad"),
+            ("conv2d_grid.py measure STORE", "L9", "L9 is no set of layers: there are grid, small, L1"),
+            ("conv2d_grid.py measure STORE", "none.json", "none.json is no list of convolution layers"),
+        ],
+    )
+    def test_a_word_that_is_none_is_one_line_and_exit_code_2(
+        self, script: str, word: str, told: str, tmp_path: Path
+    ) -> None:
+        name, *arguments = script.replace("STORE", str(tmp_path / "store")).split()
+        command = [sys.executable, str(FOLDER / name), *arguments, "L5", word]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 2
+        assert ran.stderr.startswith(told)
+        assert ran.stderr.count("\n") == 1
+        assert ran.stdout == ""
+        assert list(tmp_path.iterdir()) == []
 
     def test_the_papers_rate_is_that_of_its_table_4(self) -> None:
         (layer,) = points.layers(["L2b:fprop"])

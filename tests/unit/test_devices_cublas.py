@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -138,6 +139,13 @@ def test_products_are_one_call_on_the_stream_and_in_the_memory_that_are_given(
     made.close()
     made.close()
     assert notes() == [f"destroy {handle}"]
+
+
+def test_a_call_that_is_to_take_less_memory_tells_cublas(notes: Callable[[], list[str]]) -> None:
+    made = loaded(Context(), dataclasses.replace(PRODUCT, workspace_bytes=123_456))
+    assert made.workspace_bytes == 123_456
+    made.bind(ADDRESSES, 0x4000)(0x77)
+    assert [line.split()[2:] for line in notes() if line.startswith("workspace")] == [["0x4000", "123456"]]
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,21 @@ def test_what_a_library_needs_is_one_workspace_more() -> None:
     assert load(OnPaper(scratch_bytes=0)).workspace_bytes == 256
 
 
+def test_libraries_use_the_same_memory_one_after_the_other() -> None:
+    """As much as the one that takes the most."""
+    device = OnPaper()
+    two = dataclasses.replace(PROGRAM, steps=(FIRST, CALL, CALL, LAST))
+    sizes = iter((0, 0, 300, 1000))  # of both units, and of both calls
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "_part", lambda name: Part(device, name, next(sizes)))
+        executable = load(device, two)
+    *mine, scratch = executable.workspaces
+    assert tuple(mine) == PROGRAM.workspaces
+    assert (scratch.nbytes, executable.workspace_bytes) == (1000, 256 + 1024)
+    executable.bind({"x": 1, "y": 2}, {}, {"scratch": 3, "state": 4, scratch.name: 5000})
+    assert [note[-1] for note in device.notes if note[0] == "call"] == [5000, 5000]
+
+
 def test_binds_every_step_to_its_memory_and_does_them_in_order() -> None:
     device = OnPaper()
     executable = load(device)

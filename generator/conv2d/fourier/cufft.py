@@ -15,7 +15,8 @@ from math import prod
 
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
-from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.libraries import with_room
+from warpsmith.generator.conv2d.fourier.parts import FourierParts, aligned
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d, text_key
@@ -23,6 +24,7 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.cufft import MOST_TRANSFORMS, cufft_call
 from warpsmith.generator.fft.problem import Fft, Layout
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Problem
@@ -81,7 +83,8 @@ class Conv2dCufft(Family):
 
     def program(self, problem: Problem, config: Config) -> Program:
         layer = require_conv2d(problem)
-        return _Steps(layer, FourierParts(layer, _basis(config.text("basis")), 1), config).program(self.name)
+        parts = FourierParts(layer, _basis(config.text("basis")), 1)
+        return with_room(_Steps(layer, parts, config).program(self.name), layer.workspace)
 
 
 def _word(basis: Basis) -> str:
@@ -94,7 +97,7 @@ def _basis(word: str) -> Basis:
 
 
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """Those whose memory fits, the likeliest first."""
+    """Those whose memory fits, with that of the libraries, the likeliest first."""
     parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
     return tuple(each.basis for each in parts if _nbytes(each) <= layer.workspace and _is_counted(each))
 
@@ -104,7 +107,11 @@ def _is_counted(parts: FourierParts) -> bool:
 
 
 def _nbytes(parts: FourierParts) -> int:
-    return sum(each.nbytes for each in _workspaces(parts))
+    """At the least. What cuFFT takes is known on a device alone: two dimensions are taken for a copy of all spectra, up
+    to what cuBLAS takes as a rule.
+    """
+    own = {each.name: aligned(each.nbytes) for each in _workspaces(parts)}
+    return sum(own.values()) + max(LEAST_CUBLAS_BYTES, min(own[SPECTRA], USUAL_CUBLAS_BYTES))
 
 
 def _workspaces(parts: FourierParts) -> tuple[Workspace, ...]:

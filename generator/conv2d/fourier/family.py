@@ -22,6 +22,7 @@ from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
+from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
@@ -181,11 +182,15 @@ class Conv2dFft3(Conv2dFft):
 
 
 class Conv2dFftCublas(Conv2dFft):
-    """The same on the likeliest basis, with cuBLAS for the products."""
+    """The same on the likeliest basis, with cuBLAS for the products, in what the spectra leave of the workspace."""
 
     name = "conv2d_fft_cublas"
     may_answer = False
     product = CgemmCublas()
+    parts = PartsForCublas
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        return with_room(super().program(problem, config), require_conv2d(problem).workspace)
 
 
 def _fitting(config: Config, space: Space) -> Config:

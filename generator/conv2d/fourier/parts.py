@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from math import prod
+from typing import ClassVar
 
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d.fold import Fold, folds
@@ -37,6 +38,9 @@ class FourierParts:
     weights sums over the batch: both operands are split, and the results of all parts are kept and added up.
     """
 
+    beside: ClassVar[int] = 0
+    """Bytes of the layer's workspace that something else needs."""
+
     layer: Conv2d
     basis: Basis
     count: int
@@ -48,7 +52,7 @@ class FourierParts:
         images = layer.input[0]
         counts = range(1, min(images, MOST_PARTS) + 1)
         found = (cls(layer, basis, count) for count in counts if images % count == 0)
-        return next((parts for parts in found if parts.workspace_bytes <= layer.workspace), None)
+        return next((parts for parts in found if parts.workspace_bytes + cls.beside <= layer.workspace), None)
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
@@ -175,7 +179,7 @@ class FourierParts:
 
 
 def aligned(nbytes: int) -> int:
-    """As workspaces are."""
+    """What so many bytes take, since the next ones begin at a multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 

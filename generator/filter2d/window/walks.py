@@ -46,6 +46,10 @@ WAVE_WARPS = (8, 12, 16, 20, 24, 28, 32)
 
 SQUARED = 400
 """Squared taps of an output that cost a compiler as much as one more multiply-add that is written out."""
+DEARER = {Weights.ARGUMENT: 1.0, Weights.CONSTANT: 3.0, Weights.LITERAL: 4.0}
+"""How many times that, by where the taps lie: 4000 in constant memory take 37 s, as an argument 13 (NVRTC 13.5)."""
+TRIMMED_DEARER = 1.5
+"""And where a body of its own leaves out the taps of a tail: 1955 take 15 s then, and 9.5 without."""
 WRITTEN_OUT = 40_000
 """Multiply-adds of all turns of a loop up to which NVRTC and nvcc 13 write it out in spite of `#pragma unroll 1`, where
 it reads ahead tap by tap: seen up to 23 thousand (11x11), and not at 20 thousand in 9x9."""
@@ -55,16 +59,18 @@ def unrolled(problem: Filter2d, config: Config) -> int:
     """Multiply-adds that the compiler writes out, and what the taps of one output cost it beside those.
 
     Its time grows with the square of the taps, whose sums are all in progress: as 3e-4 s a multiply-add, and 8e-7 s
-    times the squared taps, four times that where they are literals (fitted to 0.4 to 20 s, docs/tuning-notes.md).
+    times the squared taps, DEARER and TRIMMED_DEARER times that (fitted to 0.4 to 37 s, docs/tuning-notes.md).
     """
     columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
     taps = multiply_adds(problem, config.text("method"))
     turn = columns * unroll * taps
-    beside = taps**2 // (SQUARED // 4 if config.text("weights") == Weights.LITERAL else SQUARED)
+    is_trimmed = config.text("tail") == Tail.TRIMMED
+    dearer = DEARER[Weights.of(config)] * (TRIMMED_DEARER if is_trimmed else 1.0)
+    beside = int(dearer * taps**2 / SQUARED)
     reads_ahead = config.integer("prefetch") > 0 and config.text("path") != MemoryPath.ASYNC
     if config.text("order") == Order.TAPS and reads_ahead and rows // unroll * turn <= WRITTEN_OUT:
         return rows // unroll * turn + beside
-    return (2 * turn if config.text("tail") == Tail.TRIMMED else turn) + beside
+    return (2 * turn if is_trimmed else turn) + beside
 
 
 def methods(problem: Filter2d) -> list[Method]:

@@ -14,6 +14,9 @@ from warpsmith.errors import LaunchError
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import Launch, LibraryCall, Lifetime, Step, Workspace
 
+_SCRATCH = "library scratch"
+"""The name of what libraries need; no program's own, since those are identifiers."""
+
 
 class Executable:
     """One program on one device, ready to be bound to memory. `load` makes it.
@@ -26,9 +29,11 @@ class Executable:
     ) -> None:
         self.program = program
         self._modules, self._calls, self._opened = modules, calls, opened
-        scratch = (Workspace(_scratch(place), each.workspace_bytes) for place, each in calls.items())
-        self.workspaces: tuple[Workspace, ...] = (*program.workspaces, *(each for each in scratch if each.nbytes))
-        """Those of the program, and what its libraries need beside: how much that is only the device's library says."""
+        most = max((each.workspace_bytes for each in calls.values()), default=0)
+        scratch = (Workspace(_SCRATCH, most),) if most else ()
+        self.workspaces: tuple[Workspace, ...] = (*program.workspaces, *scratch)
+        """Those of the program, and what its libraries need beside, which they use one after the other: how much that
+        is only the device's library says."""
 
     @classmethod
     def load(cls, runtime: Runtime, program: Program, binaries: Binaries) -> Executable:
@@ -106,7 +111,7 @@ class Executable:
     def _bound(self, place: int, step: Step, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         if isinstance(step, Launch):
             return self._modules[step.unit].bind(step, addresses, values)
-        return self._calls[place].bind(addresses, addresses.get(_scratch(place), 0))
+        return self._calls[place].bind(addresses, addresses.get(_SCRATCH, 0))
 
     def close(self) -> None:
         """Unloads it. What was bound may no longer be called."""
@@ -124,8 +129,3 @@ class _InOrder:
     def __call__(self, stream: int | None) -> None:
         for step in self._steps:
             step(stream)
-
-
-def _scratch(place: int) -> str:
-    """The name of what a library needs for the step at `place`; no program's own, since those are identifiers."""
-    return f"library scratch {place}"

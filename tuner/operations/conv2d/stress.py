@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.problem import Operand
+from warpsmith.generator.problem import Accuracy, Operand
 from warpsmith.tuner.operations.conv2d.oracle import terms
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
 
@@ -32,6 +32,8 @@ anywhere in a thread's results."""
 _SLACK = 0.2
 _LEAST_PARTS = 64
 """Parts in which the terms of a weight's gradient are added up: the threads of the smallest block."""
+_TRANSFORM_SLACK = 5.0
+"""How many times the bound a transform of planes may be off, whatever the number of terms; see `stress_slack`."""
 
 
 def stress_slack(problem: Conv2d) -> float:
@@ -42,9 +44,19 @@ def stress_slack(problem: Conv2d) -> float:
     so by up to 8e-8 times the root of their number. Two and a half times that is allowed, where it is more than the
     bound of 1e-6. For wgrad the terms are those of a thread's share: a single sum of all of them does not pass. Shares
     of 225 terms were off by 1.3e-7.
+
+    Where the bound is relative to the whole result, transforms may answer, and few terms do not help them. Their errors
+    are relative to the planes that they transform, 1.5e-7 to 1.8e-7 of a result in the L2 norm, and these inputs make
+    planes unlike each other: of depthwise 7x7 taps one has three times the root mean square of the whole result. Of
+    layers of 9 to 81 terms SciPy's float32 transforms were off by up to 3.3e-6 of the scale, the most of 400 draws. The
+    text of conv2d_circular was off by 2.3e-6 in 16 draws, and on the same draw by 1.1e-6 or 1.9e-6 as the compiler
+    fuses its products and sums, where the root of 49 terms allows 1.4e-6. Of deviates both keep half of the bound. A
+    gradient of weights adds up over all planes, and is off by 8e-7 at the most.
     """
-    chain = terms(problem) / (_LEAST_PARTS if problem.pass_ is Pass.WGRAD else 1)
-    return max(1.0, _SLACK * math.sqrt(chain))
+    is_wgrad = problem.pass_ is Pass.WGRAD
+    chain = terms(problem) / (_LEAST_PARTS if is_wgrad else 1)
+    is_by_planes = problem.accuracy is Accuracy.NORMWISE and not is_wgrad
+    return max(_TRANSFORM_SLACK if is_by_planes else 1.0, _SLACK * math.sqrt(chain))
 
 
 def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, NDArray[np.float32]]:

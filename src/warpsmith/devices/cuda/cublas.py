@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 MISSING = "cuBLAS is missing: pip install nvidia-cublas, or install the CUDA 13 toolkit"
-WORKSPACE_BYTES = 32 << 20
-"""What cuBLAS takes itself on compute capability 9.0, where nobody gives it any (cublasSetWorkspace)."""
 _COMPLEX_BYTES = 8
 
 
@@ -112,16 +110,17 @@ class Cublas(DeviceLibrary):
 class _LoadedProduct(LoadedCall):
     """A handle of cuBLAS, made once for this call.
 
-    Its workspace is the caller's for each call, as cuFFT's work area is: one of the handle's own would be shared by
-    calls that overlap on two streams, or in a graph. Stream and workspace are the handle's state, so that one thread at
-    a time sets them and queues the products; setting a stream takes the workspace away, and comes first.
+    Its workspace is the caller's for each call, as cuFFT's work area is, and as large as the call says: one of the
+    handle's own would be shared by calls that overlap on two streams, or in a graph. Stream and workspace are the
+    handle's state, so that one thread at a time sets them and queues the products; setting a stream takes the workspace
+    away, and comes first.
 
     A handle's math mode is CUBLAS_DEFAULT_MATH, in which float32 keeps all of its bits; pedantic mode, which fixes the
     order of operations too, rules out kernels that are right as well.
     """
 
     def __init__(self, context: PrimaryContext, call: LibraryCall) -> None:
-        self._context, self._call = context, call
+        self._context, self._call, self._product = context, call, _product_of(call)
         self._lock = ForkLock()
         self.doing = f"multiply ({call.parameters.told()})"
         with context.active(self.doing), outside_of_captures(self.doing):
@@ -132,14 +131,12 @@ class _LoadedProduct(LoadedCall):
 
     @property
     def workspace_bytes(self) -> int:
-        return WORKSPACE_BYTES
+        return self._product.workspace_bytes
 
     def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
         if not self._destroy.alive:
             raise LaunchError(f"cannot {self.doing}: its program was closed")
-        product, doing, handle = self._call.parameters, self.doing, self._handle
-        if not isinstance(product, CublasProduct):
-            raise TypeError(f"not a call of cuBLAS: {self._call.told()}")
+        product, doing, handle = self._product, self.doing, self._handle
         function = _FUNCTION[str(product.function), product.is_looped]
         calls = tuple(_arguments(product, addresses_of(self._call, addresses)))
 
@@ -147,7 +144,7 @@ class _LoadedProduct(LoadedCall):
             # It loads kernels when they are first needed, which is no part of what a graph repeats.
             with self._context.active(doing), outside_of_captures(doing), self._lock:
                 _call("cublasSetStream_v2", doing, handle, stream or 0)
-                _call("cublasSetWorkspace_v2", doing, handle, workspace, WORKSPACE_BYTES)
+                _call("cublasSetWorkspace_v2", doing, handle, workspace, product.workspace_bytes)
                 for arguments in calls:
                     _call(function, doing, handle, *arguments)
 
@@ -155,6 +152,13 @@ class _LoadedProduct(LoadedCall):
 
     def close(self) -> None:
         self._destroy()
+
+
+def _product_of(call: LibraryCall) -> CublasProduct:
+    """What cuBLAS is told. Raises TypeError for a call of another library."""
+    if not isinstance(call.parameters, CublasProduct):
+        raise TypeError(f"not a call of cuBLAS: {call.told()}")
+    return call.parameters
 
 
 def _arguments(product: CublasProduct, starts: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:

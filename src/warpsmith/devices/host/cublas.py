@@ -15,10 +15,8 @@ from warpsmith.errors import LaunchError
 from warpsmith.generator.library_calls import CublasProduct, Transpose
 from warpsmith.generator.steps import LibraryCall
 
-SCRATCH_BYTES = 256
-"""What a call asks for beside its arguments, so that the way of a workspace is walked on the CPU too."""
-LOST = 0xFF
-"""Fills what a call has used as scratch memory."""
+LOST, LOST_BYTES = 0xFF, 256
+"""What the beginning of a call's workspace is filled with, as if it had been used."""
 
 
 def version() -> str:
@@ -35,23 +33,24 @@ class HostCublas(DeviceLibrary):
 
 class _LoadedProduct(LoadedCall):
     def __init__(self, call: LibraryCall) -> None:
-        self._call = call
+        if not isinstance(call.parameters, CublasProduct):
+            raise TypeError(f"not a call of cuBLAS: {call.told()}")
+        self._call, self._product = call, call.parameters
         self._is_open = True
 
     @property
     def workspace_bytes(self) -> int:
-        return SCRATCH_BYTES
+        """As on a GPU, so that what programs may take is held against it on the CPU too."""
+        return self._product.workspace_bytes
 
     def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
-        starts, product = addresses_of(self._call, addresses), self._call.parameters
-        if not isinstance(product, CublasProduct):
-            raise TypeError(f"not a call of cuBLAS: {self._call.told()}")
+        starts, product = addresses_of(self._call, addresses), self._product
 
         def run(_stream: int | None) -> None:
             if not self._is_open:
                 raise LaunchError(f"cannot multiply ({product.told()}): its program was closed")
             _multiply(product, starts)
-            ctypes.memset(workspace, LOST, SCRATCH_BYTES)
+            ctypes.memset(workspace, LOST, LOST_BYTES)
 
         return run
 

@@ -1,0 +1,39 @@
+"""What libraries may take of a layer's workspace: what the program leaves of it.
+
+cuBLAS computes by kernels that need no more than it is given, so that a call of it says how much that is. cuFFT takes
+what it takes, which only the library on a device knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from warpsmith.generator.conv2d.fourier.parts import ALIGNMENT, FourierParts, aligned
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
+from warpsmith.generator.program import Program
+from warpsmith.generator.steps import LibraryCall, Step
+
+
+class PartsForCublas(FourierParts):
+    """Parts of a batch that leave cuBLAS what it needs at the least."""
+
+    __slots__ = ()
+    beside: ClassVar[int] = LEAST_CUBLAS_BYTES
+
+
+def with_room(program: Program, workspace: int) -> Program:
+    """A program whose products by cuBLAS have what its own workspaces leave of `workspace` bytes, and no more than is
+    usual. Libraries use the same memory one after the other.
+
+    Raises ValueError where that is less than cuBLAS needs.
+    """
+    left = workspace - sum(aligned(each.nbytes) for each in program.workspaces)
+    room = min(left // ALIGNMENT * ALIGNMENT, USUAL_CUBLAS_BYTES)
+    return dataclasses.replace(program, steps=tuple(_with_room(step, room) for step in program.steps))
+
+
+def _with_room(step: Step, nbytes: int) -> Step:
+    if isinstance(step, LibraryCall) and isinstance(step.parameters, CublasProduct):
+        return dataclasses.replace(step, parameters=dataclasses.replace(step.parameters, workspace_bytes=nbytes))
+    return step

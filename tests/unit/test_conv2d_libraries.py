@@ -1,0 +1,108 @@
+"""Layers that call cuBLAS and cuFFT: with what the libraries have, a program stays within its layer's workspace."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftCublas
+from warpsmith.generator.conv2d.fourier.parts import aligned
+from warpsmith.generator.device import H200
+from warpsmith.generator.family import Family
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
+from warpsmith.generator.program import Program
+
+OURS, LIBRARIES = Conv2dFftCublas(), Conv2dCufft()
+LAYERS: tuple[dict[str, Any], ...] = (
+    {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3)},
+    {"input": (6, 9, 50, 87), "weight": (14, 9, 7, 5), "padding": ((0, 3), (2, 1))},
+    {"input": (4, 3, 9, 7), "weight": (5, 3, 3, 2)},
+    {"input": (64, 64, 28, 28), "weight": (64, 64, 5, 5), "padding": 2},
+)
+both = pytest.mark.parametrize("family", [OURS, LIBRARIES], ids=lambda family: family.name)
+every_pass = pytest.mark.parametrize("pass_", Pass)
+every_layer = pytest.mark.parametrize("fields", LAYERS, ids=lambda fields: "x".join(map(str, fields["input"])))
+
+
+def own_bytes(program: Program) -> int:
+    """As they lie in memory."""
+    return sum(aligned(each.nbytes) for each in program.workspaces)
+
+
+def cublas_bytes(program: Program) -> int:
+    """Of each call of cuBLAS; they use them one after the other."""
+    (nbytes,) = {
+        each.parameters.workspace_bytes for each in program.calls if isinstance(each.parameters, CublasProduct)
+    }
+    return nbytes
+
+
+def programs(family: Family, problem: Conv2d) -> list[Program]:
+    """Of the default and of some random configs."""
+    space, rng = family.space(problem, H200), random.Random(problem.key())
+    configs = [family.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(5)))]
+    return [family.program(problem, config) for config in configs]
+
+
+@both
+@every_pass
+@every_layer
+def test_what_cublas_has_is_what_is_left_of_the_workspace(family: Family, pass_: Pass, fields: dict[str, Any]) -> None:
+    whole = Conv2d(**fields, pass_=pass_)
+    roomy = family.program(whole, family.default(whole, H200))
+    assert cublas_bytes(roomy) == USUAL_CUBLAS_BYTES
+    solved = 0
+    for workspace in (1 << 16, 1 << 20, 3 << 22, own_bytes(roomy) + 20_007, 2 * own_bytes(roomy) + 7):
+        problem = dataclasses.replace(whole, workspace=workspace)
+        if family.why_not(problem, H200) is not None:
+            continue
+        solved += 1
+        for program in programs(family, problem):
+            left = workspace - own_bytes(program)
+            assert min(left - 255, USUAL_CUBLAS_BYTES) <= cublas_bytes(program) <= left
+    assert solved
+
+
+@both
+@every_pass
+def test_a_layer_is_not_solved_where_cublas_has_too_little(family: Family, pass_: Pass) -> None:
+    whole = Conv2d(**LAYERS[2], pass_=pass_, workspace=1 << 20)
+    whole = dataclasses.replace(whole, input=(1, *whole.input[1:]))  # a batch that has no parts
+    own = own_bytes(family.program(whole, family.default(whole, H200)))
+    least = dataclasses.replace(whole, workspace=own + LEAST_CUBLAS_BYTES)
+    assert family.why_not(least, H200) is None
+    assert cublas_bytes(family.program(least, family.default(least, H200))) == LEAST_CUBLAS_BYTES
+    less = dataclasses.replace(whole, workspace=own + LEAST_CUBLAS_BYTES - 1)
+    assert family.why_not(less, H200) == f"needs more than {less.workspace} bytes of workspace"
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+def test_a_batch_is_taken_in_parts_where_cublas_would_have_too_little(pass_: Pass) -> None:
+    whole = Conv2d(**LAYERS[0], pass_=pass_)
+    spectra = sum(aligned(each.nbytes) for each in OURS.workspaces(whole))
+    just = dataclasses.replace(whole, workspace=spectra + LEAST_CUBLAS_BYTES - 1)
+    counts = [
+        sum(each.parameters.library == "cublas" for each in OURS.program(problem, OURS.default(problem, H200)).calls)
+        for problem in (whole, just)
+    ]
+    assert counts == [1, 2]
+    assert len(Conv2dFft().runs(just)) == len(Conv2dFft().runs(whole))  # which needs no library
+
+
+@every_pass
+def test_cufft_is_left_as_much_as_its_spectra_are(pass_: Pass) -> None:
+    """Up to what cuBLAS has where there is room."""
+    whole = Conv2d(**LAYERS[0], pass_=pass_)
+    program = LIBRARIES.program(whole, LIBRARIES.default(whole, H200))
+    own = {each.name: aligned(each.nbytes) for each in program.workspaces}
+    enough = dataclasses.replace(whole, workspace=sum(own.values()) + own[SPECTRA])
+    assert LEAST_CUBLAS_BYTES < own[SPECTRA] < USUAL_CUBLAS_BYTES
+    assert LIBRARIES.why_not(enough, H200) is None
+    assert LIBRARIES.default(enough, H200) == LIBRARIES.default(whole, H200)
+    less = dataclasses.replace(whole, workspace=enough.workspace - 1)
+    assert LIBRARIES.why_not(less, H200) is not None or LIBRARIES.default(less, H200) != LIBRARIES.default(whole, H200)
