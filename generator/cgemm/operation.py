@@ -6,6 +6,7 @@ from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.operation import Operation
@@ -13,6 +14,6 @@ from warpsmith.generator.operation import Operation
 _PLAIN = CgemmPlain()
 """A thread a result, and no constraint on the problem."""
 
-_FAMILIES = (CgemmTiled(), CgemmWarpgroup(), CgemmTensor(), _PLAIN, CgemmCublas())
+_FAMILIES = (CgemmThin(), CgemmTiled(), CgemmWarpgroup(), CgemmTensor(), _PLAIN, CgemmCublas())
 
 CGEMM = Operation(Cgemm, _FAMILIES, simplest=_PLAIN)

@@ -11,6 +11,7 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFft3,
     Conv2dFftCublas,
     Conv2dFftTensor,
+    Conv2dFftThin,
     Conv2dFftWarpgroup,
 )
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused, Conv2dFftTiledFused2
@@ -19,6 +20,7 @@ from warpsmith.generator.conv2d.fourier.tiled import (
     Conv2dFftTiled2,
     Conv2dFftTiled3,
     Conv2dFftTiledTensor,
+    Conv2dFftTiledThin,
     Conv2dFftTiledWarpgroup,
 )
 from warpsmith.generator.conv2d.plain import Conv2dPlain
@@ -32,7 +34,9 @@ _TILED = (Conv2dFftTiledWarpgroup(), Conv2dFftTiledTensor(), Conv2dFftTiled(), C
 _WHOLE = (Conv2dFftWarpgroup(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas())
 _FUSED = (Conv2dFftTiledFused(), Conv2dFftTiledFused2(), Conv2dFftFused())
 """Before both: of layers with few channels alone."""
-_FOURIER = (*_FUSED, *_TILED, *_WHOLE, Conv2dCufft())
+_THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
+"""Likewise, of results with few."""
+_FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
 CONV2D = Operation(Conv2d, (Conv2dDirect(), *_FOURIER, Conv2dCircular(), _PLAIN), simplest=_PLAIN)

@@ -18,6 +18,7 @@ import pytest
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.device import H200
@@ -59,6 +60,11 @@ def warpgroup(*problem: int | str, **wanted: Value) -> Case:
     return Case(CgemmWarpgroup(), Cgemm(*problem, accuracy="normwise"), tuple(wanted.items()))  # type: ignore[arg-type, misc]
 
 
+def thin(*problem: int | str, **wanted: Value) -> Case:
+    """A config of `cgemm_thin`."""
+    return Case(CgemmThin(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
+
+
 CASES = {
     "plain": Case(CgemmPlain(), Cgemm(2112, 128, 64, 64, "n", "c")),  # type: ignore[arg-type]
     "plain_long": Case(CgemmPlain(), Cgemm(40, 64, 64, 16384, "c", "n")),  # type: ignore[arg-type]
@@ -77,6 +83,9 @@ CASES = {
     "warpgroup_one_block": warpgroup(544, 128, 128, 128, "c", "n", groups=2, stages=3, min_blocks=0),
     "warpgroup_ragged_split": warpgroup(5, 121, 98, 4136, "n", "n", splits=4),
     "warpgroup_odd": warpgroup(7, 121, 95, 37, "t", "t"),
+    "thin": thin(2664, 64, 1, 96, "n", "n"),
+    "thin_wgrad": thin(544, 128, 3, 576, "c", "n", sharers=4),
+    "thin_ragged": thin(7, 3, 95, 37, "n", "c", own=2),
 }
 
 every_case = pytest.mark.parametrize("name", CASES)

@@ -22,6 +22,7 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.device import Device, DeviceKind
@@ -37,7 +38,7 @@ from warpsmith.tuner.operations.cgemm.peers import torch_peer
 pytestmark = pytest.mark.gpu
 
 TILED, TENSOR, WARPGROUP, CUBLAS = CgemmTiled(), CgemmTensor(), CgemmWarpgroup(), CgemmCublas()
-FAMILIES: tuple[Family, ...] = (TILED, TENSOR, CgemmPlain())
+FAMILIES: tuple[Family, ...] = (TILED, TENSOR, CgemmPlain(), CgemmThin())
 OPS = tuple(itertools.product(Op, Op))
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), OPS)
 needs_cublas = pytest.mark.skipif(cublas.version() == "cublas missing", reason=cublas.MISSING)
@@ -52,6 +53,8 @@ SIZES: dict[str, tuple[int, int, int, int]] = {
     "tiny": (1000, 3, 5, 2),
     "long": (7, 64, 48, 5000),
     "one": (1, 300, 260, 150),
+    "thin": (300, 130, 1, 96),
+    "thin_rows": (41, 3, 201, 1300),
 }
 every_size = pytest.mark.parametrize("name", SIZES)
 
@@ -101,7 +104,7 @@ def test_nvcc_compiles_the_same_text(check_configs: CheckConfigs) -> None:
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
 def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
     device = cuda_device(0)
-    sizes = ((5, 33, 40, 18), (3, 35, 29, 13), (70, 7, 6, 5), (2, 20, 20, 1100))
+    sizes = ((5, 33, 40, 18), (3, 35, 29, 13), (70, 7, 6, 5), (2, 20, 20, 1100), (9, 33, 3, 70))
     problems = [Cgemm(*each, *ops) for each, ops in itertools.product(sizes, ("nc", "cn"))]  # type: ignore[arg-type]
     asked = [*itertools.product(problems, FAMILIES), *((in_norm(problem), WARPGROUP) for problem in problems)]
     cases = [

@@ -21,9 +21,11 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFft2,
     Conv2dFftCublas,
     Conv2dFftTensor,
+    Conv2dFftThin,
     Conv2dFftWarpgroup,
 )
 from warpsmith.generator.conv2d.fourier.parts import aligned
+from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiledThin
 from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
@@ -40,7 +42,7 @@ from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
 FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
-WARPGROUP = Conv2dFftWarpgroup()
+WARPGROUP, THIN, TILED_THIN = Conv2dFftWarpgroup(), Conv2dFftThin(), Conv2dFftTiledThin()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 LIBRARIES: tuple[Family, ...] = (Conv2dCufft(), Conv2dFftCublas())
 POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
@@ -92,6 +94,22 @@ def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCo
         problem = Conv2d(**shape, pass_=pass_)
         outcome = evaluated(host, quick, problem, TENSOR.program(problem, TENSOR.default(problem, DEVICE)))
         assert isinstance(outcome, Measurement), outcome
+
+
+@every_pass
+def test_is_right_with_products_of_few_rows_or_columns(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    for family, shape in ((THIN, SHAPES[0]), (THIN, SHAPES[2]), (TILED_THIN, {**SHAPES[0], "weight": (4, 3, 3, 2)})):
+        problem = Conv2d(**shape, pass_=pass_)
+        if family is TILED_THIN and pass_ is Pass.FPROP:
+            problem = Conv2d((2, 3, 9, 7), (4, 3, 3, 2))  # type: ignore[arg-type]
+        outcome = evaluated(host, quickest, problem, family.program(problem, family.default(problem, DEVICE)))
+        assert isinstance(outcome, Measurement), (family.name, outcome)
+
+
+def test_products_of_few_columns_answer_where_they_are() -> None:
+    lost = Conv2d((64, 1, 72, 72), (96, 1, 9, 9), pass_=Pass.DGRAD)  # type: ignore[arg-type]
+    assert answering(lost, H200)[0].name == THIN.name
+    assert "4 rows or columns" in (THIN.why_not(Conv2d((8, 5, 9, 9), (5, 5, 3, 3)), DEVICE) or "")  # type: ignore[arg-type]
 
 
 @every_pass

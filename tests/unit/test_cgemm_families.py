@@ -17,6 +17,7 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
@@ -31,8 +32,8 @@ from warpsmith.generator.space import Config, Space
 SAMPLE = 16
 """Configs that are drawn for each family and problem, beside the default."""
 PLAIN, TILED, TENSOR, CUBLAS = CgemmPlain(), CgemmTiled(), CgemmTensor(), CgemmCublas()
-WARPGROUP = CgemmWarpgroup()
-FAMILIES: tuple[Family, ...] = (TILED, WARPGROUP, TENSOR, PLAIN)
+WARPGROUP, THIN = CgemmWarpgroup(), CgemmThin()
+FAMILIES: tuple[Family, ...] = (TILED, WARPGROUP, TENSOR, PLAIN, THIN)
 LEAST_SPACE = {PLAIN: 4, WARPGROUP: 15}
 """Configs of a family for a large product; 90 of the others."""
 PROBLEMS = [
@@ -50,6 +51,8 @@ PROBLEMS = [
         (2048, 16, 16, 16, "t", "t"),
         (40, 64, 64, 16384, "c", "n"),
         (1, 512, 512, 512),
+        (2664, 64, 1, 96, "n", "n"),
+        (544, 3, 128, 576, "t", "n"),
     )
 ]
 LARGEST = Cgemm(2**30 - 1, 1, 1, 1), Cgemm(2**20, 2**15, 2, 2), Cgemm(32, 2, 2**29, 3)
@@ -68,7 +71,12 @@ def asked_of(family: Family, problem: Cgemm) -> Cgemm:
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 whatever_is_solved = pytest.mark.parametrize(
     ("family", "problem"),
-    [(family, asked_of(family, problem)) for family in FAMILIES for problem in PROBLEMS],
+    [
+        (family, asked_of(family, problem))
+        for family in FAMILIES
+        for problem in PROBLEMS
+        if family is not THIN or family.why_not(problem, H200) is None
+    ],
     ids=name_of,
 )
 
@@ -164,8 +172,10 @@ class TestRefusals:
     def test_cublas_never_answers_where_nothing_is_stored(self, problem: Cgemm) -> None:
         assert CUBLAS.why_not(problem, H200) is None
         expected = TENSOR if min(problem.m, problem.n, problem.k) >= 32 else TILED
+        is_thin = THIN.why_not(problem, H200) is None
+        expected = THIN if is_thin else expected
         assert answering(problem, H200)[0].name == expected.name
-        assert answering(problem, HOST)[0].name == TILED.name
+        assert answering(problem, HOST)[0].name == (THIN if is_thin else TILED).name
         is_large = min(problem.m, problem.n) >= 48 and problem.k >= 16
         assert WARPGROUP.is_likely(problem, H200) is is_large
         expected = WARPGROUP if is_large else expected

@@ -17,6 +17,7 @@ from typing import ClassVar
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
@@ -165,6 +166,13 @@ class Conv2dFftWarpgroup(Conv2dFftTensor):
     name = "conv2d_fft_warpgroup"
     product = CgemmWarpgroup()
     accuracy = Accuracy.NORMWISE
+
+
+class Conv2dFftThin(Conv2dFft):
+    """The same where a result has few channels, or a gradient of weights few filters or channels."""
+
+    name = "conv2d_fft_thin"
+    product: ClassVar[Family] = CgemmThin()
 
 
 class Conv2dFft2(Conv2dFft):

@@ -102,7 +102,7 @@ class FusedTiledParts(FusedParts, TiledParts):
 def _tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
     """The likeliest sizes of tiles, the best first; none where filters are too large, or sums have too many terms."""
     found = {basis: FusedTiledParts(layer, basis, 1) for basis in tile_sizes(layer, MULTIPLES, MOST)}
-    costs = {basis: parts.last_ns for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
+    costs = {basis: parts.expected_ns for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
     return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
 
 

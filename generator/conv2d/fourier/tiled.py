@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts
@@ -62,6 +63,13 @@ class Conv2dFftTiledWarpgroup(Conv2dFftTiledTensor):
     name = "conv2d_fft_tiled_warpgroup"
     product = CgemmWarpgroup()
     accuracy = Accuracy.NORMWISE
+
+
+class Conv2dFftTiledThin(Conv2dFftTiled):
+    """The same with products of few rows or columns."""
+
+    name = "conv2d_fft_tiled_thin"
+    product: ClassVar[Family] = CgemmThin()
 
 
 class Conv2dFftTiled2(Conv2dFftTiled):

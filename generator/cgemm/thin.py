@@ -1,0 +1,130 @@
+"""Products of few rows or few columns: the other operand is read once, straight into registers, as fast as memory is.
+
+Where results have one to four columns, each number of a is multiplied by as many of b: tiles that would be used again
+have nothing to win, and the sums cost a thread little. Threads read neighbouring numbers of the long operand, whichever
+way it lies: along its terms, where some lanes of a warp share a sum, or along its rows, where each thread has rows of
+its own, and warps share sums where rows are few. Shared sums are added up in a fixed order.
+
+Source: Bell and Garland 2009, "Implementing Sparse Matrix-Vector Multiplication on Throughput-Oriented Processors" (a
+thread or several a row, whichever reads neighbours); Rivera et al. 2021, "TSM2X: High-performance tall-and-skinny
+matrix-matrix multiplication on GPUs".
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.cgemm.thin_geometry import (
+    MOST_SHARED_BYTES,
+    MOST_SUMS,
+    OWN,
+    SHARERS,
+    THIN,
+    THREADS,
+    UNROLLS,
+    ThinGeometry,
+    ThinShape,
+)
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.work import Work
+
+USUAL_LANES, USUAL_ROWS, USUAL_THREADS = 8, 4, 256
+"""Lanes that share a sum read 128 bytes that lie together; a thread has four rows of the long operand on their way."""
+BUSY = 1024
+"""Threads of a multiprocessor, below which warps share sums."""
+
+
+class CgemmThin(Family):
+    """`cgemm` whose results have one to four rows or columns."""
+
+    name = "cgemm_thin"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
+        if not isinstance(problem, Cgemm):
+            return "solves cgemm only"
+        if min(problem.m, problem.n) > THIN:
+            return f"takes results of {THIN} rows or columns at the most"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """Whatever it solves."""
+        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+
+    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
+        shape = ThinShape(require_cgemm(problem))
+        by = "lanes of a warp" if shape.is_by_terms else "warps"
+        return Space(
+            parameters=(
+                Parameter("threads", THREADS, "threads of a block"),
+                Parameter("sharers", SHARERS, f"{by} that share a sum"),
+                Parameter("own", OWN, "rows, or pairs of them, of the long operand that a thread has"),
+                Parameter("unroll", UNROLLS, "steps of a sum whose loads are in flight at once"),
+            ),
+            constraints=(
+                Constraint(
+                    f"a sum has {shape.term_vectors} steps for all that share it",
+                    lambda sharers: sharers == 1 or sharers <= shape.term_vectors,
+                ),
+                Constraint(
+                    f"the long operand has {shape.row_vectors} rows, or pairs of them",
+                    lambda own: own == 1 or own <= shape.row_vectors,
+                ),
+                Constraint(
+                    f"a thread has registers for {MOST_SUMS} sums",
+                    lambda own: own * shape.sums <= max(MOST_SUMS, shape.sums),
+                ),
+                Constraint(
+                    f"warps that share sums have {MOST_SHARED_BYTES} bytes of shared memory",
+                    lambda threads, sharers, own: shape.shared_bytes(threads, sharers, own) <= MOST_SHARED_BYTES,
+                ),
+                Constraint(
+                    "a warp reads neighbours",
+                    lambda threads, sharers: shape.is_by_terms or threads // sharers >= 32,
+                ),
+            ),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        shape = ThinShape(require_cgemm(problem))
+        wanted = {"threads": USUAL_THREADS, "sharers": 1, "own": 1, "unroll": 8}
+        if shape.is_by_terms:
+            lanes = max(each for each in SHARERS if each == 1 or each <= min(USUAL_LANES, shape.term_vectors))
+            wanted |= {"sharers": lanes, "own": USUAL_ROWS, "unroll": 2}
+        else:
+            enough = BUSY * device.multiprocessors / (shape.problem.batch * shape.row_vectors)
+            wanted["sharers"] = next((each for each in SHARERS if each >= enough), SHARERS[-1])
+        config = self.space(problem, device).like(wanted)
+        assert config is not None
+        return config
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        space, default = self.space(problem, device), self.default(problem, device).values()
+        changes = [{"own": own, "sharers": each} for own in (1, 2, 4) for each in (1, 4, 16)]
+        found = (space.like({**default, **change}) for change in (*changes, {"unroll": 4}, {"threads": 128}))
+        return tuple(dict.fromkeys(each for each in found if each is not None))
+
+    def work(self, problem: Problem, config: Config) -> Work:
+        cgemm, geometry = require_cgemm(problem), ThinGeometry.of(require_cgemm(problem), config)
+        long = max(operand.nbytes for operand in cgemm.inputs)
+        return Work(4 * cgemm.batch * cgemm.m * cgemm.n * cgemm.k, long + long * geometry.shape.thin // geometry.own)
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        geometry = ThinGeometry.of(require_cgemm(problem), config)
+        return 4 * geometry.unroll * geometry.own * geometry.shape.sums
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        cgemm = require_cgemm(problem)
+        geometry = ThinGeometry.of(cgemm, config)
+        source = render("cgemm/thin.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks, 1, 1),
+            block=(geometry.threads, 1, 1),
+            arguments=cgemm_arguments(cgemm),
+        )
+        return Program.of_source(self.name, config, source, (launch,))

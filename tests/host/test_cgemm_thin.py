@@ -1,0 +1,103 @@
+"""Products of few rows or columns on the CPU: held against the float64 reference, and under the sanitizers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sanitized
+from builders import rewritten
+from host.test_cgemm_families import Bench, Values, bench, covering, defaults, drawn, every_pair_of_ops, random_inputs
+from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.cgemm.thin import CgemmThin
+from warpsmith.generator.cgemm.thin_geometry import CHAIN
+from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.registry import answering
+from warpsmith.tuner.operations.cgemm.stress import stress_inputs
+
+__all__ = ["bench"]  # a fixture
+
+FAMILY = CgemmThin()
+ONLY = (FAMILY,)
+SIZES = (
+    (1, 1, 1, 1),
+    (3, 5, 2, 11),
+    (9, 4, 3, 8),
+    (2, 40, 4, 16),
+    (5, 33, 1, 9),
+    (7, 3, 70, 18),
+    (2, 1, 66, 6),
+    (13, 2, 7, 3),
+)
+"""Odd and even extents of everything; either side is the long one."""
+
+
+@every_pair_of_ops
+def test_results_of_every_op_and_size(a: Op, b: Op, bench: Bench) -> None:
+    problems = [Cgemm(*sizes, a, b) for sizes in SIZES]
+    bench.check_all([*defaults(problems, ONLY), *drawn(problems[1:], 2, ONLY)])
+
+
+@pytest.mark.parametrize("ops", ["nn", "cn", "nc", "tt"])
+def test_results_of_every_value_of_every_parameter(ops: str, bench: Bench) -> None:
+    sizes = ((3, 22, 3, 2 * CHAIN + 84), (2, 3, 50, 9))
+    problems = [Cgemm(*each, *ops) for each in sizes]  # type: ignore[arg-type]
+    bench.check_all(itertools.chain(*(covering(problem, FAMILY) for problem in problems)))
+
+
+@pytest.mark.parametrize("ops", ["nn", "cn"])
+def test_results_of_hard_inputs(ops: str, bench: Bench) -> None:
+    problem = Cgemm(7, 20, 3, 70, *ops)  # type: ignore[arg-type]
+    bench.check_all([*defaults([problem], ONLY), *drawn([problem], 3, ONLY)], stress_inputs, stressed=True)
+
+
+@pytest.mark.parametrize("ops", ["nn", "cn"])
+def test_sums_of_many_terms_stay_accurate(ops: str, bench: Bench) -> None:
+    """All terms are positive and none is exact: one float32 sum after the other would be off by more."""
+    problem = Cgemm(1, 8, 2, 100 * CHAIN + 4, *ops)  # type: ignore[arg-type]
+
+    def positive(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
+        return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}
+
+    bench.check_all([*defaults([problem], ONLY), *drawn([problem], 2, ONLY)], positive)
+
+
+def test_a_nan_shows_in_its_row_and_column_alone(bench: Bench) -> None:
+    problem = Cgemm(3, 9, 4, 7)
+
+    def with_nan(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
+        given = dict(random_inputs(problem, generator))
+        given["a"][1, 8, 6] = np.nan
+        given["b"][2, 6, 3] = np.inf
+        return given
+
+    for _, _, result in bench.results([*defaults([problem], ONLY), *drawn([problem], 4, ONLY)], with_nan):
+        wrong = ~np.isfinite(result)
+        assert wrong[1, 8].all()
+        assert wrong[2, :, 3].all()
+        assert wrong.sum() == 4 + 9
+
+
+class TestUnderTheSanitizers:
+    def test_kernels_are_clean(self, tmp_path: Path) -> None:
+        problems = [Cgemm(*sizes, a, b) for sizes, (a, b) in zip(SIZES, itertools.product(Op, Op), strict=False)]
+        cases = [*defaults(problems, ONLY), *drawn(problems[1:], 1, ONLY)]
+        sanitized.check([(case.problem, case.program) for case in cases], tmp_path)
+
+    def test_a_read_beyond_an_operand_would_be_found(self, tmp_path: Path) -> None:
+        (case,) = defaults([Cgemm(1, 33, 2, 8)], ONLY)
+        source = case.program.source
+        assert source.count("min(part * kOwn + i, kRows - 1)") == 1
+        faulty = rewritten(case.program, source.replace("min(part * kOwn + i, kRows - 1)", "part * kOwn + i"))
+        with pytest.raises(AssertionError, match="AddressSanitizer"):
+            sanitized.check([(case.problem, faulty)], tmp_path)
+
+
+def test_solves_what_has_a_thin_side() -> None:
+    assert FAMILY.why_not(Cgemm(9, 5, 5, 100), HOST) == "takes results of 4 rows or columns at the most"
+    for problem in (Cgemm(2664, 64, 1, 96), Cgemm(9, 4, 100, 3)):
+        assert answering(problem, H200)[0].name == FAMILY.name
