@@ -4,8 +4,9 @@
 
 RESULTS is what `conv2d_grid.py measure` has written; FOLDER, usually docs/images, gets conv2d-figure1.svg (k = 3) to
 conv2d-figure6.svg (k = 13). As in the paper the problem size is S f f' and grows downwards, and the output size grows
-to the right. A cell is the geometric mean of its points and passes. Cells that no sampled point fell into stay empty,
-and those whose points all have less than 30 us of direct work are hatched. Needs Matplotlib and no GPU; takes seconds.
+to the right. A cell is the geometric mean of its points and passes, with the least one behind it in brackets where
+cuDNN is faster at one of several. Cells that no sampled point fell into stay empty, and those whose points all have
+less than 30 us of direct work are hatched. Needs Matplotlib and no GPU; takes seconds.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", figures 1 to 6.
 """
@@ -36,7 +37,8 @@ class HeatMap:
     """What a figure shows."""
 
     taps: int
-    speed_ups: dict[Cell, float]
+    ratios: dict[Cell, tuple[float, ...]]
+    """Of each point and pass that fell into a cell."""
     points: int
     """Of the paper's grid, that the cells stand for."""
     sizes: tuple[int, ...]
@@ -45,9 +47,20 @@ class HeatMap:
     """Cells of those sizes whose points all have too little work."""
 
     @property
+    def speed_ups(self) -> dict[Cell, float]:
+        """A cell's own."""
+        return {cell: statistics.geometric_mean(each) for cell, each in self.ratios.items()}
+
+    @property
+    def mean(self) -> float:
+        """Over all points and passes, as `conv2d_grid.py table` has it."""
+        every = [ratio for each in self.ratios.values() for ratio in each]
+        return statistics.geometric_mean(every) if every else math.nan
+
+    @property
     def empty(self) -> int:
         """Cells with work that were not measured."""
-        return len(self.sizes) * len(OUTPUTS) - len(self.idle) - len(self.speed_ups)
+        return len(self.sizes) * len(OUTPUTS) - len(self.idle) - len(self.ratios)
 
 
 def heat_map(taps: int, rows: Iterable[lines.Row]) -> HeatMap:
@@ -63,17 +76,18 @@ def heat_map(taps: int, rows: Iterable[lines.Row]) -> HeatMap:
     busy = {(s * f * filters, y) for s, f, filters, k, y in places if has_work((s, f, filters, k, y))}
     sizes = tuple(sorted({size for size, _ in busy} | {size for size, _ in ratios}))
     idle = {(size, y) for size in sizes for y in OUTPUTS} - busy - ratios.keys()
-    means = {cell: statistics.geometric_mean(each) for cell, each in ratios.items()}
-    return HeatMap(taps, means, len(points), sizes, frozenset(idle))
+    found = {cell: tuple(each) for cell, each in ratios.items()}
+    return HeatMap(taps, found, len(points), sizes, frozenset(idle))
 
 
 def title(figure: HeatMap) -> str:
     """What a figure shows, and what it does not."""
-    mean = statistics.geometric_mean(figure.speed_ups.values()) if figure.speed_ups else math.nan
+    most = max(map(len, figure.ratios.values()), default=0)
     return (
-        f"{figure.taps}x{figure.taps} filters: speed-up over cuDNN in float32, geometric mean {mean:.2f}\n"
-        f"{figure.points} sampled points in {len(figure.speed_ups)} cells; {figure.empty} cells are not measured "
-        f"(empty), {len(figure.idle)} have less than 30 us of direct work (hatched)"
+        f"{figure.taps}x{figure.taps} filters: speed-up over cuDNN in float32, geometric mean {figure.mean:.2f}\n"
+        f"{figure.points} sampled points in {len(figure.ratios)} cells, at most {most} a cell\n"
+        f"{figure.empty} cells are not measured (empty), {len(figure.idle)} have less than 30 us of direct work "
+        "(hatched)"
     )
 
 
@@ -87,14 +101,16 @@ def draw(figure: HeatMap, device: str, path: Path) -> None:
     from matplotlib.patches import Rectangle
 
     canvas, axes = pyplot.subplots(figsize=(7.5, 2.2 + 0.24 * len(figure.sizes)), layout="constrained")
-    shades = [[_shade(figure.speed_ups.get((size, y))) for y in OUTPUTS] for size in figure.sizes]
+    speed_ups = figure.speed_ups
+    shades = [[_shade(speed_ups.get((size, y))) for y in OUTPUTS] for size in figure.sizes]
     limit = math.log2(MOST)
     image = axes.imshow(shades, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     for down, size in enumerate(figure.sizes):
         for across, y in enumerate(OUTPUTS):
-            if (ratio := figure.speed_ups.get((size, y))) is not None:
+            if (ratio := speed_ups.get((size, y))) is not None:
                 colour = "white" if abs(math.log2(ratio)) > 0.6 * limit else "black"
-                axes.text(across, down, _told(ratio), ha="center", va="center", fontsize=7, color=colour)
+                told = _told(ratio, min(figure.ratios[size, y]))
+                axes.text(across, down, told, ha="center", va="center", fontsize=7, color=colour)
             elif (size, y) in figure.idle:
                 corner = (across - 0.5, down - 0.5)
                 axes.add_patch(Rectangle(corner, 1, 1, hatch="////", fill=False, edgecolor="0.8", linewidth=0))
@@ -112,8 +128,9 @@ def _shade(ratio: float | None) -> float:
     return math.nan if ratio is None else math.log2(ratio)
 
 
-def _told(ratio: float) -> str:
-    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
+def _told(ratio: float, least: float) -> str:
+    told = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
+    return f"{told} ({least:.2f})" if least < min(1.0, ratio) else told
 
 
 def device_of(rows: Sequence[dict[str, Any]]) -> str:
@@ -127,7 +144,7 @@ def main(results: str, folder: str = "docs/images") -> None:
     Path(folder).mkdir(parents=True, exist_ok=True)
     for taps, number in FIGURES.items():
         figure = heat_map(taps, measured)
-        if figure.speed_ups:
+        if figure.ratios:
             draw(figure, device_of(rows), Path(folder) / f"conv2d-figure{number}.svg")
         print(f"figure {number}: {title(figure)}")
 

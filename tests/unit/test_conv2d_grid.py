@@ -246,6 +246,19 @@ class TestFigures:
         assert found.empty == cells - len(found.idle) - 1
         assert (16 * 64 * 64, 1) in found.idle
         assert f"{found.empty} cells are not measured (empty)" in figures.title(found)
+        assert "1 sampled points in 1 cells, at most 2 a cell" in figures.title(found)
+
+    def test_the_mean_is_that_of_all_points_as_in_the_table(self) -> None:
+        found = figures.heat_map(3, [row(1.0), row(1.0, **{"pass": "dgrad"}), row(8.0, y=64)])
+        assert found.mean == pytest.approx(2.0)
+        assert "geometric mean 2.00" in figures.title(found)
+
+    @pytest.mark.parametrize(
+        ("ratios", "told"), [((2.0, 8.0), "4.0"), ((0.5, 8.0), "2.0 (0.50)"), ((0.5,), "0.50"), ((12.0,), "12")]
+    )
+    def test_a_cell_tells_a_point_where_cudnn_is_faster(self, ratios: tuple[float, ...], told: str) -> None:
+        (cell,) = figures.heat_map(3, [row(ratio) for ratio in ratios]).speed_ups.values()
+        assert figures._told(cell, min(ratios)) == told
 
     def test_each_k_is_drawn_that_has_points(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.importorskip("matplotlib")
