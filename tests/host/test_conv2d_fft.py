@@ -273,7 +273,7 @@ class TestLikely:
         problem = Conv2d((128, 3, 128, 128), (96, 3, 11, 11), pass_=Pass.DGRAD)
         assert FAMILY.is_likely(problem, H200)
         assert not TENSOR.is_likely(problem, H200)
-        assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
+        assert answering(problem, H200)[0].name == TILED_THIN.name
 
 
 class TestWorkspace:

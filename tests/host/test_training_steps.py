@@ -334,7 +334,7 @@ class TestChoice:
         with_spectra, without = (ws.training_step(PLAIN, "host", reuse=reuse) for reuse in (True, False))
         assert (with_spectra.choice.reuse, without.choice.reuse) == (True, False)
         assert with_spectra.choice.by is without.choice.by is ChosenBy.CALLER
-        assert {match.program.family for match in with_spectra.matches.values()} == {"conv2d_fft"}
+        assert {match.program.family for match in with_spectra.matches.values()} == {"conv2d_fft_thin"}  # two images
         assert with_spectra.problems == passes_of(PLAIN)
         for step in (with_spectra, without):
             step.fprop(some["x"], some["w"])
