@@ -60,6 +60,13 @@ def test_takes_a_batch_in_parts_that_fit_the_workspace(
     assert isinstance(outcome, Measurement), outcome
 
 
+def test_a_sum_over_the_batch_is_taken_whole() -> None:
+    layer = LAYERS["four images"]
+    taken = sum(each.nbytes for each in WHOLE.workspaces(layer))
+    assert WHOLE.why_not(dataclasses.replace(layer, workspace=2 * taken), DEVICE) is None
+    assert "bytes of workspace" in (WHOLE.why_not(dataclasses.replace(layer, workspace=taken - 1), DEVICE) or "")
+
+
 def test_keeps_no_spectra_of_the_result() -> None:
     kept, unfused = (
         {each.name: each.nbytes for each in family.workspaces(LAYERS["three channels"])}

@@ -46,6 +46,9 @@ class FusedParts(FourierParts):
 
     __slots__ = ()
 
+    adds_parts: ClassVar[bool] = False
+    """There are no spectra of results to add them up in."""
+
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
         return bases(layer, MULTIPLES)

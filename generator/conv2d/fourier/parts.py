@@ -40,6 +40,8 @@ class FourierParts:
 
     beside: ClassVar[int] = 0
     """Bytes of the layer's workspace that something else needs."""
+    adds_parts: ClassVar[bool] = True
+    """Whether a sum over the batch may be one of sums over parts of it."""
 
     layer: Conv2d
     basis: Basis
@@ -50,7 +52,7 @@ class FourierParts:
     def of(cls, layer: Conv2d, basis: Basis) -> FourierParts | None:
         """In the fewest parts whose spectra fit the layer's workspace; None where there are no such."""
         images = layer.input[0]
-        counts = range(1, min(images, MOST_PARTS) + 1)
+        counts = range(1, min(images, MOST_PARTS if cls.adds_parts or layer.pass_ is not Pass.WGRAD else 1) + 1)
         found = (cls(layer, basis, count) for count in counts if images % count == 0)
         return next((parts for parts in found if parts.workspace_bytes + cls.beside <= layer.workspace), None)
 
