@@ -329,6 +329,20 @@ class TestChoice:
         )
         assert {match.program.family for match in step.matches.values()} == {"conv2d_direct"}
 
+    def test_is_of_the_best_family_for_each_pass(self) -> None:
+        """Also of one that does not solve the others: the products of both gradients have three columns."""
+        layer = Conv2d((5, 3, 6, 6), (6, 3, 3, 3))
+        some = arrays(layer)
+        with_spectra, without = (ws.training_step(layer, "host", reuse=reuse) for reuse in (True, False))
+        families = {pass_: match.program.family for pass_, match in with_spectra.matches.items()}
+        thin = "conv2d_fft_thin"
+        assert families == {Pass.FPROP: "conv2d_fft", Pass.DGRAD: thin, Pass.WGRAD: thin}
+        one, other = (step.fprop(some["x"], some["w"]) for step in (with_spectra, without))
+        assert np.linalg.norm(one - other) <= 2e-6 * np.linalg.norm(other)
+        for name in ("dgrad", "wgrad"):
+            one, other = (getattr(step, name)(some["dy"]) for step in (with_spectra, without))
+            assert np.linalg.norm(one - other) <= 2e-6 * np.linalg.norm(other)
+
     def test_is_the_caller_s(self) -> None:
         some = arrays(PLAIN)
         with_spectra, without = (ws.training_step(PLAIN, "host", reuse=reuse) for reuse in (True, False))

@@ -76,23 +76,43 @@ class Spectra:
 def spectra_of(family: Pipeline, layer: Conv2d, device: Device) -> Spectra | str:
     """The transforms that the passes of a family have in common, or why they have none, in one line."""
     found: dict[str, set[tuple[Fft, str]]] = {}
-    for problem in passes_of(dataclasses.replace(layer, workspace=_ROOMY)).values():
-        if (why := family.why_not(problem, device)) is not None:
-            return why
-        stages = family.stages(problem)
-        if len(family.runs(problem)) > len(stages):
-            return "takes the batch in parts"
-        if any("signal" in stage.memory and "spectrum" not in stage.memory for stage in stages):
-            return "keeps no spectra of its result, in whose place those of dy would be"
-        for name, stage in _transforms(family, problem).items():
-            assert isinstance(stage.problem, Fft)
-            found.setdefault(name, set()).add((stage.problem, stage.family.name))
+    for problem in passes_of(layer).values():
+        transforms = _shareable(family, problem, device)
+        if isinstance(transforms, str):
+            return transforms
+        for name, transform in transforms.items():
+            found.setdefault(name, set()).add(transform)
     if found.keys() != {X, W, DY} or any(len(each) > 1 for each in found.values()):
         return "transforms an operand in one pass as it does in no other"
     one = {name: transform for name, ((transform, _),) in found.items()}
     if len(families := {name for ((_, name),) in found.values()}) > 1:
         return f"transforms by {', '.join(sorted(families))}"
     return Spectra(one[X], one[W], one[DY], families.pop())
+
+
+def takes(family: Pipeline, problem: Conv2d, spectra: Spectra, device: Device) -> bool:
+    """Whether a family computes a pass from these spectra, whatever it does in the other passes."""
+    transforms = _shareable(family, problem, device)
+    return not isinstance(transforms, str) and all(
+        transform == (getattr(spectra, name), spectra.family) for name, transform in transforms.items()
+    )
+
+
+def _shareable(family: Pipeline, problem: Conv2d, device: Device) -> dict[str, tuple[Fft, str]] | str:
+    """What transforms each input of a pass, and by which family; or why another pass cannot share it, in one line."""
+    roomy = dataclasses.replace(problem, workspace=_ROOMY)
+    if (why := family.why_not(roomy, device)) is not None:
+        return why
+    stages = family.stages(roomy)
+    if len(family.runs(roomy)) > len(stages):
+        return "takes the batch in parts"
+    if any("signal" in stage.memory and "spectrum" not in stage.memory for stage in stages):
+        return "keeps no spectra of its result, in whose place those of dy would be"
+    found: dict[str, tuple[Fft, str]] = {}
+    for name, stage in _transforms(family, roomy).items():
+        assert isinstance(stage.problem, Fft)
+        found[name] = stage.problem, stage.family.name
+    return found
 
 
 def limited(problem: Conv2d, spectra: Spectra) -> Conv2d:

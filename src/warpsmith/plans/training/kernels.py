@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, limited, spectra_of
+from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, limited, spectra_of, takes
 from warpsmith.generator.device import Device
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.registry import OPERATIONS, answering
@@ -46,9 +46,9 @@ def shared_kernels(problems: Mapping[Pass, Conv2d], device: Device, stores: Stor
     """
     found: list[SharedKernels] = []
     reasons: list[str] = []
-    groups, unable = _groups(problems[Pass.FPROP], device)
-    for spectra, families in groups.items():
-        kernels = _of_basis(problems, spectra, families, device, stores)
+    bases, unable = _bases(problems[Pass.FPROP], device)
+    for spectra in bases:
+        kernels = _of_basis(problems, spectra, device, stores)
         if isinstance(kernels, str):
             reasons.append(kernels)
         else:
@@ -71,34 +71,35 @@ def total_ns(matches: Iterable[Match]) -> float | None:
     return sum(known) if len(known) == len(times) else None
 
 
-def _groups(layer: Conv2d, device: Device) -> tuple[dict[Spectra, list[Pipeline]], list[str]]:
-    """The families by the spectra that their passes share, the likeliest basis first; and why the others share none."""
-    groups: dict[Spectra, list[Pipeline]] = {}
+def _pipelines(layer: Conv2d) -> list[Pipeline]:
+    return [family for family in OPERATIONS[layer.operation].families if isinstance(family, Pipeline)]
+
+
+def _bases(layer: Conv2d, device: Device) -> tuple[list[Spectra], list[str]]:
+    """The spectra that all passes of some family share, the likeliest basis first; and why the others share none."""
+    bases: list[Spectra] = []
     reasons: list[str] = []
-    for family in OPERATIONS[layer.operation].families:
-        if isinstance(family, Pipeline):
-            spectra = spectra_of(family, layer, device)
-            if isinstance(spectra, str):
-                reasons.append(spectra)
-            else:
-                groups.setdefault(spectra, []).append(family)
-    return groups, reasons
+    for family in _pipelines(layer):
+        spectra = spectra_of(family, layer, device)
+        if isinstance(spectra, str):
+            reasons.append(spectra)
+        elif spectra not in bases:
+            bases.append(spectra)
+    return bases, reasons
 
 
 def _of_basis(
-    problems: Mapping[Pass, Conv2d],
-    spectra: Spectra,
-    families: list[Pipeline],
-    device: Device,
-    stores: StoreChain[Winners],
+    problems: Mapping[Pass, Conv2d], spectra: Spectra, device: Device, stores: StoreChain[Winners]
 ) -> SharedKernels | str:
+    """Each pass by the best family that takes these spectra, also by one that solves no other pass."""
     if spectra.least_bytes > (allowed := problems[Pass.FPROP].workspace):
         return too_little(spectra.least_bytes, allowed)
     matches: dict[Pass, Match] = {}
     chosen: dict[Pass, Pipeline] = {}
     for pass_, problem in problems.items():
         left = limited(problem, spectra)
-        able = [family for family in families if family.why_not(left, device) is None]
+        takers = (family for family in _pipelines(problem) if takes(family, problem, spectra, device))
+        able = [family for family in takers if family.why_not(left, device) is None]
         answer = _answer(problem, able, device, stores)
         if answer is None:
             return f"no family of {pass_} answers on this basis before a search has chosen it"
