@@ -104,9 +104,8 @@ cgemm_thin(const float2* __restrict__ a, const float2* __restrict__ b, float2* _
         const int row = part * kOwn + i;
 #pragma unroll
         for (int t = 0; t < kThin; ++t) {
-            float2 sum = sums[i][t];
             if (row < kRows) {
-                result[t * kRows + row] = sum;
+                result[t * kRows + row] = sums[i][t];
             }
         }
     }

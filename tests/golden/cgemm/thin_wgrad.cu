@@ -51,8 +51,7 @@ __device__ __forceinline__ Thin load_thin(const float2* b, int step) {
 extern "C" __global__ void __launch_bounds__(kThreads)
 cgemm_thin(const float2* __restrict__ a, const float2* __restrict__ b, float2* __restrict__ c) {
     const int slot = threadIdx.x % kSlots, sharer = threadIdx.x / kSlots;
-    const unsigned own_group = static_cast<unsigned>(blockIdx.x) * kSlots + slot;
-    const unsigned group = own_group;
+    const unsigned group = static_cast<unsigned>(blockIdx.x) * kSlots + slot;
     const size_t product = group / kGroups;
     const int part = static_cast<int>(group % kGroups);
     const float2* const thin = b + product * (static_cast<size_t>(kThin) * kK);
