@@ -81,8 +81,7 @@ class Cgemm(Problem):
 
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
-        a = (self.k, self.m) if self.a.transposes else (self.m, self.k)
-        b = (self.n, self.k) if self.b.transposes else (self.k, self.n)
+        a, b = self.a.shape(self.m, self.k), self.b.shape(self.k, self.n)
         return (
             Operand("a", Role.INPUT, (self.batch, *a), DType.COMPLEX64),
             Operand("b", Role.INPUT, (self.batch, *b), DType.COMPLEX64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.cgemm.plain import CHAIN
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.space import Config
 
@@ -17,9 +18,6 @@ MOST_SUMS = 32
 """Of a thread, two registers each."""
 MOST_SHARED_BYTES = 48 * 1024
 """That a block has without asking for more."""
-CHAIN = 256
-"""Terms that are added up one after the other. Of sums of equal signs the error grows with the root of their number, so
-that longer ones are sums of such sums."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,3 +19,7 @@ class Op(enum.StrEnum):
     def transposes(self) -> bool:
         """Whether the rows in memory are the columns that are multiplied."""
         return self is not Op.N
+
+    def shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """In memory, of matrices that are multiplied as `rows` by `columns`."""
+        return (columns, rows) if self.transposes else (rows, columns)

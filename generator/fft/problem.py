@@ -242,17 +242,12 @@ class Fft(Problem):
 
     def is_resized(self, other: Problem) -> bool:
         """In the batch; of tiles in the planes and in how many there are of each; of products in their results."""
-        return isinstance(other, Fft) and other._alone() == self._alone()
+        return isinstance(other, Fft) and other.of_two() == self.of_two()
 
-    def _alone(self) -> Fft:
-        return self.resized(1 if self.product is None else 2)
-
-    def resized(self, batch: int) -> Fft:
-        """The same of so many transforms, each tile in a plane of its own; of products there are always two."""
+    def of_two(self) -> Fft:
+        """The same of two transforms, each tile in a plane of its own."""
         tiling, product = self.tiling, self.product
-        return dataclasses.replace(
-            self, batch=batch, tiling=tiling and tiling.alike(), product=product and product.alike()
-        )
+        return dataclasses.replace(self, batch=2, tiling=tiling and tiling.alike(), product=product and product.alike())
 
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}

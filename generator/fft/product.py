@@ -81,9 +81,11 @@ class Product:
     @property
     def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of a frequency's matrices a and b in memory."""
-        a = (self.terms, self.rows) if self.a.transposes else (self.rows, self.terms)
-        b = (self.columns, self.terms) if self.b.transposes else (self.terms, self.columns)
-        return a, b
+        return self.a.shape(self.rows, self.terms), self.b.shape(self.terms, self.columns)
+
+    def has_tiles_of(self, rows: int, columns: int) -> bool:
+        """Whether tiles of so many results are all alike, in pairs side by side."""
+        return columns % 2 == 0 and self.columns % columns == 0 and self.rows % rows == 0
 
     def sectors(self, rows: int, columns: int) -> int:
         """Of memory, for each frequency, that hold so many neighbouring rows of a and columns of b, about."""
@@ -96,7 +98,7 @@ class Product:
         found = [
             (rows, columns)
             for rows, columns in itertools.product(ROWS_OF_A_TILE, COLUMNS_OF_A_TILE)
-            if self.rows % rows == 0 and self.columns % columns == 0 and rows * columns * points <= 2 * most
+            if self.has_tiles_of(rows, columns) and rows * columns * points <= 2 * most
         ]
         return min(found or [(1, 2)], key=lambda each: (self.sectors(*each) / prod(each), -prod(each)))
 

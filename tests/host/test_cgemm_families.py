@@ -50,6 +50,12 @@ Make = Callable[[Cgemm, np.random.Generator], Mapping[str, Values]]
 
 random_inputs: Make = CgemmJudge().inputs
 
+
+def positive_inputs(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
+    """Sums of positive terms, none of which is exact."""
+    return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}
+
+
 SIZES = (
     (1, 1, 1, 1),
     (3, 5, 7, 11),
@@ -218,12 +224,8 @@ class TestSums:
     def test_of_many_terms_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
         """All terms are positive and none is exact: one float32 sum after the other is off by more."""
         problem = Cgemm(1, 8, 8, 100 * CHAIN + 3, "c", "n")  # type: ignore[arg-type]
-
-        def positive(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
-            return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}
-
-        bench.check_all([tiled(problem, **wanted), *defaults([problem], (PLAIN,))], positive)
-        given = positive(problem, np.random.default_rng(3))
+        bench.check_all([tiled(problem, **wanted), *defaults([problem], (PLAIN,))], positive_inputs)
+        given = positive_inputs(problem, np.random.default_rng(3))
         expected, scale = reference(problem, given)
         products = given["a"][0, :, 0].real * given["b"][0, :, 0].real
         chain = np.add.accumulate(products, dtype=np.float32)[-1]

@@ -11,10 +11,20 @@ import pytest
 
 import sanitized
 from builders import rewritten
-from host.test_cgemm_families import Bench, Values, bench, covering, defaults, drawn, every_pair_of_ops, random_inputs
+from host.test_cgemm_families import (
+    Bench,
+    Values,
+    bench,
+    covering,
+    defaults,
+    drawn,
+    every_pair_of_ops,
+    positive_inputs,
+    random_inputs,
+)
 from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.cgemm.plain import CHAIN
 from warpsmith.generator.cgemm.thin import CgemmThin
-from warpsmith.generator.cgemm.thin_geometry import CHAIN
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.registry import answering
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs
@@ -59,11 +69,7 @@ def test_results_of_hard_inputs(ops: str, bench: Bench) -> None:
 def test_sums_of_many_terms_stay_accurate(ops: str, bench: Bench) -> None:
     """All terms are positive and none is exact: one float32 sum after the other would be off by more."""
     problem = Cgemm(1, 8, 2, 100 * CHAIN + 4, *ops)  # type: ignore[arg-type]
-
-    def positive(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
-        return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}
-
-    bench.check_all([*defaults([problem], ONLY), *drawn([problem], 2, ONLY)], positive)
+    bench.check_all([*defaults([problem], ONLY), *drawn([problem], 2, ONLY)], positive_inputs)
 
 
 def test_a_nan_shows_in_its_row_and_column_alone(bench: Bench) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from host.test_conv2d_fft import evaluated
 from sanitized import check
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -25,29 +26,16 @@ from warpsmith.generator.program import Program
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
 FAMILY = Conv2dFftTiled()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 LAYER: dict[str, Any] = {"input": (2, 8, 21, 20), "weight": (5, 8, 3, 3), "padding": 1}
 UNEVEN: dict[str, Any] = {"input": (3, 5, 17, 23), "weight": (3, 5, 5, 2), "padding": ((2, 0), (0, 3))}
 SMALL: dict[str, Any] = {"input": (1, 5, 5, 4), "weight": (4, 5, 4, 3), "padding": ((3, 1), (2, 2))}
 """Whose planes are smaller than a tile."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
-
-
-def evaluated(host: Runtime, compiler: HostCompiler, problem: Conv2d, program: Program) -> Measurement | Failure:
-    """On buffers that are guarded and poisoned, twice, with the same bits."""
-    bed = Testbed(host, problem, 3, POLICY, guarded=True)
-    try:
-        binaries = {name: compiler.compile(each) for name, each in program.compilations().items()}
-        return bed.evaluate(program, binaries, POLICY).outcome
-    finally:
-        bed.close()
 
 
 def default(problem: Conv2d, family: Conv2dFft = FAMILY) -> Program:

@@ -346,7 +346,7 @@ class TestProduct:
         others = (with_product(terms=1), with_product(b="n"), dataclasses.replace(MULTIPLIED, product=None))
         assert not any(MULTIPLIED.is_resized(each) for each in others)
         assert all(MULTIPLIED.distance(each) for each in others)
-        assert MULTIPLIED.resized(2).batch == 2
+        assert MULTIPLIED.of_two().batch == 2
 
     @pytest.mark.parametrize(
         ("fields", "told"),

@@ -116,15 +116,15 @@ class Conv2dFft(Pipeline):
         sum.
         """
         parts = self._parts(problem)
-        first, second, product, result = self.stages(problem)
+        first, second, *between, result = self.stages(problem)
         written = result.problem.output.nbytes if parts.fold is None else 0  # what is folded is of one part
         runs = [] if parts.is_sum else [Run(second)]
         for number in range(parts.count):
             if parts.is_sum:
                 place = {"c": number * parts.result_pitch_bytes}
-                runs += [of_part(second, number), of_part(first, number), Run(product, place)]
+                runs += [_of_part(second, number), _of_part(first, number), *(Run(each, place) for each in between)]
             else:
-                runs += [of_part(first, number), Run(product), Run(result, {"signal": number * written})]
+                runs += [_of_part(first, number), *map(Run, between), Run(result, {"signal": number * written})]
         return (*runs, Run(result)) if parts.is_sum else tuple(runs)
 
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
@@ -206,6 +206,6 @@ def _fitting(config: Config, space: Space) -> Config:
     return config if space.contains(config) else space.like(config.values()) or config
 
 
-def of_part(transform: Stage, number: int) -> Run:
+def _of_part(transform: Stage, number: int) -> Run:
     """A forward transform of a part of the batch."""
     return Run(transform, {"signal": number * transform.problem.inputs[0].nbytes})

@@ -15,19 +15,18 @@ import dataclasses
 import functools
 from typing import ClassVar
 
-from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases, slowness
-from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft, of_part
+from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft
 from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, aligned, transform_ns
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.fourier.tiles import LIKELY, TiledParts, tile_sizes
+from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.guesses import LARGE
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
-from warpsmith.generator.pipeline import Run, Stage
+from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.steps import Workspace
 
@@ -69,11 +68,10 @@ class FusedParts(FourierParts):
     def expected_ns(self) -> float:
         """What the steps take on a large GPU."""
         first, second = (transform_ns(each) for each in self.forward)
-        fold = 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
-        return self.count * (first + self.last_ns + fold) + second
+        return self.count * (first + self._last_ns + self.fold_ns) + second
 
     @property
-    def last_ns(self) -> float:
+    def _last_ns(self) -> float:
         """Of the transforms back."""
         inverse, product = self.inverse, self.inverse.product
         assert product is not None
@@ -106,7 +104,7 @@ def _tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
     """The likeliest sizes of tiles, the best first; none where filters are too large, or sums have too many terms."""
     found = {basis: FusedTiledParts(layer, basis, 1) for basis in tile_sizes(layer, MULTIPLES, MOST)}
     costs = {basis: parts.expected_ns for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
-    return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
+    return likeliest(costs)
 
 
 class Conv2dFftFused(Conv2dFft):
@@ -130,16 +128,6 @@ class Conv2dFftFused(Conv2dFft):
         first, second, _, result = super().stages(problem)
         memory = {"a": SPECTRA[0], "b": SPECTRA[1], "offset": "b", "signal": result.memory["signal"]}
         return first, second, dataclasses.replace(result, memory=memory)
-
-    def runs(self, problem: Problem) -> tuple[Run, ...]:
-        """The second factor once, then the others for each part of the batch."""
-        parts = self._parts(problem)
-        first, second, result = self.stages(problem)
-        written = 0 if result.memory["signal"] == PADDED else result.problem.output.nbytes
-        runs = [Run(second)]
-        for number in range(parts.count):
-            runs += [of_part(first, number), Run(result, {"signal": number * written})]
-        return tuple(runs)
 
 
 class Conv2dFftTiledFused(Conv2dFftFused, Conv2dFftTiled):

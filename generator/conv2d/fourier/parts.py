@@ -130,11 +130,15 @@ class FourierParts:
         """What the steps take on a large GPU (an H200's rates), each as long as its bytes or its sums take."""
         first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
-        fold = 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
         if not self.is_sum:
-            return self.count * (first + product + result + fold) + second
+            return self.count * (first + product + result + self.fold_ns) + second
         added = (self.count + 1) * self.product.output.nbytes / BYTES_A_NS + STEP_NS if self.count > 1 else 0.0
         return self.count * (first + second + product) + added + result
+
+    @property
+    def fold_ns(self) -> float:
+        """What folding a part takes, where it is."""
+        return 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
 
     @property
     def spectra_bytes(self) -> int:

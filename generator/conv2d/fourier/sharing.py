@@ -12,6 +12,7 @@ Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3.1 (table 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
@@ -98,6 +99,7 @@ def takes(family: Pipeline, problem: Conv2d, spectra: Spectra, device: Device) -
     )
 
 
+@functools.lru_cache(256)
 def _shareable(family: Pipeline, problem: Conv2d, device: Device) -> dict[str, tuple[Fft, str]] | str:
     """What transforms each input of a pass, and by which family; or why another pass cannot share it, in one line."""
     roomy = dataclasses.replace(problem, workspace=_ROOMY)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Mapping
 from math import ceil, prod
 
 from warpsmith.generator.conv2d.fourier.basis import LARGEST_FACTOR, Basis, slowness
@@ -97,8 +98,12 @@ def tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
 
 def tile_sizes(layer: Conv2d, multiples: tuple[int, int], most: int) -> list[Basis]:
     """All whose rows and columns are multiples of these numbers, and at most `most`."""
-    axes = zip(layer.weight[2:], _covered(layer), multiples, strict=True)
-    return [Basis(*size) for size in itertools.product(*(_sizes(*each, most) for each in axes))]
+    return _tile_sizes(layer.weight, _covered(layer), multiples, most)
+
+
+def likeliest(costs: Mapping[Basis, float]) -> tuple[Basis, ...]:
+    """The sizes that cost the least, the best first."""
+    return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
 
 
 def _covered(layer: Conv2d) -> tuple[int, int]:
@@ -109,10 +114,15 @@ def _covered(layer: Conv2d) -> tuple[int, int]:
 
 @functools.lru_cache(256)
 def _tile_bases(images: int, weight: tuple[int, ...], covered: tuple[int, int]) -> tuple[Basis, ...]:
-    sizes = (_sizes(taps, points, 1, MOST) for taps, points in zip(weight[2:], covered, strict=True))
-    found = [Basis(*size) for size in itertools.product(*sizes)]
-    costs = {basis: _cost_ns(basis, images, weight, covered) for basis in found}
-    return tuple(sorted(found, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
+    found = _tile_sizes(weight, covered, (1, 1), MOST)
+    return likeliest({basis: _cost_ns(basis, images, weight, covered) for basis in found})
+
+
+def _tile_sizes(
+    weight: tuple[int, ...], covered: tuple[int, int], multiples: tuple[int, int], most: int
+) -> list[Basis]:
+    axes = zip(weight[2:], covered, multiples, strict=True)
+    return [Basis(*size) for size in itertools.product(*(_sizes(*each, most) for each in axes))]
 
 
 def _sizes(taps: int, covered: int, multiple: int, most: int) -> tuple[int, ...]:

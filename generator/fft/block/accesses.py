@@ -53,7 +53,7 @@ def access_constraints(problem: Fft) -> Iterator[Constraint]:
 def _whole_rows(product: Product) -> Constraint:
     def holds(packing: str, transforms: int, rows: int) -> bool:
         columns, rest = divmod(transforms * Packing(packing).transforms, rows)
-        return rest == 0 and columns % 2 == 0 and product.columns % columns == 0 and product.rows % rows == 0
+        return rest == 0 and product.has_tiles_of(rows, columns)
 
     told = f"tiles have as many columns of each row, in pairs, and all tiles of {product.rows} by {product.columns}"
     return Constraint(f"{told} are alike", holds)

@@ -192,11 +192,7 @@ def _rows_of_tile(problem: Fft, pairs: int) -> int:
     product = problem.product
     if product is None:
         return 1
-    able = [
-        rows
-        for rows in ROWS_OF_A_TILE
-        if pairs % rows == 0 and product.rows % rows == 0 and product.columns % (2 * pairs // rows) == 0
-    ]
+    able = [rows for rows in ROWS_OF_A_TILE if pairs % rows == 0 and product.has_tiles_of(rows, 2 * pairs // rows)]
     return min(able or [1], key=lambda rows: product.sectors(rows, 2 * pairs // rows))
 
 

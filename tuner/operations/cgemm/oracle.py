@@ -33,7 +33,7 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
 
     def strip(numbers: slice) -> None:
         matrices = numbers if parts == 1 else slice(numbers.start // parts, (numbers.stop - 1) // parts + 1)
-        a, b = _turned(operands["a"][matrices], problem.a), _turned(operands["b"][matrices], problem.b)
+        a, b = turned(operands["a"][matrices], problem.a), turned(operands["b"][matrices], problem.b)
         # All rows of several matrices, or some rows of one.
         rows = slice(None) if parts == 1 else slice(numbers.start % parts * _ROWS, (numbers.start % parts + 1) * _ROWS)
         np.matmul(a[:, rows], b, out=expected[matrices, rows])
@@ -47,10 +47,10 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
     return expected.view(np.float64).reshape(scale.shape), scale
 
 
-def _turned(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:
-    """Matrices as they are multiplied."""
+def turned(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:
+    """Matrices as they are multiplied, (..., rows, columns)."""
     wide = matrices.astype(np.complex128)
     if op is Op.N:
         return wide
-    turned = wide.swapaxes(1, 2)
-    return turned.conj() if op is Op.C else turned
+    transposed = wide.swapaxes(-2, -1)
+    return transposed.conj() if op is Op.C else transposed

@@ -45,7 +45,7 @@ class FftJudge(Judge[Fft]):
         return {problem.output.name: Reference(*reference_fft(problem, *sources))}
 
     def smaller(self, problem: Fft) -> Fft:
-        return problem.resized(2)
+        return problem.of_two()
 
     def peers(self, problem: Fft, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
         if kind is DeviceKind.HOST:

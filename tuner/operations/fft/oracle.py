@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.cgemm.words import Op
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, Product
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.tuner.operations.cgemm.oracle import turned
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip
 
@@ -35,16 +36,13 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     output = problem.output.components
     expected = np.empty(problem.output.shape, np.float64 if problem.output == output else np.complex128)
     results = expected if problem.inverse else by_transform(problem, expected)
-    source = sources[0]
-    inputs = by_transform(problem, source) if problem.inverse and problem.product is None else source
+    product = None if problem.product is None else _Factors.of(problem.product, *sources)
+    inputs = by_transform(problem, sources[0]) if problem.inverse and product is None else sources[0]
     squares: list[float] = []  # the mean square of each strip's transforms, times their number
 
     def strip(part: slice) -> None:
-        if problem.product is not None:
-            result = _inverse(problem, product_of(problem.product, sources, part))
-            if problem.product.offset:
-                columns = np.arange(part.start, part.stop) % problem.product.columns
-                result = result + sources[2][columns].reshape(-1, *(1,) * len(problem.size))
+        if product is not None:
+            result = product.with_offset(_inverse(problem, product.spectra(part)), part)
         elif problem.inverse:
             result = _inverse(problem, inputs[part])
         else:
@@ -58,6 +56,35 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)
     return parts, np.full(parts.shape, _PEAK * math.sqrt(sum(squares) / problem.batch))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Factors:
+    """Of spectra that are products, as they are multiplied."""
+
+    rows: NDArray[np.complex128]
+    """(rows, terms, *frequencies)"""
+    columns: NDArray[np.complex128]
+    """(columns, terms, *frequencies)"""
+    offset: NDArray[np.float32] | None
+    """(columns)"""
+
+    @classmethod
+    def of(cls, product: Product, a: NDArray[Any], b: NDArray[Any], offset: NDArray[Any] | None = None) -> _Factors:
+        rows = np.moveaxis(turned(a, product.a), (-2, -1), (0, 1))
+        return cls(rows, np.moveaxis(turned(b, product.b), (-1, -2), (0, 1)), offset)
+
+    def spectra(self, part: slice) -> NDArray[np.complex128]:
+        """Of some transforms of the batch, (transforms, *frequencies)."""
+        rows, columns = np.divmod(np.arange(part.start, part.stop), len(self.columns))
+        return np.asarray(np.einsum("tk...,tk...->t...", self.rows[rows], self.columns[columns]))
+
+    def with_offset(self, signals: NDArray[Any], part: slice) -> NDArray[Any]:
+        """The signals of those transforms, (transforms, *size), with their columns' numbers added."""
+        if self.offset is None:
+            return signals
+        columns = np.arange(part.start, part.stop) % len(self.columns)
+        return np.asarray(signals + self.offset[columns].reshape(-1, *(1,) * (signals.ndim - 1)))
 
 
 def signal_part(problem: Fft) -> tuple[Any, ...]:
@@ -89,18 +116,6 @@ def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
             return spectrum.swapaxes(1, 2)
         case _:
             return spectrum
-
-
-def product_of(product: Product, factors: Sequence[NDArray[Any]], part: slice) -> NDArray[np.complex128]:
-    """The spectra of some transforms of a batch, (transforms, *frequencies), from both factors of all of them."""
-    numbers = np.arange(part.start, part.stop)
-    a, b = factors[:2]
-    rows = np.moveaxis(a, (-1, -2) if product.a.transposes else (-2, -1), (0, 1))[numbers // product.columns]
-    columns = np.moveaxis(b, (-2, -1) if product.b.transposes else (-1, -2), (0, 1))[numbers % product.columns]
-    rows, columns = (
-        each.conj() if op is Op.C else each for each, op in ((rows, product.a), (columns, product.b))
-    )  # (transforms, terms, *frequencies)
-    return np.asarray(np.einsum("tk...,tk...->t...", rows, columns, dtype=np.complex128))
 
 
 def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:

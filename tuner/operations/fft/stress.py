@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.fft.oracle import by_transform, make_hermitian, with_border
 from warpsmith.tuner.operations.reference import Operands
 
@@ -26,12 +26,15 @@ root mean square of a result, which is what is promised."""
 def stress_fft(problem: Fft, generator: np.random.Generator) -> Operands:
     """Signals, or spectra for an inverse transform; of a product one factor is hard, and the other turns it."""
     operand, *others = problem.inputs
-    found: Operands = {operand.name: _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)}
-    for each in others:
-        is_complex = each.dtype is DType.COMPLEX64
-        values = _turns(problem, each.shape, generator) if is_complex else generator.random(each.shape, np.float32)
-        found = {**found, each.name: values if is_complex else values / np.float32(problem.points)}
-    return found
+    hard = _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)
+    return {operand.name: hard, **{each.name: _beside(problem, each, generator) for each in others}}
+
+
+def _beside(problem: Fft, operand: Operand, generator: np.random.Generator) -> NDArray[np.generic]:
+    """The other factor of a product, or its offset, which is small beside the results."""
+    if operand.dtype is DType.COMPLEX64:
+        return _turns(problem, operand.shape, generator)
+    return generator.random(operand.shape, np.float32) / np.float32(problem.points)
 
 
 def _turns(problem: Fft, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.complex64]:
