@@ -2,45 +2,97 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_choice import changed, splits_for
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
-from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, GROUPS, warpgroup_space
+from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, warpgroup_space
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
-DEFAULT_TERMS, DEFAULT_STAGES = 16, 2
-"""With two blocks a multiprocessor has up to 96 KB on their way; 24 to 32 KB keep its share of the memory busy."""
-DEFAULT_BLOCKS = 2
-"""A multiprocessor holds so many of 64 x 128 or 128 x 64 results, and one more of smaller ones: one block multiplies
-while another begins or ends."""
-STARTS: tuple[dict[str, Value], ...] = (
-    {"columns": 128, "groups": 2, "stages": 3, "min_blocks": 0},
-    {"terms": 32, "stages": 1},
-    {"columns": 64, "groups": 2, "min_blocks": 2},
-    {"columns": 128, "groups": 2, "stages": 4, "min_blocks": 0},
-    {"columns": 128, "groups": 2, "terms": 32, "stages": 1, "min_blocks": 0},
-    {"columns": 64, "groups": 1, "min_blocks": 3},
-    {"stages": 3},
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """What a block computes, and how long a multiprocessor takes for as many blocks as it holds, seen on an H200."""
+
+    groups: int
+    columns: int
+    blocks: int
+    """That a multiprocessor holds: one multiplies while another begins or ends."""
+    begin_us: float
+    """To begin, and to store results."""
+    step_us: float
+    """For each STEP_TERMS terms of a sum."""
+    terms: int = 16
+    stages: int = 2
+    """With two blocks a multiprocessor has up to 96 KB on their way; 24 to 32 KB keep its share of the memory busy."""
+
+    @property
+    def rows(self) -> int:
+        return GROUP_ROWS * self.groups
+
+    def us(self, problem: Cgemm, device: Device) -> float:
+        """Of all rounds of blocks: what the last one leaves empty takes its time too."""
+        blocks = self.tiles(problem)
+        splits = splits_for(problem, blocks, device)
+        steps = -(-problem.k // (STEP_TERMS * splits))
+        rounds = -(-blocks * splits // (self.blocks * device.multiprocessors))
+        return rounds * (self.begin_us + self.step_us * steps)
+
+    def tiles(self, problem: Cgemm) -> int:
+        """Of all results."""
+        return problem.batch * -(-problem.m // self.rows) * -(-problem.n // self.columns)
+
+
+STEP_TERMS = 16
+EVEN = 1.03
+"""Times that are told apart no better than that: the larger tile reads less."""
+TILES = (
+    Tile(groups=2, columns=128, blocks=1, begin_us=4.6, step_us=1.72, terms=32, stages=1),
+    Tile(groups=2, columns=64, blocks=2, begin_us=4.3, step_us=1.87),
+    Tile(groups=1, columns=128, blocks=2, begin_us=2.7, step_us=2.02),
+    Tile(groups=1, columns=64, blocks=3, begin_us=1.4, step_us=1.84),
 )
-"""What differs from the default: larger tiles, which are split less often, fewer barriers, more copies under way."""
+"""By eight kinds of products, of 64 to 1024 rows, columns and terms: within 6% but for two that memory bounds."""
+NARROW = (
+    Tile(groups=2, columns=32, blocks=2, begin_us=2.0, step_us=1.5),
+    Tile(groups=1, columns=32, blocks=3, begin_us=1.4, step_us=1.5),
+)
+"""For results of 32 columns or fewer; their times are guesses that are not compared with others."""
+STARTS: tuple[dict[str, Value], ...] = (
+    {"groups": 2, "columns": 128, "terms": 32, "stages": 1, "min_blocks": 0},
+    {"groups": 2, "columns": 64, "terms": 16, "stages": 2, "min_blocks": 2},
+    {"groups": 1, "columns": 64, "terms": 16, "stages": 2, "min_blocks": 3},
+    {"groups": 1, "columns": 128, "terms": 16, "stages": 2, "min_blocks": 2},
+    {"groups": 2, "columns": 128, "terms": 16, "stages": 3, "min_blocks": 0},
+    {"groups": 2, "columns": 128, "terms": 16, "stages": 4, "min_blocks": 0},
+    {"groups": 1, "columns": 128, "terms": 32, "stages": 1, "min_blocks": 2},
+)
+"""What differs from the default: each of TILES, and more copies under way or fewer barriers."""
 
 
 def warpgroup_default(problem: Cgemm, device: Device) -> Config:
-    """As many columns as there are, up to 128, and 64 rows, or 128 of fewer columns."""
-    columns = next((each for each in COLUMNS if each >= problem.n), COLUMNS[-1])
-    groups = GROUPS[-1] if problem.m > GROUP_ROWS and columns < COLUMNS[-1] else GROUPS[0]
-    terms = DEFAULT_TERMS
-    tiles = -(-problem.m // (GROUP_ROWS * groups)) * -(-problem.n // columns) * problem.batch
+    """The tile whose rounds take least, and parts of sums where there are too few blocks."""
+    fitting = [each for each in TILES if _fits(each.rows, problem.m) and _fits(each.columns, problem.n)]
+    if problem.n <= COLUMNS[0] or not fitting:
+        fitting = [each for each in NARROW if _fits(each.rows, problem.m)]
+    least = min(each.us(problem, device) for each in fitting)
+    tile = next(each for each in fitting if each.us(problem, device) <= EVEN * least)
     wanted: dict[str, Value] = {
-        "groups": groups,
-        "columns": columns,
-        "terms": terms,
-        "stages": min(-(-problem.k // terms), DEFAULT_STAGES),
-        "splits": splits_for(problem, tiles, device),
-        "min_blocks": DEFAULT_BLOCKS + (groups == GROUPS[0] and columns < COLUMNS[-1]),
+        "groups": tile.groups,
+        "columns": tile.columns,
+        "terms": tile.terms,
+        "stages": min(-(-problem.k // tile.terms), tile.stages),
+        "splits": splits_for(problem, tile.tiles(problem), device),
+        "min_blocks": tile.blocks if tile.blocks > 1 else 0,
     }
     return warpgroup_space(problem, device).like(wanted) or Config.of(wanted)
+
+
+def _fits(extent: int, size: int) -> bool:
+    """Whether a tile has less than twice the rows or columns of a result."""
+    return extent < 2 * size or extent in (GROUP_ROWS, COLUMNS[0])
 
 
 def warpgroup_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:

@@ -80,7 +80,7 @@ CASES = {
     "tensor_several": tensor(2047, 16, 16, 16, "t", "c"),
     "warpgroup": warpgroup(544, 128, 128, 128, "n", "c"),
     "warpgroup_wgrad": warpgroup(2112, 64, 64, 128, "c", "n"),
-    "warpgroup_one_block": warpgroup(544, 128, 128, 128, "c", "n", groups=2, stages=3, min_blocks=0),
+    "warpgroup_one_block": warpgroup(544, 128, 128, 128, "c", "n", groups=2, terms=16, stages=3, min_blocks=0),
     "warpgroup_ragged_split": warpgroup(5, 121, 98, 4136, "n", "n", splits=4),
     "warpgroup_odd": warpgroup(7, 121, 95, 37, "t", "t"),
     "thin": thin(2664, 64, 1, 96, "n", "n"),

@@ -14,6 +14,7 @@ from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry, WarpgroupSide
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.space import Config
 
 WARPGROUP = CgemmWarpgroup()
@@ -145,6 +146,32 @@ class TestTiles:
             assert geometry.shared_bytes <= H200.shared_per_block_bytes
             assert blocks * geometry.shared_bytes <= H200.shared_per_multiprocessor_bytes
             assert blocks * geometry.threads * (geometry.columns * 3 // 2) < H200.registers_per_multiprocessor
+
+
+class TestDefault:
+    @pytest.mark.parametrize(
+        ("sizes", "tile"),
+        [
+            ((91, 384, 384, 128), (128, 128)),
+            ((144, 128, 128, 128), (64, 64)),
+            ((484, 128, 192, 64), (128, 64)),
+            ((112, 128, 1024, 1024), (128, 128)),
+            ((2112, 128, 64, 64), (128, 64)),
+        ],
+    )
+    def test_tile_is_the_fastest_that_was_measured(
+        self, sizes: tuple[int, int, int, int], tile: tuple[int, int]
+    ) -> None:
+        """On an H200: 128.9, 32.2, 70.4, 770.8 and 102.4 us, up to a quarter less than by other tiles."""
+        config = WARPGROUP.default(Cgemm(*sizes, accuracy=Accuracy.NORMWISE), H200)
+        assert (64 * config.integer("groups"), config.integer("columns")) == tile
+
+    def test_is_legal_whatever_the_size(self) -> None:
+        rng = random.Random(3)
+        for _ in range(300):
+            sizes = [int(2 ** rng.uniform(0, 11)) for _ in range(4)]
+            problem = Cgemm(*sizes, accuracy=Accuracy.NORMWISE)  # type: ignore[misc]
+            assert WARPGROUP.space(problem, H200).contains(WARPGROUP.default(problem, H200)), problem.key()
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:

@@ -1,6 +1,6 @@
 // warpsmith cgemm_warpgroup
 // problem: cgemm batch=544 m=128 n=128 k=128 b=c accuracy=normwise
-// config:  columns=128 groups=1 min_blocks=2 splits=1 stages=2 terms=16
+// config:  columns=128 groups=2 min_blocks=0 splits=1 stages=1 terms=32
 //
 // 64 x kTileColumns results a warpgroup, by products of the tensor cores. Tiles are scaled by powers of two, and each
 // float32 is the sum of two halves, high and low: a product of two is low * high, high * low and high * high. Tensor
@@ -10,13 +10,13 @@
 constexpr int kM = 128;  // rows of a result
 constexpr int kN = 128;  // and columns
 constexpr int kK = 128;  // terms of a sum
-constexpr int kGroups = 1;  // warpgroups of a block, one below the other
+constexpr int kGroups = 2;  // warpgroups of a block, one below the other
 constexpr int kThreads = 128 * kGroups;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = 64 * kGroups;
 constexpr int kTileColumns = 128;
-constexpr int kTileTerms = 16;
-constexpr int kTilesDown = 2;  // a result
+constexpr int kTileTerms = 32;
+constexpr int kTilesDown = 1;  // a result
 constexpr int kTilesAcross = 1;
 constexpr int kSums = kTileColumns / 2;  // of real numbers, a thread
 
@@ -26,19 +26,19 @@ constexpr int kImaginary = 2;
 constexpr int kLow = 1;
 constexpr bool kATurned = false;  // whether its rows lie side by side, not the terms
 constexpr bool kBTurned = false;
-constexpr int kATerms = 1088;  // bytes from core matrix to core matrix along the terms
+constexpr int kATerms = 2112;  // bytes from core matrix to core matrix along the terms
 constexpr int kARows = 128;  // and along the rows
-constexpr int kAPart = 2176;  // bytes
+constexpr int kAPart = 8448;  // bytes
 constexpr int kBTerms = 2112;
 constexpr int kBColumns = 128;
-constexpr int kBPart = 4224;
+constexpr int kBPart = 8448;
 constexpr int kParts = 4 * (kAPart + kBPart);
-constexpr int kACopies = 4;  // of a thread, for a tile
+constexpr int kACopies = 8;  // of a thread, for a tile
 constexpr int kBCopies = 8;
-constexpr int kAStaged = 8192;  // bytes that are copied
-constexpr int kStaged = kAStaged + 16384;
-constexpr int kStages = 2;  // tiles that are copied at once, of each operand
-constexpr int kSteps = 8;  // tiles that a sum goes through
+constexpr int kAStaged = 32768;  // bytes that are copied
+constexpr int kStaged = kAStaged + 32768;
+constexpr int kStages = 1;  // tiles that are copied at once, of each operand
+constexpr int kSteps = 4;  // tiles that a sum goes through
 
 using Sums = float[kSums];
 
@@ -155,13 +155,15 @@ __device__ __forceinline__ void copy_async_wait() {
 // Where a thread's first copy of a tile of a begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_a(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    return make_int2(lane % 8 * 2, warp * 4 + lane / 8);
+    const int along = warp % 2 * 16 + lane % 8 * 2;
+    return make_int2(along, warp / 2 * 4 + lane / 8);
 }
 
 // Where a thread's first copy of a tile of b begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    return make_int2(lane % 8 * 2, warp * 4 + lane / 8);
+    const int along = warp % 2 * 16 + lane % 8 * 2;
+    return make_int2(along, warp / 2 * 4 + lane / 8);
 }
 
 // Begins to copy a thread's share of a tile of a: `term` and `row` are the tile's first ones.
@@ -254,7 +256,7 @@ __device__ __forceinline__ void store_parts(float x, float scale, char* high, ch
 // Splits a thread's share of a tile of a.
 __device__ __forceinline__ void split_a(const char* staged, int thread, float scale, char* parts) {
     const int2 place = place_a(thread);
-    char* own = parts + place.x / 8 * 1088 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
+    char* own = parts + place.x / 8 * 2112 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kACopies; ++i) {
         const int across = i * 16;
@@ -356,7 +358,7 @@ __device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, i
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 2)
+extern "C" __global__ void __launch_bounds__(kThreads)
 cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
                 float2* __restrict__ c) {
     extern __shared__ __align__(128) float2 shared[];

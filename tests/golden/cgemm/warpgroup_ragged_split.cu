@@ -1,6 +1,6 @@
 // warpsmith cgemm_warpgroup
 // problem: cgemm batch=5 m=121 n=98 k=4136 accuracy=normwise
-// config:  columns=128 groups=1 min_blocks=2 splits=4 stages=2 terms=16
+// config:  columns=64 groups=1 min_blocks=3 splits=4 stages=2 terms=16
 //
 // 64 x kTileColumns results a warpgroup, by products of the tensor cores. Tiles are scaled by powers of two, and each
 // float32 is the sum of two halves, high and low: a product of two is low * high, high * low and high * high. Tensor
@@ -15,10 +15,10 @@ constexpr int kGroups = 1;  // warpgroups of a block, one below the other
 constexpr int kThreads = 128 * kGroups;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = 64 * kGroups;
-constexpr int kTileColumns = 128;
+constexpr int kTileColumns = 64;
 constexpr int kTileTerms = 16;
 constexpr int kTilesDown = 2;  // a result
-constexpr int kTilesAcross = 1;
+constexpr int kTilesAcross = 2;
 constexpr int kSums = kTileColumns / 2;  // of real numbers, a thread
 
 // Parts of a tile: matrices of halves, each of core matrices of 8 x 8.
@@ -32,12 +32,12 @@ constexpr int kARows = 128;  // and along the rows
 constexpr int kAPart = 2176;  // bytes
 constexpr int kBTerms = 128;
 constexpr int kBColumns = 320;
-constexpr int kBPart = 5120;
+constexpr int kBPart = 2560;
 constexpr int kParts = 4 * (kAPart + kBPart);
 constexpr int kACopies = 4;  // of a thread, for a tile
-constexpr int kBCopies = 8;
+constexpr int kBCopies = 4;
 constexpr int kAStaged = 8192;  // bytes that are copied
-constexpr int kStaged = kAStaged + 16384;
+constexpr int kStaged = kAStaged + 8192;
 constexpr int kStages = 2;  // tiles that are copied at once, of each operand
 constexpr int kSteps = 65;  // tiles that a sum goes through
 constexpr int kSplits = 4;  // parts of a sum, each of a block of its own
@@ -81,30 +81,23 @@ template <int kAlong, int kAcross> __device__ __forceinline__ Halves halves(cons
 // The matrix that lies so many bytes behind it.
 __device__ __forceinline__ Halves behind(Halves matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x128 halves into floats, spread over
-// a warpgroup as PTX lays out wgmma.m64n128k16. What lies side by side are terms, or rows of a and columns of b where
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 halves into floats, spread over
+// a warpgroup as PTX lays out wgmma.m64n64k16. What lies side by side are terms, or rows of a and columns of b where
 // they are turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
 template <bool kNegated, bool kTurnedA, bool kTurnedB>
-__device__ __forceinline__ void multiply_halves(float (&sums)[64], Halves a, Halves b, bool add) {
+__device__ __forceinline__ void multiply_halves(float (&sums)[32], Halves a, Halves b, bool add) {
     asm volatile(
-        "{ .reg .pred add; setp.ne.b32 add, %66, 0; "
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+        "{ .reg .pred add; setp.ne.b32 add, %34, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
-        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
-        "%60, %61, %62, %63"
-        "}, %64, %65, add, %67, 1, %68, %69; }"
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, %32, %33, add, %35, 1, %36, %37; }"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
           "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
           "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
           "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
           "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
-          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
-          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
-          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]),
-          "+f"(sums[48]), "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]),
-          "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]),
-          "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]), "+f"(sums[63])
+          "+f"(sums[30]), "+f"(sums[31])
         : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kNegated ? -1 : 1),
           "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
 }
@@ -113,7 +106,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits for all of them.
-__device__ __forceinline__ void finish_products(float (&sums)[64]) {
+__device__ __forceinline__ void finish_products(float (&sums)[32]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
@@ -121,12 +114,7 @@ __device__ __forceinline__ void finish_products(float (&sums)[64]) {
           "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
           "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
           "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
-          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
-          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
-          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]),
-          "+f"(sums[48]), "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]),
-          "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]),
-          "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]), "+f"(sums[63])
+          "+f"(sums[30]), "+f"(sums[31])
         :
         : "memory");
 }
@@ -164,8 +152,8 @@ __device__ __forceinline__ int2 place_a(int thread) {
 // Where a thread's first copy of a tile of b begins: along a row of memory, and across.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    const int along = warp % 8 * 16 + lane % 8 * 2;
-    return make_int2(along, warp / 8 * 4 + lane / 8);
+    const int along = warp % 4 * 16 + lane % 8 * 2;
+    return make_int2(along, warp / 4 * 4 + lane / 8);
 }
 
 // Begins to copy a thread's share of a tile of a: `term` and `row` are the tile's first ones.
@@ -190,8 +178,8 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
     const int2 place = place_b(thread);
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {
-        const int along = i % 2 * 64, across = i / 2 * 4;
-        const int source_column = min(column + place.x + along, kN - 2);
+        const int across = i * 4;
+        const int source_column = min(column + place.x, kN - 2);
         const float2* source = b + (term + place.y + across) * kN + source_column;
         char* target = staged + (i * kThreads + thread) * 16;
         copy_async_or_zero<16>(true, term + place.y + across < kK, target, source);
@@ -279,8 +267,8 @@ __device__ __forceinline__ void split_b(const char* staged, int thread, float sc
     char* own = parts + place.x / 8 * 320 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {
-        const int along = i % 2 * 64, across = i / 2 * 4;
-        char* target = own + along / 8 * 320 + across / 8 * 128 + across % 8 * 16;
+        const int across = i * 4;
+        char* target = own + across / 8 * 128 + across % 8 * 16;
         const float4 two = reinterpret_cast<const float4*>(staged)[i * kThreads + thread];
         store_parts(two.x, two.z, scale, target, target + kBPart);
         store_parts(two.y, two.w, scale, target + 2 * kBPart, target + 3 * kBPart);
@@ -370,7 +358,7 @@ __device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, i
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 2)
+extern "C" __global__ void __launch_bounds__(kThreads, 3)
 cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
                 float2* __restrict__ parts) {
     extern __shared__ __align__(128) float2 shared[];
