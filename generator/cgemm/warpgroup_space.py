@@ -11,11 +11,15 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 GROUPS = (1, 2)
 COLUMNS = (32, 64, 128)
 TERMS = (16, 32, 64)
-STAGES = (1, 2, 3, 4)
+STAGES = (0, 1, 2, 3, 4)
 MIN_BLOCKS = (0, 2, 3, 4)
 OTHER_REGISTERS = 32
 """What a thread needs beside its sums: addresses, counters, numbers that are split. ptxas 13.0 takes all 255 with 128
 columns where it may, and 128 with 64 columns where two blocks have to fit."""
+LOADING_REGISTERS = 24
+"""Such others beside numbers that are on their way: nothing is split then. ptxas 13.0 spills nothing with so many."""
+MOST_REGISTERS = 255
+"""Of a thread."""
 
 
 def warpgroup_space(problem: Cgemm, device: Device) -> Space:
@@ -25,7 +29,7 @@ def warpgroup_space(problem: Cgemm, device: Device) -> Space:
             Parameter("groups", GROUPS, "warpgroups of a block, 64 rows of a result each"),
             Parameter("columns", COLUMNS, "of a result, a warpgroup"),
             Parameter("terms", TERMS, "of a sum that a tile has, after which sums leave the tensor cores"),
-            Parameter("stages", STAGES, "tiles that are copied at once, of each operand"),
+            Parameter("stages", STAGES, "tiles that are copied at once, of each operand; 0: loaded into registers"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
         ),
@@ -88,6 +92,17 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             ),
         ),
         Constraint(
+            "numbers that are loaded into registers fit there beside the sums, two of them each, and "
+            f"{LOADING_REGISTERS} others",
+            lambda groups, columns, terms, stages, min_blocks: (
+                stages > 0
+                or registers(columns, LOADING_REGISTERS) + 2 * _loaded(groups, columns, terms)
+                <= min(
+                    MOST_REGISTERS, device.registers_per_multiprocessor // (GROUP_THREADS * groups * max(min_blocks, 1))
+                )
+            ),
+        ),
+        Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, a multiprocessor "
             f"{device.shared_per_multiprocessor_bytes}, with tiles as ops {problem.a} and {problem.b} have them",
             fits,
@@ -95,9 +110,14 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
     )
 
 
-def registers(columns: int) -> int:
+def registers(columns: int, others: int = OTHER_REGISTERS) -> int:
     """Of a thread at the least: real and imaginary sums, and those of one part that a tile gives."""
-    return columns + columns // 2 + OTHER_REGISTERS
+    return columns + columns // 2 + others
+
+
+def _loaded(groups: int, columns: int, terms: int) -> int:
+    """Complex numbers of a tile, a thread."""
+    return (GROUP_ROWS * groups + columns) * terms // (GROUP_THREADS * groups)
 
 
 def _tiles(problem: Cgemm, groups: int, columns: int) -> int:

@@ -121,7 +121,7 @@ class TestSums:
 
     def test_have_the_same_bits_however_blocks_are_spread(self, bench: Bench) -> None:
         problem = asked(3, 70, 40, 150)
-        cases = [case(problem, columns=32), case(problem, columns=32, splits=2)]
+        cases = [case(problem, groups=2, columns=32), case(problem, groups=2, columns=32, splits=2)]
         first = [result for _, _, result in bench.results(cases, random_inputs)]
         with contextlib.closing(HostRuntime(workers=1)) as one:
             again = [result for _, _, result in Bench(bench.compiler, one).results(cases, random_inputs)]

@@ -38,9 +38,12 @@ constexpr int kBCopies = 4;
 constexpr int kAStaged = 16384;  // bytes that are copied
 constexpr int kStaged = kAStaged + 16384;
 constexpr int kStages = 3;  // tiles that are copied at once, of each operand
+constexpr int kStride = kThreads;  // from a copy of a thread to its next one
 constexpr int kSteps = 8;  // tiles that a sum goes through
 
 using Sums = float[kSums];
+using NumbersA = float4;  // as many as are read at once
+using NumbersB = float4;
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
@@ -152,14 +155,14 @@ __device__ __forceinline__ void copy_async_wait() {
 }
 #endif
 
-// Where a thread's first copy of a tile of a begins: along a row of memory, and across.
+// Where a thread's first numbers of a tile of a are: along a row of memory, and across.
 __device__ __forceinline__ int2 place_a(int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int along = warp % 8 * 16 + lane % 8 * 2;
     return make_int2(along, warp / 8 * 4 + lane / 8);
 }
 
-// Where a thread's first copy of a tile of b begins: along a row of memory, and across.
+// Where a thread's first numbers of a tile of b are: along a row of memory, and across.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int along = warp % 8 * 16 + lane % 8 * 2;
@@ -207,18 +210,17 @@ __device__ __forceinline__ float4 finite(float4 two) {
 }
 
 // The largest magnitude of what a warp has copied of a tile, as bits, which are in the same order.
-template <int kCopies, typename Vector> __device__ __forceinline__ unsigned largest(const char* staged, int thread) {
-    const Vector* own = reinterpret_cast<const Vector*>(staged) + thread;
+template <int kCopies, typename Vector> __device__ __forceinline__ unsigned largest(const Vector* own) {
     float most = 0.0f;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-        most = fmaxf(most, largest_of(own[i * kThreads]));  // leaves out what is not a number
+        most = fmaxf(most, largest_of(own[i * kStride]));  // leaves out what is not a number
     }
     if (__float_as_uint(most) == kInfinityBits) {
         most = 0.0f;
 #pragma unroll 1
         for (int i = 0; i < kCopies; ++i) {
-            most = fmaxf(most, largest_of(finite(own[i * kThreads])));
+            most = fmaxf(most, largest_of(finite(own[i * kStride])));
         }
     }
     return __reduce_max_sync(0xffffffffu, __float_as_uint(most));
@@ -254,28 +256,28 @@ __device__ __forceinline__ void store_parts(float x, float scale, char* high, ch
 }
 
 // Splits a thread's share of a tile of a.
-__device__ __forceinline__ void split_a(const char* staged, int thread, float scale, char* parts) {
+__device__ __forceinline__ void split_a(const float4* numbers, int thread, float scale, char* parts) {
     const int2 place = place_a(thread);
     char* own = parts + place.x / 8 * 320 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kACopies; ++i) {
         const int across = i * 4;
         char* target = own + across / 8 * 128 + across % 8 * 16;
-        const float4 two = reinterpret_cast<const float4*>(staged)[i * kThreads + thread];
+        const float4 two = numbers[i * kStride];
         store_parts(two.x, two.z, scale, target, target + kAPart);
         store_parts(two.y, two.w, scale, target + 2 * kAPart, target + 3 * kAPart);
     }
 }
 
 // Splits a thread's share of a tile of b.
-__device__ __forceinline__ void split_b(const char* staged, int thread, float scale, char* parts) {
+__device__ __forceinline__ void split_b(const float4* numbers, int thread, float scale, char* parts) {
     const int2 place = place_b(thread);
     char* own = parts + place.x / 8 * 320 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {
         const int across = i * 4;
         char* target = own + across / 8 * 128 + across % 8 * 16;
-        const float4 two = reinterpret_cast<const float4*>(staged)[i * kThreads + thread];
+        const float4 two = numbers[i * kStride];
         store_parts(two.x, two.z, scale, target, target + kBPart);
         store_parts(two.y, two.w, scale, target + 2 * kBPart, target + 3 * kBPart);
     }
@@ -386,11 +388,16 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
         }
         copy_async_commit();
     };
+    const auto numbers_a = [&](int stage) {
+        return reinterpret_cast<const NumbersA*>(staged + stage * kStaged) + thread;
+    };
+    const auto numbers_b = [&](int stage) {
+        return reinterpret_cast<const NumbersB*>(staged + stage * kStaged + kAStaged) + thread;
+    };
     const auto measure = [&](int stage) {
         copy_async_wait<kStages - 1>();  // for what the thread itself has copied
-        const char* tile = staged + stage * kStaged;
-        const unsigned most_a = largest<kACopies, float4>(tile, thread);
-        const unsigned most_b = largest<kBCopies, float4>(tile + kAStaged, thread);
+        const unsigned most_a = largest<kACopies>(numbers_a(stage));
+        const unsigned most_b = largest<kBCopies>(numbers_b(stage));
         if (thread % 32 == 0) {
             most[thread / 32] = most_a;
             most[kWarps + thread / 32] = most_b;
@@ -398,10 +405,9 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
     };
     const auto split = [&](int stage, int buffer) {
         const int power_a = power_for(most), power_b = power_for(most + kWarps);
-        const char* tile = staged + stage * kStaged;
         char* parts = memory + buffer * kParts;
-        split_a(tile, thread, power_of_two(power_a), parts);
-        split_b(tile + kAStaged, thread, power_of_two(power_b), parts + 4 * kAPart);
+        split_a(numbers_a(stage), thread, power_of_two(power_a), parts);
+        split_b(numbers_b(stage), thread, power_of_two(power_b), parts + 4 * kAPart);
         show_to_products();
         return -power_a - power_b;
     };

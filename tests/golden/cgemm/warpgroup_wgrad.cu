@@ -1,6 +1,6 @@
 // warpsmith cgemm_warpgroup
 // problem: cgemm batch=2112 m=64 n=64 k=128 a=c accuracy=normwise
-// config:  columns=64 groups=1 min_blocks=3 splits=1 stages=2 terms=16
+// config:  columns=64 groups=1 min_blocks=3 splits=1 stages=0 terms=16
 //
 // 64 x kTileColumns results a warpgroup, by products of the tensor cores. Tiles are scaled by powers of two, and each
 // float32 is the sum of two halves, high and low: a product of two is low * high, high * low and high * high. Tensor
@@ -35,12 +35,12 @@ constexpr int kBPart = 2560;
 constexpr int kParts = 4 * (kAPart + kBPart);
 constexpr int kACopies = 4;  // of a thread, for a tile
 constexpr int kBCopies = 4;
-constexpr int kAStaged = 8192;  // bytes that are copied
-constexpr int kStaged = kAStaged + 8192;
-constexpr int kStages = 2;  // tiles that are copied at once, of each operand
+constexpr int kStride = 1;  // from numbers of a thread to its next ones, in registers
 constexpr int kSteps = 8;  // tiles that a sum goes through
 
 using Sums = float[kSums];
+using NumbersA = float4;  // as many as are read at once
+using NumbersB = float4;
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
@@ -118,65 +118,41 @@ __device__ __forceinline__ void finish_products(float (&sums)[32]) {
 }
 #endif
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Copies past the registers where `wanted` holds, without a branch; the thread goes on at once.
-template <int kBytes>
-__device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const void* global) {
-    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-    if constexpr (kBytes == 16) {
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }"
-                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)) : "memory");
-    } else {
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], %3; }"
-                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "n"(kBytes) : "memory");
-    }
-}
-
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-#endif
-
-// Where a thread's first copy of a tile of a begins: along a row of memory, and across.
+// Where a thread's first numbers of a tile of a are: along a row of memory, and across.
 __device__ __forceinline__ int2 place_a(int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int along = warp % 4 * 16 + lane % 8 * 2;
     return make_int2(along, warp / 4 * 4 + lane / 8);
 }
 
-// Where a thread's first copy of a tile of b begins: along a row of memory, and across.
+// Where a thread's first numbers of a tile of b are: along a row of memory, and across.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int along = warp % 4 * 16 + lane % 8 * 2;
     return make_int2(along, warp / 4 * 4 + lane / 8);
 }
 
-// Begins to copy a thread's share of a tile of a: `term` and `row` are the tile's first ones.
-__device__ __forceinline__ void copy_a(const float2* a, int term, int row, int thread, char* staged) {
+// Loads a thread's share of a tile of a: `term` and `row` are the tile's first ones.
+__device__ __forceinline__ void load_a(const float2* a, int term, int row, int thread, float4 (&numbers)[kACopies]) {
     const int2 place = place_a(thread);
     const float2* own = a + (term + place.y) * kM + row + place.x;
 #pragma unroll
     for (int i = 0; i < kACopies; ++i) {
         const int across = i * 4;
         const float2* source = own + across * kM;
-        char* target = staged + (i * kThreads + thread) * 16;
-        copy_async_if<16>(true, target, source);
+        numbers[i] = *reinterpret_cast<const float4*>(source);
     }
 }
 
-// Begins to copy a thread's share of a tile of b: `term` and `column` are the tile's first ones.
-__device__ __forceinline__ void copy_b(const float2* b, int term, int column, int thread, char* staged) {
+// Loads a thread's share of a tile of b: `term` and `column` are the tile's first ones.
+__device__ __forceinline__ void load_b(const float2* b, int term, int column, int thread, float4 (&numbers)[kBCopies]) {
     const int2 place = place_b(thread);
     const float2* own = b + (term + place.y) * kN + column + place.x;
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {
         const int across = i * 4;
         const float2* source = own + across * kN;
-        char* target = staged + (i * kThreads + thread) * 16;
-        copy_async_if<16>(true, target, source);
+        numbers[i] = *reinterpret_cast<const float4*>(source);
     }
 }
 
@@ -194,19 +170,18 @@ __device__ __forceinline__ float4 finite(float4 two) {
     return make_float4(finite(two.x), finite(two.y), finite(two.z), finite(two.w));
 }
 
-// The largest magnitude of what a warp has copied of a tile, as bits, which are in the same order.
-template <int kCopies, typename Vector> __device__ __forceinline__ unsigned largest(const char* staged, int thread) {
-    const Vector* own = reinterpret_cast<const Vector*>(staged) + thread;
+// The largest magnitude of what a warp has loaded of a tile, as bits, which are in the same order.
+template <int kCopies, typename Vector> __device__ __forceinline__ unsigned largest(const Vector* own) {
     float most = 0.0f;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-        most = fmaxf(most, largest_of(own[i * kThreads]));  // leaves out what is not a number
+        most = fmaxf(most, largest_of(own[i * kStride]));  // leaves out what is not a number
     }
     if (__float_as_uint(most) == kInfinityBits) {
         most = 0.0f;
-#pragma unroll 1
+#pragma unroll
         for (int i = 0; i < kCopies; ++i) {
-            most = fmaxf(most, largest_of(finite(own[i * kThreads])));
+            most = fmaxf(most, largest_of(finite(own[i * kStride])));
         }
     }
     return __reduce_max_sync(0xffffffffu, __float_as_uint(most));
@@ -242,28 +217,28 @@ __device__ __forceinline__ void store_parts(float x, float scale, char* high, ch
 }
 
 // Splits a thread's share of a tile of a.
-__device__ __forceinline__ void split_a(const char* staged, int thread, float scale, char* parts) {
+__device__ __forceinline__ void split_a(const float4* numbers, int thread, float scale, char* parts) {
     const int2 place = place_a(thread);
     char* own = parts + place.x / 8 * 320 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kACopies; ++i) {
         const int across = i * 4;
         char* target = own + across / 8 * 128 + across % 8 * 16;
-        const float4 two = reinterpret_cast<const float4*>(staged)[i * kThreads + thread];
+        const float4 two = numbers[i * kStride];
         store_parts(two.x, two.z, scale, target, target + kAPart);
         store_parts(two.y, two.w, scale, target + 2 * kAPart, target + 3 * kAPart);
     }
 }
 
 // Splits a thread's share of a tile of b.
-__device__ __forceinline__ void split_b(const char* staged, int thread, float scale, char* parts) {
+__device__ __forceinline__ void split_b(const float4* numbers, int thread, float scale, char* parts) {
     const int2 place = place_b(thread);
     char* own = parts + place.x / 8 * 320 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
     for (int i = 0; i < kBCopies; ++i) {
         const int across = i * 4;
         char* target = own + across / 8 * 128 + across % 8 * 16;
-        const float4 two = reinterpret_cast<const float4*>(staged)[i * kThreads + thread];
+        const float4 two = numbers[i * kStride];
         store_parts(two.x, two.z, scale, target, target + kBPart);
         store_parts(two.y, two.w, scale, target + 2 * kBPart, target + 3 * kBPart);
     }
@@ -350,10 +325,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 3)
 cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
                 float2* __restrict__ c) {
     extern __shared__ __align__(128) float2 shared[];
-    // Two tiles in parts, what is copied, and a float for each warp and operand.
+    // Two tiles in parts, and a float for each warp and operand.
     char* const memory = reinterpret_cast<char*>(shared);
-    char* const staged = memory + 2 * kParts;
-    unsigned* const most = reinterpret_cast<unsigned*>(staged + kStages * kStaged);
+    unsigned* const most = reinterpret_cast<unsigned*>(memory + 2 * kParts);
     const int thread = threadIdx.x;
     const int group = __shfl_sync(0xffffffffu, thread / 128, 0);  // so that the compiler sees that it is a warp's
     int block = blockIdx.x;
@@ -366,41 +340,36 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
     const float2* right = b + product * (static_cast<size_t>(kK) * kN);
     float2* result = c + product * (static_cast<size_t>(kM) * kN);
 
-    const auto begin = [&](int step, int stage) {
+    NumbersA numbers_a[kACopies];  // of the tile that is split next
+    NumbersB numbers_b[kBCopies];
+    const auto begin = [&](int step) {
         if (step < kSteps) {
             const int term = step * kTileTerms;
-            copy_a(left, term, row, thread, staged + stage * kStaged);
-            copy_b(right, term, column, thread, staged + stage * kStaged + kAStaged);
+            load_a(left, term, row, thread, numbers_a);
+            load_b(right, term, column, thread, numbers_b);
         }
-        copy_async_commit();
     };
-    const auto measure = [&](int stage) {
-        copy_async_wait<kStages - 1>();  // for what the thread itself has copied
-        const char* tile = staged + stage * kStaged;
-        const unsigned most_a = largest<kACopies, float4>(tile, thread);
-        const unsigned most_b = largest<kBCopies, float4>(tile + kAStaged, thread);
+    const auto measure = [&]() {
+        const unsigned most_a = largest<kACopies>(numbers_a);
+        const unsigned most_b = largest<kBCopies>(numbers_b);
         if (thread % 32 == 0) {
             most[thread / 32] = most_a;
             most[kWarps + thread / 32] = most_b;
         }
     };
-    const auto split = [&](int stage, int buffer) {
+    const auto split = [&](int buffer) {
         const int power_a = power_for(most), power_b = power_for(most + kWarps);
-        const char* tile = staged + stage * kStaged;
         char* parts = memory + buffer * kParts;
-        split_a(tile, thread, power_of_two(power_a), parts);
-        split_b(tile + kAStaged, thread, power_of_two(power_b), parts + 4 * kAPart);
+        split_a(numbers_a, thread, power_of_two(power_a), parts);
+        split_b(numbers_b, thread, power_of_two(power_b), parts + 4 * kAPart);
         show_to_products();
         return -power_a - power_b;
     };
-#pragma unroll
-    for (int step = 0; step < kStages; ++step) {
-        begin(step, step);
-    }
-    measure(0);
+    begin(0);
+    measure();
     __syncthreads();
-    int power = split(0, 0);
-    begin(kStages, 0);
+    int power = split(0);
+    begin(1);
 
     Sums sums, real = {}, imaginary = {};
 #pragma unroll
@@ -409,20 +378,15 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
     }
     const Halves rows = halves<kATerms, kARows>(memory + group * (8 * kARows));
     const Halves columns = halves<kBTerms, kBColumns>(memory + 4 * kAPart);
-    int stage = 0;  // of the tile that is multiplied
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
         __syncthreads();  // all parts of this tile are there, and all products of the one before are done
         const int buffer = step % 2;
         const Halves tile_rows = behind(rows, buffer * kParts), tile_columns = behind(columns, buffer * kParts);
         const bool is_last = step + 1 == kSteps;
-        stage = stage + 1 == kStages ? 0 : stage + 1;
         begin_products();
         multiply_real(sums, tile_rows, tile_columns);
         commit_products();
-        if (!is_last) {
-            measure(stage);
-        }
         finish_products(sums);
         add(sums, power, real);
         begin_products();
@@ -430,9 +394,10 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
         commit_products();
         int next = power;
         if (!is_last) {
+            measure();  // as late as can be: its numbers may still be on their way
             __syncthreads();  // all warps have told their largest numbers
-            next = split(stage, 1 - buffer);
-            begin(step + 1 + kStages, stage);
+            next = split(1 - buffer);
+            begin(step + 2);
         }
         finish_products(sums);
         add(sums, power, imaginary);
