@@ -37,8 +37,13 @@ def set_address(work: PassWork, row: str, digit: str) -> Address:
 
 def has_pairs(problem: Fft, x_radices: tuple[int, ...]) -> bool:
     """Whether the pass that reaches the spectrum has an even radix, and an even number of sets in a row."""
-    radix = x_radices[0] if problem.inverse else x_radices[-1]
+    radix = radix_of_sets(problem, x_radices)
     return radix % 2 == 0 and problem.size[-1] // radix % 2 == 0
+
+
+def radix_of_sets(problem: Fft, x_radices: tuple[int, ...]) -> int:
+    """Points of each of a thread's two sets in the pass that reaches the spectrum."""
+    return x_radices[0] if problem.inverse else x_radices[-1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.fft.block.accesses import access_constraints, spectrum_accesses
 from warpsmith.generator.fft.block.choice import Access, radices_of
 from warpsmith.generator.fft.block.memory import copied_bytes
+from warpsmith.generator.fft.block.registers import register_constraints
 from warpsmith.generator.fft.block.tile import room
 from warpsmith.generator.fft.factors import factorizations
 from warpsmith.generator.fft.problem import Fft, Layout
@@ -149,6 +150,7 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
             f"a multiprocessor holds {device.threads_per_multiprocessor} threads",
             lambda threads, tiles, min_blocks: min_blocks * threads * tiles <= device.threads_per_multiprocessor,
         ),
+        *register_constraints(problem, device, radices),
     ]
     rules += access_constraints(problem)
     rules.append(

@@ -1,0 +1,45 @@
+"""What a config's launch bounds leave a thread: registers for its numbers of a pass, and for all else."""
+
+from __future__ import annotations
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.block.accesses import spectrum_accesses
+from warpsmith.generator.fft.block.choice import Access, radices_of
+from warpsmith.generator.fft.block.mirrored import radix_of_sets
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.space import Constraint
+
+TOGETHER = 8
+"""Registers by which a thread has more or fewer: a warp gets 256 at once (compute capability 3.0 and later)."""
+LEAST_REGISTERS = 40
+"""Of a thread, whatever its radices: ptxas 13.0 made a config with 32 wrong, and no shipped winner has below 56."""
+OTHER_REGISTERS = 16
+"""Of a thread, beside its numbers: with less, 87% of configs spill; 28 and 32 points do with 72 and 80."""
+
+
+def register_constraints(problem: Fft, device: Device, radices: tuple[str, ...]) -> tuple[Constraint, ...]:
+    """The same limit for a single block too, so that a walk through the space turns back early."""
+    names = (*radices, "spectrum") if Access.MIRRORED in spectrum_accesses(problem) else radices
+    have = f"a thread has {LEAST_REGISTERS} registers, and {OTHER_REGISTERS} beside its numbers of a pass"
+
+    def suffice(threads: int, *words: str) -> bool:
+        left = device.registers_per_multiprocessor // threads // TOGETHER * TOGETHER
+        return left >= max(LEAST_REGISTERS, _numbers(problem, *words) + OTHER_REGISTERS)
+
+    return (
+        Constraint(f"{have}: one block has {device.registers_per_multiprocessor} in all", suffice, ("threads", *names)),
+        Constraint(
+            f"{have}: the blocks of a multiprocessor share {device.registers_per_multiprocessor}",
+            lambda threads, tiles, min_blocks, *words: suffice(threads * tiles * max(1, min_blocks), *words),
+            ("threads", "tiles", "min_blocks", *names),
+        ),
+    )
+
+
+def _numbers(problem: Fft, x_radices: str, y_radices: str = "1", spectrum: str = "") -> int:
+    """Registers of the largest pass for what it transforms: two of a point, and two sets of points where they mirror
+    each other.
+    """
+    x = radices_of(x_radices)
+    sets = 2 * radix_of_sets(problem, x) if spectrum == Access.MIRRORED else 1
+    return 2 * max(*x, *radices_of(y_radices), sets)
