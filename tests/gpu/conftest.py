@@ -33,6 +33,9 @@ ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
 PATIENT = Deadlines(compile_s=240.0, least_compile_s=240.0)
 """Where results matter: of random configs of large filters some compile for 5 s alone, and for more than a minute where
 as many processes as cores run tests and compile at once."""
+COMPILING = max(2, (os.cpu_count() or 2) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+"""Processes that compile for one problem: as many as cores in all, where several processes run tests. With one a core for
+each of them compilers miss their deadlines."""
 SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
 
 ConfigsOf = Callable[[Family, Problem, Device], Iterable[Config]]
@@ -52,7 +55,9 @@ def check_configs() -> Callable[..., None]:
 
 
 def _check_configs(problem: Problem, configs_of: ConfigsOf, compiler: CompilerChoice) -> None:
-    opened = Evaluator.open(problem, CUDA, FAMILIES, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN)
+    opened = Evaluator.open(
+        problem, CUDA, FAMILIES, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN, processes=COMPILING
+    )
     with opened as evaluator:
         programs = [
             evaluator.program(name, config)
@@ -60,12 +65,17 @@ def _check_configs(problem: Problem, configs_of: ConfigsOf, compiler: CompilerCh
             for config in configs_of(family, problem, evaluator.device)
         ]
         # All are given to the compilers at once.
-        for program, compiling in [(program, evaluator.compile(program)) for program in programs]:
-            compiled = compiling.result()
-            told = f"{problem.key()} {program.family} {program.config}"
-            assert isinstance(compiled, Compiled), f"{told}: {compiled}"
-            outcome = evaluator.bench.evaluate(program, compiled).outcome
-            assert isinstance(outcome, Measurement), f"{told}: {outcome}"
+        compiling = [evaluator.compile(program) for program in programs]
+        outcomes = [
+            evaluator.bench.evaluate(program, compiled).outcome if isinstance(compiled, Compiled) else compiled
+            for program, compiled in zip(programs, (each.result() for each in compiling), strict=True)
+        ]
+    wrong = [
+        f"{program.family} {program.config}: {outcome}"
+        for program, outcome in zip(programs, outcomes, strict=True)
+        if not isinstance(outcome, Measurement)
+    ]
+    assert not wrong, "\n".join([problem.key(), *wrong])
 
 
 @pytest.fixture
@@ -76,7 +86,7 @@ def check_under_sanitizer(tmp_path: Path) -> Callable[[str, Device, Sequence[tup
 
     def check(tool: str, device: Device, cases: Sequence[tuple[Problem, Program]]) -> None:
         compiler = NvrtcCompiler(device.arch)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(COMPILING) as pool:
             binaries = list(pool.map(lambda case: compiler.compile_program(case[1]), cases))
         compiled = tmp_path / "programs"
         compiled.write_bytes(pickle.dumps([(*case, binary) for case, binary in zip(cases, binaries, strict=True)]))
