@@ -54,7 +54,9 @@ Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77
 PAIRS_BY_SETS = (4, 2)
 """Of a tile whose pass reaches spectra 16 bytes at once: 64 bytes that lie together, or one sector. Forward tiles leave
 room for three of them on a multiprocessor: of 64x64 points two pairs took 89 us, four more than 98. Back, where a
-thread has all of a step on its way, four took 97 us and two more than 120; of filters four 29 and two 31 (H200)."""
+thread has all of a step on its way, four took 97 us and two more than 120; of filters four 29 and two 31 (H200).
+Forward too a tile fills a sector where it fits: of 72x72 points one pair took 310 us, where a layer whose tiles are
+twice as large takes 136 us as a whole (H200, 2026-11-25)."""
 LONGEST_COLUMN = 32
 """Points of a column that a thread transforms at once where half of it or more is zeros."""
 RADIX_OF_SETS = 8
@@ -170,7 +172,8 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     plans = [each for each in factorizations(columns) if has_pairs(problem, each) and max(each) <= LARGEST_RADIX]
     plans.sort(key=lambda radices: (len(radices), abs(rank(radices) - RADIX_OF_SETS)))
     points, is_sparse = rows * columns, problem.start is None and 2 * problem.bordered_size[0] <= rows
-    most = MOST_TOGETHER if problem.inverse or is_sparse else LARGE
+    has_room = problem.inverse or is_sparse
+    most = MOST_TOGETHER if has_room or PAIRS_BY_SETS[-1] * points > LARGE else LARGE
     usual = max(USUAL, points * next((pairs for pairs in PAIRS_BY_SETS if pairs * points <= most), 1))
     if problem.product is not None:
         usual = points * prod(problem.product.tile(points, LARGE)) // 2
@@ -183,7 +186,8 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
         is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
         # For so many blocks compilers give a thread registers to ask for several steps' numbers at once.
         rows = _rows_of_tile(problem, tile // points)
-        for min_blocks in (min((1 if is_wide else 2) if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile), 0):
+        of_large = 1 if is_wide and has_room else 2
+        for min_blocks in (min(of_large if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile), 0):
             yield Guess(Packing.PAIR, x_radices, y_radices, 1, elements, first, BY_SETS, min_blocks, rows)
 
 
