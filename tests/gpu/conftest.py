@@ -33,7 +33,7 @@ ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
 PATIENT = Deadlines(compile_s=240.0, least_compile_s=240.0)
 """Where results matter: of random configs of large filters some compile for 5 s alone, and for more than a minute where
 as many processes as cores run tests and compile at once."""
-COMPILING = max(2, (os.cpu_count() or 2) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+COMPILING = max(3, (os.cpu_count() or 2) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 """Processes that compile for one problem: as many as cores in all, where several processes run tests. With one a core
 for each of them compilers miss their deadlines."""
 SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"

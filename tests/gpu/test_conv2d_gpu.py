@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,10 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES
+from warpsmith.generator.registry import FAMILIES as EVERY
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -37,6 +37,8 @@ from warpsmith.tuner.operations.conv2d.peers import torch_peer
 pytestmark = pytest.mark.gpu
 
 FAMILIES: tuple[Family, ...] = (Conv2dDirect(), Conv2dPlain())
+TOGETHER = 5
+"""Families of a test."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 CheckConfigs = Callable[..., None]
 
@@ -68,7 +70,6 @@ LAYERS: dict[str, dict[str, Any]] = {
     },
     "odd": {"input": (5, 13, 29, 31), "weight": (17, 13, 4, 5), "stride": (2, 3), "padding": ((2, 1), (0, 3))},
 }
-every_layer = pytest.mark.parametrize("name", LAYERS)
 FOURIER: tuple[dict[str, Any], ...] = (
     {"input": (16, 24, 30, 33), "weight": (20, 24, 5, 7), "padding": ((2, 1), (3, 3))},
     {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3), "workspace": 1 << 20},
@@ -97,8 +98,24 @@ def some_configs(family: Family, problem: Conv2d, device: Device, count: int) ->
     return list(dict.fromkeys(config for config in found if config is not None))
 
 
-def some(count: int) -> Callable[[Family, Conv2d, Device], list[Config]]:
-    return functools.partial(some_configs, count=count)
+def some(count: int, names: tuple[str, ...] | None = None) -> Callable[[Family, Conv2d, Device], list[Config]]:
+    """Of all families, or of those named."""
+
+    def configs_of(family: Family, problem: Conv2d, device: Device) -> list[Config]:
+        return some_configs(family, problem, device, count) if names is None or family.name in names else []
+
+    return configs_of
+
+
+def in_parts(problems: Iterable[Conv2d]) -> list[Any]:
+    """Each problem with the families that solve it, a few at a time: all configs of one compile for up to 5 minutes."""
+    cases = []
+    for problem in problems:
+        able = [family.name for family in EVERY if family.why_not(problem, H200) is None]
+        for first in range(0, len(able), TOGETHER):
+            names = tuple(able[first : first + TOGETHER])
+            cases.append(pytest.param(problem, names, id=f"{problem.key()},{first // TOGETHER}".replace(" ", ",")))
+    return cases
 
 
 @every_pass
@@ -106,17 +123,18 @@ def test_every_stride_padding_dilation_and_number_of_groups(pass_: Pass, check_c
     check_configs(small(pass_), some(1))
 
 
-@every_pass
-@every_layer
-def test_random_configs_of_every_family(name: str, pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs([layer(pass_, 3, **LAYERS[name])], some(10))
+@pytest.mark.parametrize(
+    ("problem", "names"), in_parts(layer(pass_, 3, **each) for each in LAYERS.values() for pass_ in Pass)
+)
+def test_random_configs_of_every_family(problem: Conv2d, names: tuple[str, ...], check_configs: CheckConfigs) -> None:
+    check_configs([problem], some(10, names))
 
 
-@every_pass
-@pytest.mark.parametrize("number", range(len(FOURIER)))
-def test_layers_in_the_frequency_domain(number: int, pass_: Pass, check_configs: CheckConfigs) -> None:
-    """One by one: some hundred configs each, which compile for a minute and more."""
-    check_configs([Conv2d(**FOURIER[number], pass_=pass_)], some(4))
+@pytest.mark.parametrize(
+    ("problem", "names"), in_parts(Conv2d(**each, pass_=pass_) for each in FOURIER for pass_ in Pass)
+)
+def test_layers_in_the_frequency_domain(problem: Conv2d, names: tuple[str, ...], check_configs: CheckConfigs) -> None:
+    check_configs([problem], some(4, names))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
@@ -207,7 +225,7 @@ def test_a_plan_that_holds_its_weights_gives_the_same_on_every_stream() -> None:
 
 
 @every_pass
-@every_layer
+@pytest.mark.parametrize("name", LAYERS)
 def test_cudnn_computes_the_same(name: str, pass_: Pass) -> None:
     pytest.importorskip("torch")
     problem = layer(pass_, 3, **LAYERS[name])
