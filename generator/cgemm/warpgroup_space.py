@@ -17,7 +17,8 @@ OTHER_REGISTERS = 32
 """What a thread needs beside its sums: addresses, counters, numbers that are split. ptxas 13.0 takes all 255 with 128
 columns where it may, and 128 with 64 columns where two blocks have to fit."""
 LOADING_REGISTERS = 24
-"""Such others beside numbers that are on their way: nothing is split then. ptxas 13.0 spills nothing with so many."""
+"""Such others beside numbers that are on their way: nothing is split then. Of 108 configs ptxas 13.0 spills 20 to 120
+bytes in four."""
 MOST_REGISTERS = 255
 """Of a thread."""
 
