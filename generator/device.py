@@ -19,6 +19,10 @@ class DeviceKind(enum.StrEnum):
     """The CPU, running the same CUDA text through the host's C++ compiler."""
 
 
+MOST_REGISTERS = 255
+"""Of a thread."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
     """One device, as plain data. Sizes in bytes, clocks in MHz."""
@@ -44,6 +48,10 @@ class Device:
             return "host"
         major, minor = self.compute_capability
         return f"sm_{major}{minor}"
+
+    def thread_registers(self, threads: int) -> int:
+        """That a thread may have where so many share a multiprocessor."""
+        return min(MOST_REGISTERS, self.registers_per_multiprocessor // threads)
 
     def key(self) -> str:
         """What must match for a stored time to hold here.

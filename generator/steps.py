@@ -77,6 +77,11 @@ class Launch:
     constants: tuple[Constant, ...] = ()
     unit: str = ""
 
+    @classmethod
+    def of_blocks(cls, entry: str, blocks: int, threads: int, arguments: tuple[Argument, ...]) -> Launch:
+        """In one dimension: so many blocks of so many threads."""
+        return cls(entry, (blocks, 1, 1), (threads, 1, 1), arguments)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LibraryCall:

@@ -74,10 +74,5 @@ class CgemmPlain(Family):
         cgemm = require_cgemm(problem)
         geometry = Geometry.of(cgemm, config)
         source = render("cgemm/plain.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        launch = Launch(
-            entry=self.name,
-            grid=(geometry.blocks, 1, 1),
-            block=(geometry.threads, 1, 1),
-            arguments=cgemm_arguments(cgemm),
-        )
+        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, cgemm_arguments(cgemm))
         return Program.of_source(self.name, config, source, (launch,))

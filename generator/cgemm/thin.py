@@ -109,7 +109,8 @@ class CgemmThin(Family):
         return tuple(dict.fromkeys(each for each in found if each is not None))
 
     def work(self, problem: Problem, config: Config) -> Work:
-        cgemm, geometry = require_cgemm(problem), ThinGeometry.of(require_cgemm(problem), config)
+        cgemm = require_cgemm(problem)
+        geometry = ThinGeometry.of(cgemm, config)
         long = max(operand.nbytes for operand in cgemm.inputs)
         return Work(4 * cgemm.batch * cgemm.m * cgemm.n * cgemm.k, long + long * geometry.shape.thin // geometry.own)
 
@@ -121,10 +122,5 @@ class CgemmThin(Family):
         cgemm = require_cgemm(problem)
         geometry = ThinGeometry.of(cgemm, config)
         source = render("cgemm/thin.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        launch = Launch(
-            entry=self.name,
-            grid=(geometry.blocks, 1, 1),
-            block=(geometry.threads, 1, 1),
-            arguments=cgemm_arguments(cgemm),
-        )
+        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, cgemm_arguments(cgemm))
         return Program.of_source(self.name, config, source, (launch,))

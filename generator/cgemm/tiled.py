@@ -97,11 +97,7 @@ def tile_program(family: str, problem: Cgemm, config: Config, geometry: Blocks, 
     )
     if geometry.splits == 1:
         return Program.of_source(family, config, source, (launch,))
-    total = Launch(
-        entry=f"{family}_sum",
-        grid=(-(-problem.output.size // SUM_THREADS), 1, 1),
-        block=(SUM_THREADS, 1, 1),
-        arguments=(Pointer(PARTS), c),
-    )
+    blocks = -(-problem.output.size // SUM_THREADS)
+    total = Launch.of_blocks(f"{family}_sum", blocks, SUM_THREADS, (Pointer(PARTS), c))
     parts = Workspace(PARTS, parts_bytes(problem, geometry.splits))
     return Program.of_source(family, config, source, (launch, total), (parts,))

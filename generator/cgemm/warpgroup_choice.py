@@ -6,8 +6,7 @@ import dataclasses
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_choice import changed, splits_for
-from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
-from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, warpgroup_space
+from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, fits_result, tiles, warpgroup_space
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
@@ -28,21 +27,13 @@ class Tile:
     stages: int = 2
     """0: loaded into registers, which leaves shared memory to the products."""
 
-    @property
-    def rows(self) -> int:
-        return GROUP_ROWS * self.groups
-
     def us(self, problem: Cgemm, device: Device) -> float:
         """Of all rounds of blocks: what the last one leaves empty takes its time too."""
-        blocks = self.tiles(problem)
+        blocks = tiles(problem, self.groups, self.columns)
         splits = splits_for(problem, blocks, device)
         steps = -(-problem.k // (STEP_TERMS * splits))
         rounds = -(-blocks * splits // (self.blocks * device.multiprocessors))
         return rounds * (self.begin_us + self.step_us * steps)
-
-    def tiles(self, problem: Cgemm) -> int:
-        """Of all results."""
-        return problem.batch * -(-problem.m // self.rows) * -(-problem.n // self.columns)
 
 
 STEP_TERMS = 16
@@ -75,25 +66,18 @@ STARTS: tuple[dict[str, Value], ...] = (
 
 def warpgroup_default(problem: Cgemm, device: Device) -> Config:
     """The tile whose rounds take least, and parts of sums where there are too few blocks."""
-    fitting = [each for each in TILES if _fits(each.rows, problem.m) and _fits(each.columns, problem.n)]
-    if problem.n <= COLUMNS[0] or not fitting:
-        fitting = [each for each in NARROW if _fits(each.rows, problem.m)]
-    least = min(each.us(problem, device) for each in fitting)
-    tile = next(each for each in fitting if each.us(problem, device) <= EVEN * least)
+    known = NARROW if problem.n <= COLUMNS[0] else TILES
+    times = {each: each.us(problem, device) for each in known if fits_result(problem, each.groups, each.columns)}
+    tile = next(each for each, us in times.items() if us <= EVEN * min(times.values()))
     wanted: dict[str, Value] = {
         "groups": tile.groups,
         "columns": tile.columns,
         "terms": tile.terms,
         "stages": min(-(-problem.k // tile.terms), tile.stages),
-        "splits": splits_for(problem, tile.tiles(problem), device),
+        "splits": splits_for(problem, tiles(problem, tile.groups, tile.columns), device),
         "min_blocks": tile.blocks if tile.blocks > 1 else 0,
     }
     return warpgroup_space(problem, device).like(wanted) or Config.of(wanted)
-
-
-def _fits(extent: int, size: int) -> bool:
-    """Whether a tile has less than twice the rows or columns of a result."""
-    return extent < 2 * size or extent in (GROUP_ROWS, COLUMNS[0])
 
 
 def warpgroup_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:

@@ -170,8 +170,12 @@ class WarpgroupGeometry(TiledProduct):
         return self.b.size % PAIR == 0
 
     @property
+    def numbers(self) -> int:
+        """Real ones of a tile that a thread splits."""
+        return 2 * (self.a.copies * self.a.vector + self.b.copies * self.b.vector)
+
+    @property
     def written(self) -> int:
         """Instructions of the loop over the tiles: products, sums, and parts of numbers."""
         products = 12 * self.terms // PRODUCT_TERMS
-        numbers = 2 * (self.a.copies * self.a.vector + self.b.copies * self.b.vector)
-        return products + 2 * self.columns + 7 * numbers
+        return products + 2 * self.columns + 7 * self.numbers

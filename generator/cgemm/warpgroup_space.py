@@ -19,8 +19,6 @@ columns where it may, and 128 with 64 columns where two blocks have to fit."""
 LOADING_REGISTERS = 24
 """Such others beside numbers that are on their way: nothing is split then. Of 108 configs ptxas 13.0 spills 20 to 120
 bytes in four."""
-MOST_REGISTERS = 255
-"""Of a thread."""
 
 
 def warpgroup_space(problem: Cgemm, device: Device) -> Space:
@@ -46,10 +44,7 @@ def _tile_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
     return (
         Constraint(
             f"a tile twice as large as a result of {problem.m}x{problem.n} has warpgroups or columns to spare",
-            lambda groups, columns: (
-                (groups == GROUPS[0] or GROUP_ROWS * groups < 2 * problem.m)
-                and (columns == COLUMNS[0] or columns < 2 * problem.n)
-            ),
+            lambda groups, columns: fits_result(problem, groups, columns),
         ),
         Constraint(
             f"a tile has less than twice the {problem.k} terms of a sum, or {TERMS[0]}",
@@ -67,20 +62,28 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
     return (
         Constraint(
             f"a sum is split only where there are fewer than {enough} blocks of {problem.batch} products without it",
-            lambda groups, columns, splits: splits == 1 or _tiles(problem, groups, columns) < enough,
+            lambda groups, columns, splits: splits == 1 or tiles(problem, groups, columns) < enough,
         ),
         part_constraint(problem),
         Constraint(
             f"a grid has at most {MAX_GRID} blocks",
-            lambda groups, columns, splits: _tiles(problem, groups, columns) * splits <= MAX_GRID,
+            lambda groups, columns, splits: tiles(problem, groups, columns) * splits <= MAX_GRID,
         ),
     )
 
 
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
-    def fits(groups: int, columns: int, terms: int, stages: int, min_blocks: int) -> bool:
+    def geometry(groups: int, columns: int, terms: int, stages: int, min_blocks: int) -> WarpgroupGeometry:
         chosen = {"groups": groups, "columns": columns, "terms": terms, "stages": stages, "splits": 1}
-        nbytes = WarpgroupGeometry.of(problem, Config.of({**chosen, "min_blocks": min_blocks})).shared_bytes
+        return WarpgroupGeometry.of(problem, Config.of({**chosen, "min_blocks": min_blocks}))
+
+    def fits_registers(groups: int, columns: int, terms: int, stages: int, min_blocks: int) -> bool:
+        block = geometry(groups, columns, terms, stages, min_blocks)
+        left = device.thread_registers(block.threads * max(min_blocks, 1))
+        return registers(columns, LOADING_REGISTERS) + block.numbers <= left
+
+    def fits(groups: int, columns: int, terms: int, stages: int, min_blocks: int) -> bool:
+        nbytes = geometry(groups, columns, terms, stages, min_blocks).shared_bytes
         most = device.shared_per_multiprocessor_bytes
         return nbytes <= device.shared_per_block_bytes and max(min_blocks, 1) * nbytes <= most
 
@@ -96,11 +99,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             "numbers that are loaded into registers fit there beside the sums, two of them each, and "
             f"{LOADING_REGISTERS} others",
             lambda groups, columns, terms, stages, min_blocks: (
-                stages > 0
-                or registers(columns, LOADING_REGISTERS) + 2 * _loaded(groups, columns, terms)
-                <= min(
-                    MOST_REGISTERS, device.registers_per_multiprocessor // (GROUP_THREADS * groups * max(min_blocks, 1))
-                )
+                stages > 0 or fits_registers(groups, columns, terms, stages, min_blocks)
             ),
         ),
         Constraint(
@@ -116,11 +115,13 @@ def registers(columns: int, others: int = OTHER_REGISTERS) -> int:
     return columns + columns // 2 + others
 
 
-def _loaded(groups: int, columns: int, terms: int) -> int:
-    """Complex numbers of a tile, a thread."""
-    return (GROUP_ROWS * groups + columns) * terms // (GROUP_THREADS * groups)
+def fits_result(problem: Cgemm, groups: int, columns: int) -> bool:
+    """Whether a tile has less than twice the rows and columns of a result, or the fewest that there are."""
+    return (groups == GROUPS[0] or GROUP_ROWS * groups < 2 * problem.m) and (
+        columns == COLUMNS[0] or columns < 2 * problem.n
+    )
 
 
-def _tiles(problem: Cgemm, groups: int, columns: int) -> int:
+def tiles(problem: Cgemm, groups: int, columns: int) -> int:
     """Of all results."""
     return problem.batch * -(-problem.m // (GROUP_ROWS * groups)) * -(-problem.n // columns)

@@ -78,8 +78,7 @@ class Conv2dDirect(Family):
         if conv2d.pass_ is Pass.WGRAD:
             text, weight = Conv2dText.of(conv2d), WeightGeometry.of(conv2d, config)
             source = render("conv2d/direct_weight.cu.jinja", p=text, g=weight, config=config.key())
-            block = (weight.threads, 1, 1)
-            launch = Launch(self.name, (weight.blocks, 1, 1), block, conv2d_arguments(conv2d))
+            launch = Launch.of_blocks(self.name, weight.blocks, weight.threads, conv2d_arguments(conv2d))
             return Program.of_source(self.name, config, source, (launch,))
         return self._image_program(conv2d, config)
 

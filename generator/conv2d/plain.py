@@ -97,12 +97,7 @@ class Conv2dPlain(Family):
         conv2d = require_conv2d(problem)
         geometry = Geometry.of(conv2d, config)
         source = render("conv2d/plain.cu.jinja", p=Conv2dText.of(conv2d), g=geometry, config=config.key())
-        launch = Launch(
-            entry=self.name,
-            grid=(geometry.blocks, 1, 1),
-            block=(geometry.threads, 1, 1),
-            arguments=conv2d_arguments(conv2d),
-        )
+        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, conv2d_arguments(conv2d))
         return Program.of_source(self.name, config, source, (launch,))
 
 

@@ -23,7 +23,7 @@ def register_constraints(problem: Fft, device: Device, radices: tuple[str, ...])
     have = f"a thread has {LEAST_REGISTERS} registers, and {OTHER_REGISTERS} beside its numbers of a pass"
 
     def suffice(threads: int, *words: str) -> bool:
-        left = device.registers_per_multiprocessor // threads // TOGETHER * TOGETHER
+        left = device.thread_registers(threads) // TOGETHER * TOGETHER
         return left >= max(LEAST_REGISTERS, _numbers(problem, *words) + OTHER_REGISTERS)
 
     return (

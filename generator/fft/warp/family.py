@@ -92,12 +92,8 @@ class FftWarp(Family):
         fft = require_fft(problem)
         text = FftWarpText.of(fft, config)
         source = render("fft/warp.cu.jinja", g=text, config=config.key())
-        launch = Launch(
-            entry=self.name,
-            grid=(text.blocks, 1, 1),
-            block=(32 * text.choice.warps, 1, 1),
-            arguments=tuple(Pointer(operand.name) for operand in fft.operands),
-        )
+        arguments = tuple(Pointer(operand.name) for operand in fft.operands)
+        launch = Launch.of_blocks(self.name, text.blocks, 32 * text.choice.warps, arguments)
         return Program.of_source(self.name, config, source, (launch,))
 
 

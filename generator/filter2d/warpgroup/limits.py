@@ -127,10 +127,9 @@ def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tu
         chosen = dict(zip(named, values, strict=True))
         frame, parts = Frame(str(chosen.get("frame", Frame.APART))), int(chosen.get("parts", 1))
         resident = 128 * block_groups * block_strips * max(1, min_blocks)
-        left = min(MAX_REGISTERS, device.registers_per_multiprocessor // resident)
         if ahead and batches(problem, Weights(weights)) > 1:
             return False  # a row's own batches are under way then
-        return left >= least_registers(problem, Weights(weights), ahead, frame, parts)
+        return device.thread_registers(resident) >= least_registers(problem, Weights(weights), ahead, frame, parts)
 
     return (
         Constraint(
