@@ -16,7 +16,7 @@ numbers of any size apart but needs sums of their own; wgmma in the PTX manual.
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
 from warpsmith.generator.cgemm.tiled import tile_program
 from warpsmith.generator.cgemm.warpgroup_choice import warpgroup_default, warpgroup_starts
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
@@ -24,12 +24,14 @@ from warpsmith.generator.cgemm.warpgroup_space import warpgroup_space
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy, Problem
-from warpsmith.generator.program import Program
+from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 
 CAPABILITY = (9, 0)
 """The one whose warpgroups multiply matrices by wgmma."""
+HANDED, PROGRESS = "handed", "progress"
+"""The workspaces for sums that blocks hand on, and for the counters by which they wait for each other."""
 LIKELY_SIZE, LIKELY_TERMS = 48, 16
 """Rows and columns, and terms, from which on its tiles are full enough to win."""
 
@@ -68,4 +70,23 @@ class CgemmWarpgroup(Family):
         cgemm = require_cgemm(problem)
         geometry = WarpgroupGeometry.of(cgemm, config)
         source = render("cgemm/warpgroup.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+        if geometry.shares is not None:
+            return _dealt_program(self.name, cgemm, config, geometry, source)
         return tile_program(self.name, cgemm, config, geometry, source)
+
+
+def _dealt_program(family: str, problem: Cgemm, config: Config, geometry: WarpgroupGeometry, source: str) -> Program:
+    """A kernel whose blocks share all tiles, behind one that sets their counters to zero."""
+    shares = geometry.shares
+    assert shares is not None
+    workspaces = (Workspace(HANDED, geometry.handed_bytes), Workspace(PROGRESS, shares.counter_bytes))
+    handed, progress = (Pointer(each.name) for each in workspaces)
+    begin = Launch.of_blocks(f"{family}_begin", 1, geometry.threads, (progress,))
+    launch = Launch(
+        entry=family,
+        grid=(geometry.blocks, 1, 1),
+        block=(geometry.threads, 1, 1),
+        arguments=(*cgemm_arguments(problem), handed, progress),
+        shared_bytes=geometry.shared_bytes,
+    )
+    return Program.of_source(family, config, source, (begin, launch), workspaces)

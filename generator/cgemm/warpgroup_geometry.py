@@ -6,6 +6,7 @@ import dataclasses
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_geometry import COMPLEX_BYTES, PAIR, WARP, OperandTiles, TiledProduct
+from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares, handed_bytes
 from warpsmith.generator.space import Config
 
 GROUP_ROWS = 64
@@ -121,6 +122,8 @@ class WarpgroupGeometry(TiledProduct):
     groups: int
     """Warpgroups of a block, one below the other."""
     columns: int
+    dealt_to: int
+    """Blocks that all tiles are dealt out to; 0 where each has one of its own."""
     products: int = 1
     """Of a block."""
 
@@ -132,6 +135,7 @@ class WarpgroupGeometry(TiledProduct):
             batch=problem.batch,
             groups=config.integer("groups"),
             columns=config.integer("columns"),
+            dealt_to=config.integer("dealt_to"),
             terms=config.integer("terms"),
             stages=config.integer("stages"),
             splits=config.integer("splits"),
@@ -148,7 +152,17 @@ class WarpgroupGeometry(TiledProduct):
 
     @property
     def blocks(self) -> int:
-        return self.a.tiles * self.b.tiles * self.splits * self.batch
+        return self.dealt_to or self.a.tiles * self.b.tiles * self.splits * self.batch
+
+    @property
+    def shares(self) -> WarpgroupShares | None:
+        """What each of the blocks has that all tiles are dealt out to."""
+        return WarpgroupShares(self.a.tiles * self.b.tiles * self.batch, self.dealt_to) if self.dealt_to else None
+
+    @property
+    def handed_bytes(self) -> int:
+        """Of sums that blocks hand on."""
+        return handed_bytes(self.a.block, self.b.block, self.dealt_to)
 
     @property
     def parts_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_space import BLOCKS_ENOUGH, MAX_GRID, SPLITS, part_constraint, part_steps
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS, GROUP_THREADS, WarpgroupGeometry
+from warpsmith.generator.cgemm.warpgroup_shares import shares_bytes
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
@@ -31,10 +32,16 @@ def warpgroup_space(problem: Cgemm, device: Device) -> Space:
             Parameter("stages", STAGES, "tiles that are copied at once, of each operand; 0: loaded into registers"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter(
+                "dealt_to",
+                (0, *(max(each, 1) * device.multiprocessors for each in MIN_BLOCKS)),
+                "blocks that all tiles are dealt out to; 0: each tile, or part of its sums, has one of its own",
+            ),
         ),
         constraints=(
             *_tile_constraints(problem),
             *_split_constraints(problem, device),
+            *_share_constraints(problem, device),
             *_device_constraints(problem, device),
         ),
     )
@@ -72,10 +79,25 @@ def _split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
     )
 
 
+def _share_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"tiles are dealt out to as many blocks as {device.multiprocessors} multiprocessors hold by min_blocks",
+            lambda min_blocks, dealt_to: dealt_to in (0, max(min_blocks, 1) * device.multiprocessors),
+        ),
+        Constraint(
+            "tiles are dealt out where they are more than blocks, and no sum is split besides",
+            lambda groups, columns, splits, dealt_to: (
+                dealt_to == 0 or (splits == 1 and tiles(problem, groups, columns) > dealt_to)
+            ),
+        ),
+    )
+
+
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
     def geometry(groups: int, columns: int, terms: int, stages: int, min_blocks: int) -> WarpgroupGeometry:
         chosen = {"groups": groups, "columns": columns, "terms": terms, "stages": stages, "splits": 1}
-        return WarpgroupGeometry.of(problem, Config.of({**chosen, "min_blocks": min_blocks}))
+        return WarpgroupGeometry.of(problem, Config.of({**chosen, "min_blocks": min_blocks, "dealt_to": 0}))
 
     def fits_registers(groups: int, columns: int, terms: int, stages: int, min_blocks: int) -> bool:
         block = geometry(groups, columns, terms, stages, min_blocks)
@@ -120,6 +142,11 @@ def fits_result(problem: Cgemm, groups: int, columns: int) -> bool:
     return (groups == GROUPS[0] or GROUP_ROWS * groups < 2 * problem.m) and (
         columns == COLUMNS[0] or columns < 2 * problem.n
     )
+
+
+def dealt_bytes(groups: int, columns: int, dealt_to: int) -> int:
+    """Of the workspaces that tiles take which are dealt out to so many blocks."""
+    return shares_bytes(GROUP_ROWS * groups, columns, dealt_to)
 
 
 def tiles(problem: Cgemm, groups: int, columns: int) -> int:

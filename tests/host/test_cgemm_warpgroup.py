@@ -109,6 +109,26 @@ class TestResults:
             assert np.abs((result - exact)[~wrong]).max() < 1e-5, each
 
 
+class TestDealtOut:
+    """Tiles that are dealt out to the host's two blocks."""
+
+    @pytest.mark.parametrize("columns", [32, 64])
+    def test_of_three_tiles_and_more(self, columns: int, bench: Bench) -> None:
+        """Shares that end with a tile and within one, of one step a tile and of several, whole tiles before or not."""
+        sizes = ((3, 20, 34, 16), (3, 20, 40, 50), (4, 20, 34, 33), (5, 20, 36, 40), (2, 70, 70, 50), (7, 65, 33, 37))
+        problems = (asked(*each, a=a, b=b) for each, (a, b) in zip(sizes, OPS, strict=False))
+        bench.check_all(
+            case(problem, columns=columns, terms=16, stages=stages, groups=1, splits=1, min_blocks=0, dealt_to=2)
+            for problem, stages in itertools.product(problems, (0, 1))
+        )
+
+    def test_are_the_same_bits_each_time(self, bench: Bench) -> None:
+        wanted = dict(columns=32, terms=16, stages=0, groups=1, splits=1, min_blocks=0, dealt_to=2)
+        cases = [case(asked(5, 20, 24, 40), **wanted)] * 3
+        first, *others = (result.tobytes() for _, _, result in bench.results(cases, random_inputs))
+        assert all(other == first for other in others)
+
+
 class TestSums:
     def test_of_many_terms_and_in_parts_stay_accurate(self, bench: Bench) -> None:
         """All terms are positive and none is exact: where sums stay on the tensor cores they are off by more."""

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry, WarpgroupSide
+from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
+from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import Accuracy
@@ -82,13 +84,42 @@ class TestRefusals:
         assert not any(WARPGROUP.is_likely(each, HOST) for each in PROBLEMS)
 
 
+class TestShares:
+    @pytest.mark.parametrize("blocks", [1, 2, 132, 396])
+    def test_are_of_one_tile_or_more_and_of_less_than_two_beside_whole_ones(self, blocks: int) -> None:
+        """So that a tile is the sum of two pieces at most."""
+        for tiles in range(blocks + 1, 5 * blocks):
+            shares = WarpgroupShares(tiles, blocks)
+            assert blocks <= shares.dealt < 2 * blocks
+            assert shares.rounds * blocks + shares.dealt == tiles
+            assert shares.counters == 1 + blocks
+
+    def test_are_chosen_where_rounds_of_blocks_leave_most_of_the_last_one_empty(self) -> None:
+        """273 tiles are 2.07 rounds of 132 blocks, 792 are six, and 128 none at all."""
+        for batch, dealt in ((91, True), (264, False), (43, False)):
+            config = WARPGROUP.default(Cgemm(batch, 128, 384, 384, "n", "n", accuracy="normwise"), H200)
+            assert bool(config.integer("dealt_to")) == dealt, config
+
+    def test_take_workspace_for_a_tile_of_sums_a_block_and_for_counters(self) -> None:
+        problem = Cgemm(91, 128, 384, 384, "n", "n", accuracy="normwise")  # type: ignore[arg-type, misc]
+        program = WARPGROUP.program(problem, WARPGROUP.default(problem, H200))
+        assert {each.name: each.nbytes for each in program.workspaces} == {
+            "handed": 132 * 128 * 128 * 8,
+            "progress": 4 * 133,
+        }
+        assert dealt_bytes(2, 128, 132) == 132 * 128 * 128 * 8 + 768
+        assert dealt_bytes(2, 128, 0) == 0
+
+
 class TestTiles:
     @every_problem
     def test_every_result_is_of_one_block(self, problem: Cgemm) -> None:
         for geometry in geometries(problem):
             for side in (geometry.a, geometry.b):
                 assert (side.tiles - 1) * side.block < side.size <= side.tiles * side.block
-            assert geometry.blocks == geometry.a.tiles * geometry.b.tiles * problem.batch * geometry.splits
+            tiles = geometry.a.tiles * geometry.b.tiles * problem.batch
+            assert geometry.blocks == (geometry.dealt_to or tiles * geometry.splits)
+            assert geometry.dealt_to < tiles
             assert geometry.a.block * 2 == geometry.threads
 
     @every_problem

@@ -21,6 +21,7 @@ from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
+from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes
 from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, with_room
@@ -47,6 +48,8 @@ RESULT = "result"
 """The stage that transforms back."""
 SPLITS = "product.splits"
 """The parameter of `cgemm_tiled`, `cgemm_tensor` and `cgemm_warpgroup` that takes workspace."""
+DEALT = ("product.groups", "product.columns", "product.dealt_to")
+"""Those of `cgemm_warpgroup` that do where tiles are dealt out."""
 
 
 class Conv2dFft(Pipeline):
@@ -97,12 +100,15 @@ class Conv2dFft(Pipeline):
     def space(self, problem: Problem, device: Device) -> Space:
         """The stages' spaces, in which a product may only split its sums as far as the workspace goes."""
         joined, parts = super().space(problem, device), self._parts(problem)
-        if SPLITS not in {parameter.name for parameter in joined.parameters}:
+        names = {parameter.name for parameter in joined.parameters}
+        if SPLITS not in names:
             return joined
         left = parts.layer.workspace - parts.workspace_bytes
         told = f"the spectra leave {left} bytes of workspace to the parts of sums"
-        limit = Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))
-        return Space(joined.parameters, (*joined.constraints, limit))
+        limits = [Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))]
+        if DEALT[-1] in names:
+            limits.append(Constraint(told, lambda *tiles: dealt_bytes(*tiles) <= left, DEALT))
+        return Space(joined.parameters, (*joined.constraints, *limits))
 
     def default(self, problem: Problem, device: Device) -> Config:
         return _fitting(super().default(problem, device), self.space(problem, device))

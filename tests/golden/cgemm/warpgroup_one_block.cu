@@ -1,6 +1,6 @@
 // warpsmith cgemm_warpgroup
 // problem: cgemm batch=544 m=128 n=128 k=128 a=c accuracy=normwise
-// config:  columns=128 groups=2 min_blocks=0 splits=1 stages=3 terms=16
+// config:  columns=128 dealt_to=132 groups=2 min_blocks=0 splits=1 stages=3 terms=16
 //
 // 64 x kTileColumns results a warpgroup, by products of the tensor cores. Tiles are scaled by powers of two, and each
 // float32 is the sum of two halves, high and low: a product of two is low * high, high * low and high * high. Tensor
@@ -40,6 +40,9 @@ constexpr int kStaged = kAStaged + 16384;
 constexpr int kStages = 3;  // tiles that are copied at once, of each operand
 constexpr int kStride = kThreads;  // from a copy of a thread to its next one
 constexpr int kSteps = 8;  // tiles that a sum goes through
+constexpr int kShares = 132;  // of all tiles, one a block
+constexpr int kRounds = 3;  // whole tiles that each share has of its own
+constexpr int kDealt = 148;  // tiles behind those, whose steps all shares have evenly
 
 using Sums = float[kSums];
 using NumbersA = float4;  // as many as are read at once
@@ -360,9 +363,109 @@ __device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, i
     }
 }
 
+struct Progress {
+    unsigned taken;  // shares
+    unsigned handed[kShares];  // whether a share's sums have been handed on
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads) cgemm_warpgroup_begin(unsigned* __restrict__ progress) {
+    for (int i = threadIdx.x; i < 133; i += kThreads) {
+        progress[i] = 0u;
+    }
+}
+
+// Holds the block until so many jobs are done, whose results it then sees.
+__device__ __forceinline__ void wait_for(const unsigned& done, int jobs) {
+    if (threadIdx.x == 0) {
+        while (*static_cast<const volatile unsigned*>(&done) < static_cast<unsigned>(jobs)) {
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ void tell(unsigned& done) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(&done, 1u);
+    }
+}
+
+// Some steps of a tile.
+struct Piece {
+    int tile, first, last;
+};
+
+// What a block does, in order: its own tiles; the beginning of a tile that the next share ends; whole tiles; the end of
+// a tile that the share before has begun. Each of these may be nothing.
+struct Share {
+    int number;
+    int begin, end;  // of the steps that are dealt out
+
+    __device__ __forceinline__ explicit Share(int share)
+        : number(share), begin(dealt_before(share)), end(dealt_before(share + 1)) {}
+
+    __device__ __forceinline__ static int dealt_before(int share) {
+        return static_cast<int>(static_cast<long long>(kDealt) * kSteps * share / kShares);
+    }
+    __device__ __forceinline__ int steps() const { return kRounds * kSteps + end - begin; }
+    __device__ __forceinline__ Piece piece(int i) const {
+        if (i < kRounds) {
+            return {i * kShares + number, 0, kSteps};
+        }
+        constexpr int kBefore = kRounds * kShares;  // tiles that are not dealt out
+        const int dealt = i - kRounds + (end % kSteps == 0 ? 1 : 0);
+        if (dealt == 0) {
+            return {kBefore + end / kSteps, 0, end % kSteps};
+        }
+        const int whole = (begin + kSteps - 1) / kSteps + dealt - 1;
+        if (whole < end / kSteps) {
+            return {kBefore + whole, 0, kSteps};
+        }
+        return {kBefore + begin / kSteps, begin % kSteps, kSteps};
+    }
+};
+
+// A thread's sums of a tile, for the next share, and from the share before.
+__device__ __forceinline__ void hand_on(const Sums& real, const Sums& imaginary, float4* handed) {
+#pragma unroll
+    for (int i = 0; i < kSums; i += 2) {
+        handed[i / 2 * kThreads] = make_float4(real[i], imaginary[i], real[i + 1], imaginary[i + 1]);
+    }
+}
+
+__device__ __forceinline__ void add_handed(const float4* handed, Sums& real, Sums& imaginary) {
+#pragma unroll
+    for (int i = 0; i < kSums; i += 2) {
+        const float4 two = handed[i / 2 * kThreads];
+        real[i] += two.x;
+        imaginary[i] += two.y;
+        real[i + 1] += two.z;
+        imaginary[i + 1] += two.w;
+    }
+}
+
+struct Tile {
+    int row, column;
+    size_t product;
+
+    // Fastest across: neighbours read the same rows of a.
+    __device__ __forceinline__ explicit Tile(int tile)
+        : row(tile / kTilesAcross % kTilesDown * kTileRows), column(tile % kTilesAcross * kTileColumns),
+          product(tile / (kTilesAcross * kTilesDown)) {}
+    __device__ __forceinline__ const float2* left(const float2* a) const {
+        return a + product * (static_cast<size_t>(kM) * kK);
+    }
+    __device__ __forceinline__ const float2* right(const float2* b) const {
+        return b + product * (static_cast<size_t>(kK) * kN);
+    }
+    __device__ __forceinline__ float2* result(float2* c) const { return c + product * (static_cast<size_t>(kM) * kN); }
+};
+
 extern "C" __global__ void __launch_bounds__(kThreads)
 cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
-                float2* __restrict__ c) {
+                float2* __restrict__ c, float4* handed, Progress* progress) {
     extern __shared__ __align__(128) float2 shared[];
     // Two tiles in parts, what is copied, and a float for each warp and operand.
     char* const memory = reinterpret_cast<char*>(shared);
@@ -370,21 +473,29 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
     unsigned* const most = reinterpret_cast<unsigned*>(staged + kStages * kStaged);
     const int thread = threadIdx.x;
     const int group = __shfl_sync(0xffffffffu, thread / 128, 0);  // so that the compiler sees that it is a warp's
-    int block = blockIdx.x;
-    const int column = block % kTilesAcross * kTileColumns;  // fastest: these blocks read the same rows of a
-    block /= kTilesAcross;
-    const int row = block % kTilesDown * kTileRows;
-    block /= kTilesDown;
-    const size_t product = block;
-    const float2* left = a + product * (static_cast<size_t>(kM) * kK);
-    const float2* right = b + product * (static_cast<size_t>(kK) * kN);
-    float2* result = c + product * (static_cast<size_t>(kM) * kN);
+    if (thread == 0) {
+        most[0] = atomicAdd(&progress->taken, 1u);
+    }
+    __syncthreads();
+    const Share share(most[0]);
+    __syncthreads();
+    const int steps = share.steps();
+    int number = 0, coming = 0;
+    Piece piece = share.piece(0);  // that is multiplied
+    Piece wanted = piece;  // whose numbers are copied
+    Tile tile(wanted.tile);
+    const float2 *left = tile.left(a), *right = tile.right(b);
 
     const auto begin = [&](int step, int stage) {
-        if (step < kSteps) {
-            const int term = step * kTileTerms;
-            copy_a(left, term, row, thread, staged + stage * kStaged);
-            copy_b(right, term, column, thread, staged + stage * kStaged + kAStaged);
+        if (step < steps) {
+            const int term = wanted.first * kTileTerms;
+            copy_a(left, term, tile.row, thread, staged + stage * kStaged);
+            copy_b(right, term, tile.column, thread, staged + stage * kStaged + kAStaged);
+            if (++wanted.first == wanted.last) {
+                wanted = share.piece(++coming);
+                tile = Tile(wanted.tile);
+                left = tile.left(a), right = tile.right(b);
+            }
         }
         copy_async_commit();
     };
@@ -429,11 +540,11 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
     const Halves columns = halves<kBTerms, kBColumns>(memory + 4 * kAPart);
     int stage = 0;  // of the tile that is multiplied
 #pragma unroll 1
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < steps; ++step) {
         __syncthreads();  // all parts of this tile are there, and all products of the one before are done
         const int buffer = step % 2;
         const Halves tile_rows = behind(rows, buffer * kParts), tile_columns = behind(columns, buffer * kParts);
-        const bool is_last = step + 1 == kSteps;
+        const bool is_last = step + 1 == steps;
         stage = stage + 1 == kStages ? 0 : stage + 1;
         begin_products();
         multiply_real(sums, tile_rows, tile_columns);
@@ -455,6 +566,25 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
         finish_products(sums);
         add(sums, power, imaginary);
         power = next;
+        if (++piece.first == piece.last) {
+            float4* const own = handed + share.number * (kSums / 2 * kThreads) + thread;
+            if (piece.last < kSteps) {
+                hand_on(real, imaginary, own);
+                tell(progress->handed[share.number]);
+            } else {
+                if (step + 1 == steps && share.begin % kSteps != 0) {
+                    wait_for(progress->handed[share.number - 1], 1);
+                    add_handed(own - kSums / 2 * kThreads, real, imaginary);
+                }
+                const Tile done(piece.tile);
+                store(real, imaginary, done.row + 64 * group + thread % 128 / 32 * 16, done.column, thread % 32,
+                      done.result(c));
+            }
+#pragma unroll
+            for (int i = 0; i < kSums; ++i) {
+                real[i] = imaginary[i] = 0.0f;
+            }
+            piece = share.piece(++number);
+        }
     }
-    store(real, imaginary, row + 64 * group + thread % 128 / 32 * 16, column, thread % 32, result);
 }

@@ -1,6 +1,6 @@
 // warpsmith cgemm_warpgroup
 // problem: cgemm batch=2112 m=64 n=64 k=128 a=c accuracy=normwise
-// config:  columns=64 groups=1 min_blocks=3 splits=1 stages=0 terms=16
+// config:  columns=64 dealt_to=0 groups=1 min_blocks=3 splits=1 stages=0 terms=16
 //
 // 64 x kTileColumns results a warpgroup, by products of the tensor cores. Tiles are scaled by powers of two, and each
 // float32 is the sum of two halves, high and low: a product of two is low * high, high * low and high * high. Tensor

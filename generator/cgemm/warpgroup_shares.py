@@ -1,0 +1,64 @@
+"""Tiles that are dealt out evenly to as many blocks as a device holds at once, where rounds of blocks would not be even.
+
+A block does some whole tiles of its own, one in each round. The tiles of the last whole round and those that are left
+over are dealt out step by step: each block has an equal share of their steps, as much as one tile or more and less than
+two, which begins and ends within tiles. What it has of the tile that its share ends in it does first, and hands the sums
+on to the block of the next share, which finishes that tile as its very last piece. So a tile is the sum of two pieces at
+most, always the same ones.
+
+A block takes the number of its share as it begins. It waits for the share before alone, whose block has begun earlier
+and waits for nothing until it has handed on: all blocks come to their ends, however few run at a time.
+
+Source: Osama, Merrill, Cecka, Garland and Owens 2023, "Stream-K: Work-centric Parallel Decomposition for Dense
+Matrix-Matrix Multiplication on the GPU", section 5.2 (the hybrid of two tiles).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+COUNTER_BYTES = 4
+SUM_BYTES = 8
+"""Of a complex one."""
+ALIGNMENT = 256
+"""Of a workspace, in bytes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WarpgroupShares:
+    """How `tiles` tiles of equally many steps are dealt out to fewer `blocks`."""
+
+    tiles: int
+    blocks: int
+
+    @property
+    def rounds(self) -> int:
+        """Whole tiles that each block has of its own."""
+        return self.tiles // self.blocks - 1
+
+    @property
+    def dealt(self) -> int:
+        """Tiles whose steps are dealt out: those behind all blocks' own ones, fewer than two for each block."""
+        return self.tiles - self.rounds * self.blocks
+
+    @property
+    def counters(self) -> int:
+        """The shares that are taken, and for each whether its sums are handed on."""
+        return 1 + self.blocks
+
+    @property
+    def counter_bytes(self) -> int:
+        return COUNTER_BYTES * self.counters
+
+
+def handed_bytes(tile_rows: int, tile_columns: int, blocks: int) -> int:
+    """Bytes of the sums that blocks hand on, a tile's for each."""
+    return SUM_BYTES * tile_rows * tile_columns * blocks
+
+
+def shares_bytes(tile_rows: int, tile_columns: int, blocks: int) -> int:
+    """Bytes of workspace that shares take in all."""
+    if blocks == 0:
+        return 0
+    counters = COUNTER_BYTES * (1 + blocks)
+    return handed_bytes(tile_rows, tile_columns, blocks) + -(-counters // ALIGNMENT) * ALIGNMENT
