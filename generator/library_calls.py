@@ -16,6 +16,8 @@ MOST_AXES = 3
 LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES = 16 << 10, 32 << 20
 """Of workspace: with less some functions fail; and what cuBLAS takes itself on compute capability 9.0, where nobody
 gives it any (cuBLAS documentation, cublasSetWorkspace)."""
+CUBLAS_ALIGNMENT, MOST_STREAMS = 256, 8
+"""Bytes, at a multiple of which a workspace begins (same place); and over which calls are spread, each with its own."""
 
 
 class Library(enum.StrEnum):
@@ -191,11 +193,14 @@ class CublasProduct:
         batch: number of products.
         first: what is done with a.
         second: what is done with b.
-        is_looped: whether each product has a call of its own, one after the other on one stream.
-        workspace_bytes: scratch memory that it has. What it computes by depends on it.
+        is_looped: whether each product has a call of its own.
+        workspace_bytes: scratch memory, on each stream. What it computes by depends on it.
+        streams: over how many the calls of a loop are spread, number i on stream i % streams. The first of them is the
+            caller's, which waits for the others before its next step.
 
     Raises:
-        ValueError: a size that is no positive whole number below 2^31, or less workspace than LEAST_CUBLAS_BYTES.
+        ValueError: a size that is no positive whole number below 2^31, less workspace than LEAST_CUBLAS_BYTES, more
+            streams than MOST_STREAMS or than calls.
     """
 
     library: ClassVar[Library] = Library.CUBLAS
@@ -209,6 +214,7 @@ class CublasProduct:
     second: Transpose = Transpose.N
     is_looped: bool = False
     workspace_bytes: int = USUAL_CUBLAS_BYTES
+    streams: int = 1
 
     def __post_init__(self) -> None:
         counts = [self.m, self.n, self.k, self.batch]
@@ -217,6 +223,10 @@ class CublasProduct:
         if type(self.workspace_bytes) is not int or not LEAST_CUBLAS_BYTES <= self.workspace_bytes < 2**31:
             told = f"{LEAST_CUBLAS_BYTES} to 2^31 - 1 bytes"
             raise ValueError(f"the workspace of a product must be {told}; got {self.workspace_bytes}")
+        if type(self.streams) is not int or not 1 <= self.streams <= MOST_STREAMS:
+            raise ValueError(f"products are spread over 1 to {MOST_STREAMS} streams; got {self.streams}")
+        if self.streams > (self.batch if self.is_looped else 1):
+            raise ValueError(f"each of {self.streams} streams must have a call; got {self.told()}")
 
     @property
     def leads(self) -> tuple[int, int, int]:
@@ -234,9 +244,21 @@ class CublasProduct:
         """Bytes of each argument of the call, from where it points to."""
         return tuple(8 * self.batch * distance for distance in self.distances)
 
+    @property
+    def workspace_pitch_bytes(self) -> int:
+        """From the workspace of one stream to that of the next."""
+        return -(-self.workspace_bytes // CUBLAS_ALIGNMENT) * CUBLAS_ALIGNMENT
+
+    @property
+    def all_workspace_bytes(self) -> int:
+        """Of the workspaces of all streams."""
+        return (self.streams - 1) * self.workspace_pitch_bytes + self.workspace_bytes
+
     def told(self) -> str:
         """In a few words, for people."""
         many = f"{self.batch} one by one" if self.is_looped else f"{self.batch} at once"
+        if self.streams > 1:
+            many += f" over {self.streams} streams"
         told = f"{self.function} {self.first}{self.second}, m={self.m} n={self.n} k={self.k}, {many}"
         return told if self._is_usual else f"{told}, {self.workspace_bytes} bytes of workspace"
 
@@ -251,6 +273,8 @@ class CublasProduct:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self._is_usual:
             del fields["workspace_bytes"]
+        if self.streams == 1:  # as all had once
+            del fields["streams"]
         return {**fields, **words}
 
     @classmethod

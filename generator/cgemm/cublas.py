@@ -18,6 +18,9 @@ from warpsmith.generator.program import LibraryCall, Pointer, Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 STRIDED, LOOPED = "strided", "looped"
+STREAMS = {STRIDED: 1, LOOPED: 1, "two_streams": 2, "four_streams": 4, "eight_streams": 8}
+"""That products are spread over, by the value of `calls`. They have no parameter of their own: configs that were stored
+when all calls had one stream are points of the space still."""
 MOST_CALLS = 64
 """Of one product each: more of them take longer to queue than they can save."""
 
@@ -39,13 +42,16 @@ class CgemmCublas(Family):
         return Space(
             (
                 Parameter("function", functions, "four real products for each complex one, or three and sums"),
-                Parameter("calls", (STRIDED, LOOPED), "one call for all products, or one for each"),
+                Parameter(
+                    "calls", tuple(STREAMS), "one call for all products, or one for each, on one stream or over several"
+                ),
             ),
             (
                 Constraint(
                     f"2 to {MOST_CALLS} products have calls of their own",
                     lambda calls: calls == STRIDED or 1 < cgemm.batch <= MOST_CALLS,
                 ),
+                Constraint("each stream has a product", lambda calls: STREAMS[calls] <= cgemm.batch),
             ),
         )
 
@@ -53,7 +59,7 @@ class CgemmCublas(Family):
         return Config.of({"function": ProductFunction.CGEMM.value, "calls": STRIDED})
 
     def program(self, problem: Problem, config: Config) -> Program:
-        cgemm = require_cgemm(problem)
+        cgemm, calls = require_cgemm(problem), config.text("calls")
         product = CublasProduct(
             ProductFunction(config.text("function")),
             m=cgemm.n,
@@ -62,7 +68,8 @@ class CgemmCublas(Family):
             batch=cgemm.batch,
             first=Transpose(cgemm.b.value),
             second=Transpose(cgemm.a.value),
-            is_looped=config.text("calls") == LOOPED,
+            is_looped=calls != STRIDED,
+            streams=STREAMS[calls],
         )
         call = LibraryCall(product, (Pointer("b"), Pointer("a"), Pointer("c")))
         return Program(self.name, config, (), (call,))

@@ -1,13 +1,13 @@
-"""Tiles that are dealt out evenly to as many blocks as a device holds at once, where rounds of blocks would not be even.
+"""Tiles that are dealt out evenly to as many blocks as a device holds at once, where rounds of blocks are not even.
 
-A block does some whole tiles of its own, one in each round. The tiles of the last whole round and those that are left
-over are dealt out step by step: each block has an equal share of their steps, as much as one tile or more and less than
-two, which begins and ends within tiles. What it has of the tile that its share ends in it does first, and hands the sums
-on to the block of the next share, which finishes that tile as its very last piece. So a tile is the sum of two pieces at
-most, always the same ones.
+A block does some whole tiles of its own first, one in each round, as without shares: blocks that read the same numbers
+read them at the same time. The tiles of the last whole round and those that are left over are dealt out step by step.
+Each block has an equal share of their steps, one tile's or more and less than two tiles', which begins and ends within
+tiles. It begins with the tile that its share ends in, and hands its sums on to the block of the next share, which
+finishes that tile as its very last piece. So a tile is the sum of two pieces at most, always the same ones.
 
-A block takes the number of its share as it begins. It waits for the share before alone, whose block has begun earlier
-and waits for nothing until it has handed on: all blocks come to their ends, however few run at a time.
+A block takes the number of its share as it begins. It waits for the block of the share before alone, which has begun
+earlier and hands on before it waits itself: all blocks come to their ends, however few run at a time.
 
 Source: Osama, Merrill, Cecka, Garland and Owens 2023, "Stream-K: Work-centric Parallel Decomposition for Dense
 Matrix-Matrix Multiplication on the GPU", section 5.2 (the hybrid of two tiles).

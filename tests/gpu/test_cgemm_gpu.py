@@ -182,6 +182,63 @@ class TestCublas:
             for config in CUBLAS.space(self.PROBLEM, runtime.device).configs():
                 self._check(torch, self.plan(runtime, config), drawn, given)
 
+    @pytest.mark.parametrize("function", ["cgemm", "cgemm3m"])
+    def test_products_over_streams_have_the_bits_of_those_on_one(self, function: str) -> None:
+        """In a plan that is called, on torch's stream and on the default one, and in a graph, replayed twice."""
+        torch = pytest.importorskip("torch")
+        given, (one, called, default, replayed) = self._operands(torch, 4)
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        with contextlib.closing(CudaRuntime(0)) as runtime:
+            looped, spread = (
+                self.plan(runtime, Config.of({"function": function, "calls": calls}))
+                for calls in ("looped", "four_streams")
+            )
+            looped(*given, out=one)
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph):
+                spread(*given, out=replayed, stream=torch.cuda.current_stream().cuda_stream)
+            with torch.cuda.stream(stream):
+                spread(*given, out=called)
+                # Work that follows on the caller's stream comes after all products.
+                copied = called.clone()
+            spread(*given, out=default, stream=0)
+            for _ in range(2):
+                torch.cuda.synchronize()
+                replayed.zero_()
+                graph.replay()
+                torch.cuda.synchronize()
+                assert torch.equal(torch.view_as_real(replayed), torch.view_as_real(one))
+            for found in (called, copied, default):
+                assert torch.equal(torch.view_as_real(found), torch.view_as_real(one))
+        assert error_of(self.PROBLEM, random_operands(self.PROBLEM, 1), one.cpu().numpy()) <= 1e-6
+
+    def test_a_call_beside_a_capture_that_has_the_streams_is_right(self) -> None:
+        torch = pytest.importorskip("torch")
+        given, (one, beside, replayed) = self._operands(torch, 3)
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        with contextlib.closing(CudaRuntime(0)) as runtime:
+            spread = self.plan(runtime, Config.of({"function": "cgemm", "calls": "four_streams"}))
+            spread(*given, out=one)
+            spread(*given, out=beside, stream=stream.cuda_stream)
+            beside.zero_()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                captured = torch.cuda.current_stream().cuda_stream
+                spread(*given, out=replayed, stream=captured)
+                spread(*given, out=beside, stream=stream.cuda_stream)
+                spread(*given, out=replayed, stream=captured)
+            graph.replay()
+            torch.cuda.synchronize()
+        for found in (beside, replayed):
+            assert torch.equal(torch.view_as_real(found), torch.view_as_real(one))
+
+    def _operands(self, torch: Any, results: int) -> tuple[list[Any], list[Any]]:
+        """Of seed 1, on the GPU, and memory for some results."""
+        drawn = random_operands(self.PROBLEM, 1)
+        shape = self.PROBLEM.output.shape
+        outs = [torch.zeros(shape, dtype=torch.complex64, device="cuda") for _ in range(results)]
+        return [torch.from_numpy(drawn[name]).cuda() for name in ("a", "b")], outs
+
     def _check(self, torch: Any, plan: Plan, drawn: list[Any], given: list[list[Any]]) -> None:
         results = [torch.empty(self.PROBLEM.output.shape, dtype=torch.complex64, device="cuda") for _ in given]
         graph, streams = torch.cuda.CUDAGraph(), [torch.cuda.Stream() for _ in given]

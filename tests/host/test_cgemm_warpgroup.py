@@ -123,7 +123,7 @@ class TestDealtOut:
         )
 
     def test_are_the_same_bits_each_time(self, bench: Bench) -> None:
-        wanted = dict(columns=32, terms=16, stages=0, groups=1, splits=1, min_blocks=0, dealt_to=2)
+        wanted = {"columns": 32, "terms": 16, "stages": 0, "groups": 1, "splits": 1, "min_blocks": 0, "dealt_to": 2}
         cases = [case(asked(5, 20, 24, 40), **wanted)] * 3
         first, *others = (result.tobytes() for _, _, result in bench.results(cases, random_inputs))
         assert all(other == first for other in others)

@@ -52,7 +52,7 @@ def configs(problem: Cgemm) -> tuple[Config, ...]:
 
 @pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
 def test_results_are_right_however_operands_lie(host: HostRuntime, a: Op, b: Op) -> None:
-    for problem in (Cgemm(3, 5, 7, 11, a, b), Cgemm(1, 1, 6, 2, a, b)):
+    for problem in (Cgemm(4, 5, 7, 11, a, b), Cgemm(1, 1, 6, 2, a, b)):
         assert CUBLAS.why_not(problem, H200) is None
         with contextlib.closing(Testbed(host, problem, 3, QUICK, guarded=True)) as testbed:
             for config in configs(problem):
@@ -65,6 +65,13 @@ def test_its_scratch_memory_is_a_workspace(host: HostRuntime) -> None:
     program = CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200))
     assert Executable.load(host, program, {}).workspace_bytes == USUAL_CUBLAS_BYTES
     assert Executable.load(host, with_room(program, LEAST_CUBLAS_BYTES), {}).workspace_bytes == LEAST_CUBLAS_BYTES
+
+
+def test_each_stream_has_scratch_memory_of_its_own(host: HostRuntime) -> None:
+    problem = dataclasses.replace(PROBLEM, batch=4)
+    program = CUBLAS.program(problem, Config.of({"function": "cgemm", "calls": "four_streams"}))
+    assert Executable.load(host, program, {}).workspace_bytes == 4 * USUAL_CUBLAS_BYTES
+    assert Executable.load(host, with_room(program, 1 << 20), {}).workspace_bytes == 1 << 20
 
 
 def test_as_much_of_it_as_is_usual_is_not_told() -> None:
@@ -99,9 +106,10 @@ def test_a_closed_call_is_told(host: HostRuntime) -> None:
 
 class TestBundles:
     def test_take_what_is_generated(self) -> None:
-        for config in configs(PROBLEM):
-            program = CUBLAS.program(PROBLEM, config)
-            check_program(program, PROBLEM)
+        problem = dataclasses.replace(PROBLEM, batch=8)
+        for config in configs(problem):
+            program = CUBLAS.program(problem, config)
+            check_program(program, problem)
             assert Program.from_spec(json.loads(json.dumps(program.spec())), {}) == program
 
     @pytest.mark.parametrize("changes", [{"m": 8}, {"n": 6}, {"k": 12}, {"batch": 4}])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.device import H200
-from warpsmith.generator.library_calls import CublasProduct, ProductFunction, Transpose
+from warpsmith.generator.library_calls import USUAL_CUBLAS_BYTES, CublasProduct, ProductFunction, Transpose
+from warpsmith.generator.space import Config
 
 CUBLAS = CgemmCublas()
 
@@ -22,5 +25,26 @@ class TestCublas:
         assert program.units == ()
 
     def test_has_calls_for_each_product_only_where_there_are_few(self) -> None:
-        counts = {batch: len(tuple(CUBLAS.space(Cgemm(batch, 7, 9, 11), H200).configs())) for batch in (1, 2, 64, 65)}
-        assert counts == {1: 2, 2: 4, 64: 4, 65: 2}
+        """And no more streams than products."""
+        batches = (1, 2, 3, 4, 7, 8, 64, 65)
+        counts = {batch: len(tuple(CUBLAS.space(Cgemm(batch, 7, 9, 11), H200).configs())) for batch in batches}
+        assert counts == {1: 2, 2: 6, 3: 6, 4: 8, 7: 8, 8: 10, 64: 10, 65: 2}
+
+    def test_spreads_products_over_streams(self) -> None:
+        problem = Cgemm(8, 7, 9, 11)
+        found = []
+        for config in CUBLAS.space(problem, H200).configs():
+            (call,) = CUBLAS.program(problem, config).calls
+            assert isinstance(call.parameters, CublasProduct)
+            assert call.parameters.workspace_bytes == USUAL_CUBLAS_BYTES  # by which cuBLAS chooses its kernels
+            found.append((call.parameters.is_looped, call.parameters.streams))
+        assert found == [(False, 1), (True, 1), (True, 2), (True, 4), (True, 8)] * 2
+
+    @pytest.mark.parametrize(
+        ("calls", "fingerprint"), [("strided", "ec3b55be3025ecd0"), ("looped", "3b22eb0b36527f5e")]
+    )
+    def test_answers_by_what_was_stored_before_there_were_streams(self, calls: str, fingerprint: str) -> None:
+        config = Config.of({"function": "cgemm", "calls": calls})
+        program = CUBLAS.legal_program(Cgemm(5, 7, 9, 11), H200, config)
+        assert program is not None
+        assert program.fingerprint == fingerprint

@@ -19,9 +19,8 @@ from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
-from warpsmith.generator.cgemm.warpgroup import HANDED, PROGRESS
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
-from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
+from warpsmith.generator.cgemm.warpgroup import HANDED, PROGRESS, CgemmWarpgroup
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft import Fft

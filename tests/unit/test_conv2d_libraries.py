@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from warpsmith.generator.cgemm.cublas import STREAMS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftCublas
@@ -16,6 +17,7 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
 
 OURS, LIBRARIES = Conv2dFftCublas(), Conv2dCufft()
 LAYERS: tuple[dict[str, Any], ...] = (
@@ -34,19 +36,27 @@ def own_bytes(program: Program) -> int:
     return sum(aligned(each.nbytes) for each in program.workspaces)
 
 
+def product_of(program: Program) -> CublasProduct:
+    """What cuBLAS is told, the same by all of its calls; they use its workspace one after the other."""
+    (product,) = {each.parameters for each in program.calls if isinstance(each.parameters, CublasProduct)}
+    return product
+
+
 def cublas_bytes(program: Program) -> int:
-    """Of each call of cuBLAS; they use them one after the other."""
-    (nbytes,) = {
-        each.parameters.workspace_bytes for each in program.calls if isinstance(each.parameters, CublasProduct)
-    }
-    return nbytes
+    """Of each call of cuBLAS."""
+    return product_of(program).all_workspace_bytes
+
+
+def configs_of(family: Family, problem: Conv2d) -> list[Config]:
+    """The default, some random ones, and one for each way to call cuBLAS that is legal."""
+    space, rng = family.space(problem, H200), random.Random(problem.key())
+    calls = next(each.name for each in space.parameters if each.name.endswith("calls"))
+    ways = (space.narrowed({calls: [way]}).drawn(rng) for way in STREAMS)
+    return [*filter(None, (family.default(problem, H200), *(space.drawn(rng) for _ in range(5)), *ways))]
 
 
 def programs(family: Family, problem: Conv2d) -> list[Program]:
-    """Of the default and of some random configs."""
-    space, rng = family.space(problem, H200), random.Random(problem.key())
-    configs = [family.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(5)))]
-    return [family.program(problem, config) for config in configs]
+    return [family.program(problem, config) for config in configs_of(family, problem)]
 
 
 @both
@@ -63,9 +73,48 @@ def test_what_cublas_has_is_what_is_left_of_the_workspace(family: Family, pass_:
             continue
         solved += 1
         for program in programs(family, problem):
-            left = workspace - own_bytes(program)
-            assert min(left - 255, USUAL_CUBLAS_BYTES) <= cublas_bytes(program) <= left
+            left, streams = workspace - own_bytes(program), product_of(program).streams
+            most = streams * USUAL_CUBLAS_BYTES
+            assert min(left - 256 * streams + 1, most) <= cublas_bytes(program) <= min(left, most)
     assert solved
+
+
+@both
+@every_pass
+def test_products_have_as_many_streams_as_there_is_workspace_for(family: Family, pass_: Pass) -> None:
+    """Each with as much as cuBLAS needs at the least, and no more than there are frequencies."""
+    whole = Conv2d(**LAYERS[2], pass_=pass_)
+    whole = dataclasses.replace(whole, input=(1, *whole.input[1:]))  # a batch that has no parts
+    own = own_bytes(family.program(whole, family.default(whole, H200)))
+    for shares, most in ((1, 1), (2, 2), (7, 4), (8, 8), (100, 8)):
+        problem = dataclasses.replace(whole, workspace=own + shares * LEAST_CUBLAS_BYTES)
+        found = [product_of(program) for program in programs(family, problem)]
+        assert max(each.streams for each in found) == most
+        assert all(each.streams <= each.batch for each in found)
+
+
+@both
+def test_streams_are_no_more_than_frequencies(family: Family) -> None:
+    """On each basis, whatever the first one has."""
+    problem = Conv2d(input=(2, 3, 1, 2), weight=(4, 3, 1, 1))
+    space = family.space(problem, H200)
+    names = {"basis", "calls", "product.calls", "function", "product.function"}
+    usual = family.default(problem, H200).values()
+    few = space.narrowed({name: [value] for name, value in usual.items() if name not in names})
+    products = [product_of(family.program(problem, config)) for config in few.configs()]
+    assert any(each.is_looped for each in products)
+    assert all(each.streams <= each.batch for each in products)
+
+
+@both
+def test_what_was_stored_before_there_were_streams_is_still_legal(family: Family) -> None:
+    problem = Conv2d(**LAYERS[2])
+    calls = "calls" if family is LIBRARIES else "product.calls"
+    for way in ("strided", "looped"):
+        config = Config.of(family.default(problem, H200).values() | {calls: way})
+        program = family.legal_program(problem, H200, config)
+        assert program is not None
+        assert "streams" not in str(program.spec()["steps"])
 
 
 @both

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.cuda import cublas, status
+from stream_driver import StreamDriver
+from warpsmith.devices.cuda import cublas, side_streams, status
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
-from warpsmith.generator.library_calls import CublasProduct, ProductFunction, Transpose
+from warpsmith.generator.library_calls import MOST_STREAMS, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.program import LibraryCall, Pointer
 
 # The functions as cublas_v2.h of CUDA 13 declares them. Each writes one line; `status` is what products answer.
@@ -64,6 +66,7 @@ SINGLE(cublasCgemm3m)
 """
 
 PRODUCT = CublasProduct(ProductFunction.CGEMM, 5, 7, 11, 3, Transpose.C, Transpose.N)
+SPREAD = CublasProduct(ProductFunction.CGEMM, 5, 7, 11, 5, is_looped=True, workspace_bytes=20_000, streams=3)
 ADDRESSES = {"a": 0x1000, "b": 0x2000, "c": 0x3000}
 
 
@@ -104,9 +107,24 @@ def notes(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         file.unlink(missing_ok=True)
         return lines
 
+    gc.collect()  # handles that errors of other tests have held are destroyed now
     read()
     yield read
     cublas._library.cache_clear()
+
+
+@pytest.fixture
+def driver(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> StreamDriver:
+    """One that writes where the library does."""
+
+    def note(line: str) -> None:
+        with compiled.with_name("notes").open("a") as file:
+            file.write(f"{line}\n")
+
+    made = StreamDriver(note)
+    for module in (side_streams, status):
+        monkeypatch.setattr(module, "cu", made)
+    return made
 
 
 def loaded(context: Any, product: CublasProduct = PRODUCT) -> Any:
@@ -237,10 +255,91 @@ def test_where_it_is_missing_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
     assert cublas.version() == "cublas missing"
 
 
+class TestStreams:
+    def test_take_the_calls_in_turns(self, notes: Callable[[], list[str]], driver: StreamDriver) -> None:  # noqa: ARG002
+        """Each with a handle and a part of the workspace, between a fork and a join."""
+        made = loaded(Context(), SPREAD)
+        assert made.workspace_bytes == 2 * 20_224 + 20_000  # at multiples of 256
+        handles = [line.split()[1] for line in notes() if not line.startswith("create event")][-3:]
+        made.bind(ADDRESSES, 0x4000)(0x77)
+        lines = notes()
+        assert lines[:3] == ["record e1 on 77", "51 waits for e1", "52 waits for e1"]
+        assert lines[3:9] == [
+            line
+            for handle, stream, place in zip(handles, ("77", "51", "52"), (0x4000, 0x8F00, 0xDE00), strict=True)
+            for line in (f"stream {handle} {stream}", f"workspace {handle} {place:#x} 20000")
+        ]
+        assert [line.split(" a ")[1].split()[0] for line in lines[9:14]] == [f"{0x1010 + 440 * i:#x}" for i in range(5)]
+        assert [line.split()[-1] for line in lines[9:14]] == ["5"] * 5
+        assert lines[14:] == ["record e2 on 51", "77 waits for e2", "record e3 on 52", "77 waits for e3"]
+
+    def test_are_left_to_the_capture_that_has_them(self, notes: Callable[[], list[str]], driver: StreamDriver) -> None:
+        bound = loaded(Context(), SPREAD).bind(ADDRESSES, 0x4000)
+        driver.captured = {0x51: 5, 0x52: 5}
+        notes()
+        bound(None)
+        lines = notes()
+        assert [line.split()[0] for line in lines] == ["stream", "workspace", *["cublasCgemm_v2"] * 5]
+        assert lines[1].split()[2:] == ["0x4000", "20000"]
+
+    def test_go_with_their_handles(self, notes: Callable[[], list[str]], driver: StreamDriver) -> None:  # noqa: ARG002
+        made = loaded(Context(), SPREAD)
+        created = notes()
+        made.close()
+        made.close()
+        assert notes() == [line.replace("create", "destroy") for line in reversed(created)]
+        assert sorted(line.split()[1] for line in created if len(line.split()) == 3) == ["event"] * 3 + ["stream"] * 2
+        assert len(created) == 8
+        bound = loaded(Context(), SPREAD).bind(ADDRESSES, 0x4000)
+        bound(None)
+        notes()
+        del bound
+        assert sum(line.startswith("destroy") for line in notes()) == 8
+
+    def test_none_is_left_of_what_cannot_be_made(
+        self, notes: Callable[[], list[str]], driver: StreamDriver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        driver.most_streams = 1
+        with pytest.raises(OutOfMemory):
+            loaded(Context(), SPREAD)
+        driver.most_streams = 100
+        monkeypatch.setattr(ctypes.c_int.in_dll(cublas._library(), "created"), "value", 3)
+        with pytest.raises(OutOfMemory):
+            loaded(Context(), SPREAD)
+        words = [line.split()[0] for line in notes()]
+        assert words.count("create") == words.count("destroy") == 2 + 5
+
+
 class TestProduct:
-    @pytest.mark.parametrize("product", [PRODUCT, CublasProduct(ProductFunction.CGEMM3M, 1, 2, 3, 4, is_looped=True)])
+    @pytest.mark.parametrize(
+        "product", [PRODUCT, SPREAD, CublasProduct(ProductFunction.CGEMM3M, 1, 2, 3, 4, is_looped=True)]
+    )
     def test_reads_back_what_it_is(self, product: CublasProduct) -> None:
         assert CublasProduct.of(product.spec()) == product
+
+    def test_tells_its_streams_where_they_are_several(self) -> None:
+        """So that fingerprints stay what they were when all had one."""
+        one = dataclasses.replace(SPREAD, streams=1)
+        assert "streams" not in one.spec()
+        assert SPREAD.spec() == one.spec() | {"streams": 3}
+        assert one.told() == "cgemm nn, m=5 n=7 k=11, 5 one by one, 20000 bytes of workspace"
+        assert SPREAD.told() == "cgemm nn, m=5 n=7 k=11, 5 one by one over 3 streams, 20000 bytes of workspace"
+
+    @pytest.mark.parametrize(("streams", "nbytes"), [(1, 20_000), (2, 40_224), (4, 80_672)])
+    def test_has_a_workspace_for_each_stream(self, streams: int, nbytes: int) -> None:
+        assert dataclasses.replace(SPREAD, streams=streams).all_workspace_bytes == nbytes
+        whole = dataclasses.replace(SPREAD, streams=streams, workspace_bytes=1 << 20)
+        assert whole.all_workspace_bytes == streams << 20
+
+    @pytest.mark.parametrize("streams", [0, MOST_STREAMS + 1, True, 2.0, "2"])
+    def test_is_spread_over_a_few_streams(self, streams: Any) -> None:
+        with pytest.raises(ValueError, match="products are spread over 1 to 8 streams; got"):
+            CublasProduct.of({**SPREAD.spec(), "batch": 64, "streams": streams})
+
+    @pytest.mark.parametrize("changes", [{"batch": 2}, {"is_looped": False}])
+    def test_has_a_call_for_each_stream(self, changes: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match="each of 3 streams must have a call; got cgemm nn"):
+            dataclasses.replace(SPREAD, **changes)
 
     def test_reaches_to_the_end_of_its_memory(self) -> None:
         assert PRODUCT.reaches == (8 * 3 * 55, 8 * 3 * 77, 8 * 3 * 35)

@@ -5,7 +5,8 @@ products want them frequency by frequency, so that every spectrum is transposed.
 a candidate.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3 (table 1; section 3.4 for what is
-searched: basis sizes and batched or single products). Streams are not part of a program, whose steps are in order.
+searched: basis sizes, batched or single products, and streams). The steps of a program are in order: streams are those
+of one step, over which single products are spread.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 import dataclasses
 from math import prod
 
-from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.cgemm.cublas import STREAMS, CgemmCublas
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
-from warpsmith.generator.conv2d.fourier.libraries import with_room
+from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts, aligned
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -72,7 +73,7 @@ class Conv2dCufft(Family):
                 Parameter("transposers", (4, 8, 16), f"threads that transpose each row of {TILE} numbers' tile"),
                 *product.parameters,
             ),
-            tuple(Constraint(each.why, each.holds, each.parameters) for each in product.constraints),
+            (*product.constraints, _streams_constraint(layer, found)),
         )
 
     def default(self, problem: Problem, device: Device) -> Config:
@@ -102,6 +103,16 @@ def _bases(layer: Conv2d) -> tuple[Basis, ...]:
     return tuple(each.basis for each in parts if _nbytes(each) <= layer.workspace and _is_counted(each))
 
 
+def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:
+    """On each basis; the product's own constraints are those of the first one."""
+    most = {
+        _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace - _own_bytes(each)))
+        for each in (FourierParts(layer, basis, 1) for basis in found)
+    }
+    told = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace} bytes of workspace"
+    return Constraint(told, lambda basis, calls: STREAMS[calls] <= most[basis])
+
+
 def _is_counted(parts: FourierParts) -> bool:
     return all(each.batch <= MOST_TRANSFORMS for each in (*parts.forward, parts.inverse))
 
@@ -110,8 +121,13 @@ def _nbytes(parts: FourierParts) -> int:
     """At the least. What cuFFT takes is known on a device alone: two dimensions are taken for a copy of all spectra, up
     to what cuBLAS takes as a rule.
     """
-    own = {each.name: aligned(each.nbytes) for each in _workspaces(parts)}
-    return sum(own.values()) + max(LEAST_CUBLAS_BYTES, min(own[SPECTRA], USUAL_CUBLAS_BYTES))
+    (spectra,) = (aligned(each.nbytes) for each in _workspaces(parts) if each.name == SPECTRA)
+    return _own_bytes(parts) + max(LEAST_CUBLAS_BYTES, min(spectra, USUAL_CUBLAS_BYTES))
+
+
+def _own_bytes(parts: FourierParts) -> int:
+    """As they lie in memory."""
+    return sum(aligned(each.nbytes) for each in _workspaces(parts))
 
 
 def _workspaces(parts: FourierParts) -> tuple[Workspace, ...]:

@@ -15,7 +15,7 @@ import dataclasses
 from typing import ClassVar
 
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.cgemm.cublas import STREAMS, CgemmCublas
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import CgemmTiled
@@ -24,7 +24,7 @@ from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes
 from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
-from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, with_room
+from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
@@ -48,6 +48,8 @@ RESULT = "result"
 """The stage that transforms back."""
 SPLITS = "product.splits"
 """The parameter of `cgemm_tiled`, `cgemm_tensor` and `cgemm_warpgroup` that takes workspace."""
+CALLS = "product.calls"
+"""That of `cgemm_cublas` that does."""
 DEALT = ("product.groups", "product.columns", "product.dealt_to")
 """Those of `cgemm_warpgroup` that do where tiles are dealt out."""
 
@@ -202,6 +204,14 @@ class Conv2dFftCublas(Conv2dFft):
     may_answer = False
     product = CgemmCublas()
     parts = PartsForCublas
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        """The stages' spaces, in which products are spread over no more streams than the workspace goes round."""
+        joined, parts = super().space(problem, device), self._parts(problem)
+        left = parts.layer.workspace - parts.workspace_bytes
+        told = f"the spectra leave {left} bytes of workspace to cuBLAS, a share for each stream"
+        limit = Constraint(told, lambda calls: STREAMS[calls] <= most_streams(left), (CALLS,))
+        return Space(joined.parameters, (*joined.constraints, limit))
 
     def program(self, problem: Problem, config: Config) -> Program:
         return with_room(super().program(problem, config), require_conv2d(problem).workspace)

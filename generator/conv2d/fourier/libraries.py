@@ -23,17 +23,23 @@ class PartsForCublas(FourierParts):
 
 
 def with_room(program: Program, workspace: int) -> Program:
-    """A program whose products by cuBLAS have what its own workspaces leave of `workspace` bytes, and no more than is
-    usual. Libraries use the same memory one after the other.
+    """A program whose products by cuBLAS have what its own workspaces leave of `workspace` bytes. The streams of a step
+    have equal shares, and no more each than is usual. Steps use the same memory one after the other.
 
-    Raises ValueError where that is less than cuBLAS needs.
+    Raises ValueError where a share is less than cuBLAS needs.
     """
     left = workspace - sum(aligned(each.nbytes) for each in program.workspaces)
-    room = min(left // ALIGNMENT * ALIGNMENT, USUAL_CUBLAS_BYTES)
-    return dataclasses.replace(program, steps=tuple(_with_room(step, room) for step in program.steps))
+    return dataclasses.replace(program, steps=tuple(_with_room(step, left) for step in program.steps))
 
 
-def _with_room(step: Step, nbytes: int) -> Step:
-    if isinstance(step, LibraryCall) and isinstance(step.parameters, CublasProduct):
-        return dataclasses.replace(step, parameters=dataclasses.replace(step.parameters, workspace_bytes=nbytes))
-    return step
+def most_streams(left: int) -> int:
+    """Over which products by cuBLAS may be spread in `left` bytes of workspace, a share for each."""
+    return left // LEAST_CUBLAS_BYTES
+
+
+def _with_room(step: Step, left: int) -> Step:
+    if not isinstance(step, LibraryCall) or not isinstance(step.parameters, CublasProduct):
+        return step
+    share = left // step.parameters.streams // ALIGNMENT * ALIGNMENT
+    product = dataclasses.replace(step.parameters, workspace_bytes=min(share, USUAL_CUBLAS_BYTES))
+    return dataclasses.replace(step, parameters=product)

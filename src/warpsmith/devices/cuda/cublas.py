@@ -23,6 +23,7 @@ from warpsmith.generator.steps import LibraryCall
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
+    from warpsmith.devices.cuda.side_streams import SideStreams
 
 MISSING = "cuBLAS is missing: pip install nvidia-cublas, or install the CUDA 13 toolkit"
 _COMPLEX_BYTES = 8
@@ -108,12 +109,13 @@ class Cublas(DeviceLibrary):
 
 
 class _LoadedProduct(LoadedCall):
-    """A handle of cuBLAS, made once for this call.
+    """Handles of cuBLAS, made once for this call, one for each stream that its products are spread over.
 
-    Its workspace is the caller's for each call, as cuFFT's work area is, and as large as the call says: one of the
-    handle's own would be shared by calls that overlap on two streams, or in a graph. Stream and workspace are the
-    handle's state, so that one thread at a time sets them and queues the products; setting a stream takes the workspace
-    away, and comes first.
+    Their workspace is the caller's for each call, as cuFFT's work area is, and as large as the call says: one of a
+    handle's own would be shared by calls that overlap on two streams, or in a graph. Each has a part of its own, whose
+    size is the same on all, so that a product has the same bits on each. Stream and workspace are a handle's state, so
+    that one thread at a time sets them and queues the products; setting a stream takes the workspace away, and comes
+    first.
 
     A handle's math mode is CUBLAS_DEFAULT_MATH, in which float32 keeps all of its bits; pedantic mode, which fixes the
     order of operations too, rules out kernels that are right as well.
@@ -123,32 +125,38 @@ class _LoadedProduct(LoadedCall):
         self._context, self._call, self._product = context, call, _product_of(call)
         self._lock = ForkLock()
         self.doing = f"multiply ({call.parameters.told()})"
-        with context.active(self.doing), outside_of_captures(self.doing):
-            handle = ctypes.c_void_p()
-            _call("cublasCreate_v2", self.doing, ctypes.byref(handle))
-            self._handle = handle.value or 0
-            self._destroy = weakref.finalize(self, _destroy, context, self._handle)
+        with context.active(self.doing), outside_of_captures(self.doing), contextlib.ExitStack() as made:
+            self._side = _side_streams(self._product.streams - 1, self.doing, made)
+            self._handles = tuple(_created(self.doing, made) for _ in range(self._product.streams))
+            self._destroy = weakref.finalize(self, _destroy, context, made.pop_all())
 
     @property
     def workspace_bytes(self) -> int:
-        return self._product.workspace_bytes
+        return self._product.all_workspace_bytes
 
     def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
         if not self._destroy.alive:
             raise LaunchError(f"cannot {self.doing}: its program was closed")
-        product, doing, handle = self._product, self.doing, self._handle
+        product, doing, handles = self._product, self.doing, self._handles
         function = _FUNCTION[str(product.function), product.is_looped]
         calls = tuple(_arguments(product, addresses_of(self._call, addresses)))
+        places = tuple(workspace + number * product.workspace_pitch_bytes for number in range(product.streams))
 
         def run(stream: int | None) -> None:
             # It loads kernels when they are first needed, which is no part of what a graph repeats.
-            with self._context.active(doing), outside_of_captures(doing), self._lock:
-                _call("cublasSetStream_v2", doing, handle, stream or 0)
-                _call("cublasSetWorkspace_v2", doing, handle, workspace, product.workspace_bytes)
-                for arguments in calls:
-                    _call(function, doing, handle, *arguments)
+            with self._context.active(doing), outside_of_captures(doing), self._lock, self._spread(stream) as streams:
+                for handle, each, place in zip(handles, streams, places, strict=False):  # not all may be free
+                    _call("cublasSetStream_v2", doing, handle, each)
+                    _call("cublasSetWorkspace_v2", doing, handle, place, product.workspace_bytes)
+                for number, arguments in enumerate(calls):
+                    _call(function, doing, handles[number % len(streams)], *arguments)
 
         return run
+
+    def _spread(self, stream: int | None) -> contextlib.AbstractContextManager[tuple[int, ...]]:
+        """The streams to queue products on. Behind the block the caller's goes on when all of them are finished."""
+        own = stream or 0
+        return contextlib.nullcontext((own,)) if self._side is None else self._side.beside(own)
 
     def close(self) -> None:
         self._destroy()
@@ -178,7 +186,26 @@ def _arguments(product: CublasProduct, starts: tuple[int, ...]) -> Iterator[tupl
         yield (*sizes, one, *a_one, *b_one, zero, *c_one)
 
 
-def _destroy(context: PrimaryContext, handle: int) -> None:
+def _side_streams(count: int, doing: str, made: contextlib.ExitStack) -> SideStreams | None:
+    """Streams beside the caller's, which `made` closes; None where there are none."""
+    if count == 0:
+        return None
+    from warpsmith.devices.cuda.side_streams import SideStreams  # a version is told without the driver's wheel too
+
+    side = SideStreams(count, doing)
+    made.callback(side.close)
+    return side
+
+
+def _created(doing: str, made: contextlib.ExitStack) -> int:
+    """A handle, which `made` destroys."""
+    handle = ctypes.c_void_p()
+    _call("cublasCreate_v2", doing, ctypes.byref(handle))
+    made.callback(_library().cublasDestroy_v2, handle.value or 0)
+    return handle.value or 0
+
+
+def _destroy(context: PrimaryContext, made: contextlib.ExitStack) -> None:
     # A context that has failed or was let go takes what a handle keeps on the device along.
     with contextlib.suppress(DeviceError), context.active("destroy a handle of cuBLAS"):
-        _library().cublasDestroy_v2(handle)
+        made.close()

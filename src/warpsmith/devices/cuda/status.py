@@ -57,6 +57,17 @@ def is_capturing(stream: int, doing: str) -> bool:
 _LEGACY_DEFAULT = frozenset({0, 1})  # as a null handle, and as CU_STREAM_LEGACY
 
 
+def capture_of(stream: int, doing: str) -> int | None:
+    """The number of the capture whose graph takes a stream's work; None where it runs now.
+
+    Raises the error of `failure` where the stream cannot be used.
+    """
+    if stream in _LEGACY_DEFAULT:  # it cannot be captured, and may not even be asked while others are
+        return None
+    status, capture, *_ = call(cu.cuStreamGetCaptureInfo(stream), doing)
+    return None if status == cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE else int(capture)
+
+
 @contextlib.contextmanager
 def outside_of_captures(doing: str) -> Iterator[None]:
     """Allows this thread meanwhile what the driver takes for unsafe while it, or another, captures a graph.
@@ -77,10 +88,9 @@ def identity_of(stream: int) -> StreamIdentity:
     all threads; identities are not. A stream that is captured may not be asked for its number, and a capture has one.
     """
     doing = "ask for a stream"
-    if stream in _LEGACY_DEFAULT:  # it cannot be captured, and may not even be asked while others are
+    if stream in _LEGACY_DEFAULT:
         return StreamIdentity()
-    status, capture, *_ = call(cu.cuStreamGetCaptureInfo(stream), doing)
-    if status != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE:
-        return StreamIdentity(0, int(capture))
+    if (capture := capture_of(stream, doing)) is not None:
+        return StreamIdentity(0, capture)
     with outside_of_captures(doing):
         return StreamIdentity(int(call(cu.cuStreamGetId(stream), doing)), None)

@@ -41,7 +41,7 @@ class _LoadedProduct(LoadedCall):
     @property
     def workspace_bytes(self) -> int:
         """As on a GPU, so that what programs may take is held against it on the CPU too."""
-        return self._product.workspace_bytes
+        return self._product.all_workspace_bytes
 
     def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
         starts, product = addresses_of(self._call, addresses), self._product
