@@ -22,7 +22,6 @@ import math
 import statistics
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 from conv2d_bench import lines
@@ -33,6 +32,7 @@ from conv2d_bench.sampled import Unjudged
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.steps import Launch, Step
 from warpsmith.plans.lookup import regenerate
@@ -88,6 +88,19 @@ def step_name(step: Step) -> str:
     return step.unit if isinstance(step, Launch) else str(step.library)
 
 
+def timed_alone(program: Program) -> dict[tuple[str, str], tuple[tuple[Step, ...], int]]:
+    """What is timed by itself: all launches of a stage together, since some prepare what others need, or a call of a
+    library; and how often the program carries it out, for several parts of a batch.
+    """
+    keys = [(step_name(step), "" if isinstance(step, Launch) else str(step)) for step in program.steps]
+    found: dict[tuple[str, str], tuple[tuple[Step, ...], int]] = {}
+    for key in dict.fromkeys(keys):
+        own = [step for step, each in zip(program.steps, keys, strict=True) if each == key]
+        once = tuple({getattr(step, "entry", ""): step for step in reversed(own)}.values())[::-1]
+        found[key] = once, len(own) // len(once)
+    return found
+
+
 def steps_us(record: Record, device: DeviceRef) -> dict[str, float]:
     """What the steps of the winner take by themselves, in us, by stage; empty for a program of one.
 
@@ -99,10 +112,9 @@ def steps_us(record: Record, device: DeviceRef) -> dict[str, float]:
     policy, outcome = TimingPolicy.for_kind(device.kind), record.trial.outcome
     assert isinstance(outcome, Measurement)
     binaries = device.compiler().compile_program(program)
-    times = Counter((step_name(step), getattr(step, "entry", str(step))) for step in program.steps)
-    distinct = {(step_name(step), getattr(step, "entry", str(step))): step for step in reversed(program.steps)}
+    parts = timed_alone(program)
     alone = tuple(
-        Contender(dataclasses.replace(program, steps=(step,)), binaries, outcome) for step in distinct.values()
+        Contender(dataclasses.replace(program, steps=steps), binaries, outcome) for steps, _ in parts.values()
     )
     with (
         contextlib.closing(device.open()) as runtime,
@@ -110,8 +122,8 @@ def steps_us(record: Record, device: DeviceRef) -> dict[str, float]:
     ):
         timings = bed.side_by_side(alone, policy, peers=False).ours
     found: dict[str, float] = {}
-    for key, timing in zip(distinct, timings, strict=True):
-        found[key[0]] = found.get(key[0], 0.0) + times[key] * timing.median_ns / 1000
+    for ((name, _), (_, times)), timing in zip(parts.items(), timings, strict=True):
+        found[name] = found.get(name, 0.0) + times * timing.median_ns / 1000
     return {name: round(us, 2) for name, us in found.items()}
 
 
