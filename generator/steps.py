@@ -109,6 +109,15 @@ Step = Launch | LibraryCall
 """What is done in stream order, one after the other."""
 
 
+ALIGNMENT = 256
+"""Bytes; workspaces begin at multiples, and `Runtime.allocate` gives memory that does."""
+
+
+def aligned(nbytes: int) -> int:
+    """What so many bytes of workspace take, since the next ones begin at a multiple of ALIGNMENT."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 class Lifetime(enum.StrEnum):
     """How long a workspace keeps what is written into it."""
 
@@ -120,7 +129,7 @@ class Lifetime(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workspace:
-    """Scratch memory that a program's steps share, aligned to 256 bytes; contents as `lifetime` says."""
+    """Scratch memory that a program's steps share, aligned to ALIGNMENT bytes; contents as `lifetime` says."""
 
     name: str
     nbytes: int

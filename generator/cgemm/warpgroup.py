@@ -20,6 +20,7 @@ from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_c
 from warpsmith.generator.cgemm.tiled import tile_program
 from warpsmith.generator.cgemm.warpgroup_choice import warpgroup_default, warpgroup_starts
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
+from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
 from warpsmith.generator.cgemm.warpgroup_space import warpgroup_space
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -71,14 +72,15 @@ class CgemmWarpgroup(Family):
         geometry = WarpgroupGeometry.of(cgemm, config)
         source = render("cgemm/warpgroup.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
         if geometry.shares is not None:
-            return _dealt_program(self.name, cgemm, config, geometry, source)
+            return _dealt_program(cgemm, config, geometry, geometry.shares, source)
         return tile_program(self.name, cgemm, config, geometry, source)
 
 
-def _dealt_program(family: str, problem: Cgemm, config: Config, geometry: WarpgroupGeometry, source: str) -> Program:
+def _dealt_program(
+    problem: Cgemm, config: Config, geometry: WarpgroupGeometry, shares: WarpgroupShares, source: str
+) -> Program:
     """A kernel whose blocks share all tiles, behind one that sets their counters to zero."""
-    shares = geometry.shares
-    assert shares is not None
+    family = CgemmWarpgroup.name
     workspaces = (Workspace(HANDED, geometry.handed_bytes), Workspace(PROGRESS, shares.counter_bytes))
     handed, progress = (Pointer(each.name) for each in workspaces)
     begin = Launch.of_blocks(f"{family}_begin", 1, geometry.threads, (progress,))

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.steps import aligned
+
 COUNTER_BYTES = 4
 SUM_BYTES = 8
 """Of a complex one."""
-ALIGNMENT = 256
-"""Of a workspace, in bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,4 +61,4 @@ def shares_bytes(tile_rows: int, tile_columns: int, blocks: int) -> int:
     if blocks == 0:
         return 0
     counters = COUNTER_BYTES * (1 + blocks)
-    return handed_bytes(tile_rows, tile_columns, blocks) + -(-counters // ALIGNMENT) * ALIGNMENT
+    return handed_bytes(tile_rows, tile_columns, blocks) + aligned(counters)

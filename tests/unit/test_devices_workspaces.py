@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from warpsmith.devices.base import Allocation, StreamIdentity
-from warpsmith.devices.workspaces import ALIGNMENT, MOST_STREAMS, Block, Workspaces
+from warpsmith.devices.workspaces import MOST_STREAMS, Block, Workspaces
 from warpsmith.errors import BadArgument, DeviceError, OutOfMemory
 from warpsmith.generator.program import Lifetime, Workspace
+from warpsmith.generator.steps import ALIGNMENT
 
 SPECTRA = Workspace("spectra", 1000)
 PRODUCTS = Workspace("products", 24)

@@ -17,7 +17,7 @@ from math import prod
 from warpsmith.generator.cgemm.cublas import STREAMS, CgemmCublas
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
-from warpsmith.generator.conv2d.fourier.parts import FourierParts, aligned
+from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d, text_key
@@ -32,6 +32,7 @@ from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.steps import aligned
 
 PLANES, SPECTRA = "planes", "spectra"
 """Workspaces that all transforms share: what is padded or to be clipped, and spectra plane by plane."""

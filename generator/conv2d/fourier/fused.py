@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases, slowness
 from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, aligned, transform_ns
+from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, transform_ns
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
@@ -28,7 +28,7 @@ from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.steps import Workspace
+from warpsmith.generator.steps import Workspace, aligned
 
 FACTORS_A_NS, POINTS_A_NS = 5000.0, 1400.0
 """Bytes of factors that come from the L2 cache to where they are multiplied, and points that are transformed then.

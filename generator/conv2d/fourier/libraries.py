@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from warpsmith.generator.conv2d.fourier.parts import ALIGNMENT, FourierParts, aligned
+from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.program import Program
-from warpsmith.generator.steps import LibraryCall, Step
+from warpsmith.generator.steps import ALIGNMENT, LibraryCall, Step, aligned
 
 
 class PartsForCublas(FourierParts):

@@ -17,14 +17,12 @@ from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Operand
-from warpsmith.generator.steps import Workspace
+from warpsmith.generator.steps import Workspace, aligned
 
 MOST_PARTS = 64
 """Of a batch: with more of them transforms and products are too small to fill a GPU."""
 BYTES_A_NS, FLOPS_A_NS, STEP_NS = 2500.0, 35_000.0, 2500.0
 """Of transforms and of products (H200, 2026-11-24), and what a launch takes at the least."""
-ALIGNMENT = 256
-"""Bytes; workspaces begin at multiples."""
 OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
 """Of the product's operands: the layer is X conj(W), its gradients are DY W and conj(DY) X, with images as rows of X
 and DY and filters as rows of W."""
@@ -182,11 +180,6 @@ class FourierParts:
             start=start,
             border=border,
         )
-
-
-def aligned(nbytes: int) -> int:
-    """What so many bytes take, since the next ones begin at a multiple of ALIGNMENT."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 _WRITTEN_IN_PART = 3.0

@@ -16,7 +16,7 @@ import functools
 from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d.fourier.parts import ALIGNMENT, BYTES_A_NS, FLOPS_A_NS, STEP_NS
+from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, FLOPS_A_NS, STEP_NS
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
@@ -25,6 +25,7 @@ from warpsmith.generator.holding import Held, KeptAs, held, keeping
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
+from warpsmith.generator.steps import aligned
 
 X, W, DY = "x", "w", "dy"
 """The operands that a training step transforms."""
@@ -58,7 +59,7 @@ class Spectra:
     def nbytes(self, name: str) -> int:
         """Of the spectra of an operand, aligned as workspaces are."""
         transform: Fft = getattr(self, name)
-        return -(-transform.output.nbytes // ALIGNMENT) * ALIGNMENT
+        return aligned(transform.output.nbytes)
 
     @property
     def kept_bytes(self) -> int:

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from warpsmith.devices.base import Allocation, Runtime, StreamIdentity
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import BadArgument, DeviceError
-from warpsmith.generator.steps import Lifetime, Workspace
+from warpsmith.generator.steps import ALIGNMENT, Lifetime, Workspace, aligned
 
-ALIGNMENT = 256
-"""Bytes: of every workspace. `Runtime.allocate` gives as much."""
 MOST_STREAMS = 8
 """That have memory of their own at a time, but for those that are captured: who uses a new stream for each call would
 otherwise take more and more of it."""
@@ -38,7 +36,7 @@ class Block:
         for each in workspaces:
             if each.lifetime is lifetime:
                 offsets[each.name] = end
-                end += -(-each.nbytes // ALIGNMENT) * ALIGNMENT
+                end += aligned(each.nbytes)
         return cls(offsets, end)
 
     def at(self, address: int) -> dict[str, int]:

@@ -339,7 +339,8 @@ struct Progress {
     unsigned handed[kShares];  // whether a share's sums have been handed on
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads) cgemm_warpgroup_begin(unsigned* __restrict__ progress) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+cgemm_warpgroup_begin(unsigned* __restrict__ progress) {
     for (int i = threadIdx.x; i < 133; i += kThreads) {
         progress[i] = 0u;
     }
