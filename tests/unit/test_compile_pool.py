@@ -224,19 +224,19 @@ class TestEnds:
         pool = pool_of(2)
         hanging = [pool.submit(program("hang")) for _ in range(2)]
         waiting = [pool.submit(program(f"a {number}")) for number in range(5)]
-        await_that(lambda: len(begun(notes)) == 2)
+        await_that(lambda: list(begun(notes).values()) == [["hang"], ["hang"]])
         start = time.monotonic()
         pool.close()
         assert time.monotonic() - start < PATIENCE_S / 2
         assert all(future.cancelled() for future in waiting)
         assert all(future.done() for future in hanging)
-        assert list(begun(notes).values()) == [["hang"], ["hang"]]
+        assert list(begun(notes).values()) == [["hang"], ["hang"]]  # and nothing after these
         assert not any(is_running(pid) for pid in begun(notes))
 
     def test_an_interrupt_ends_what_compiles_now_alone(self, pool_of: Callable[..., CompilePool], notes: Path) -> None:
         pool = pool_of(1)
         hanging = pool.submit(program("hang"))
-        await_that(lambda: begun(notes))
+        await_that(lambda: list(begun(notes).values()) == [["hang"]])
         pool.interrupt()
         outcome = hanging.result(PATIENCE_S)
         assert outcome == Failure(FailureKind.COMPILE, "compiling: the worker process was killed by SIGKILL")
