@@ -92,6 +92,7 @@ class TestKnown:
         store.add_trials(STAGES["columns"], H200, columns)
         known = known_stages(PIPELINE, PROBLEM, H200, store)
         assert known.expected is None
+        assert known.best_ns == 2000.0
         assert known.firsts == tuple(
             Config.joined({"rows": one.config, "columns": other.config})
             for one, other in zip(rows[:3], columns[:3], strict=True)

@@ -32,6 +32,8 @@ class KnownStages:
     """The fastest config of every stage together, then the second, as far as there are so many."""
     expected: Expected | None = None
     """What a config is expected to take; None where too little is known of a stage."""
+    best_ns: float | None = None
+    """What the best config is expected to take: the best times of all that it runs; None where one of them has none."""
 
 
 def budget_of_parts(
@@ -69,13 +71,14 @@ def known_stages(family: Family, problem: Problem, device: Device, store: Store)
         for stage in family.stages(problem)
     }
     fewest = min(map(len, trials.values()))
+    best_ns = sum(trials[run.stage.name][0][0] for run in family.runs(problem)) if fewest else None
     firsts = tuple(
         Config.joined({name: fastest[number][1] for name, fastest in trials.items()})
         for number in range(min(FIRSTS, fewest))
     )
     if fewest < LEAST_TRIALS:
-        return KnownStages(firsts)
-    return KnownStages(firsts, StageTimes(spaces, trials).log_ns)
+        return KnownStages(firsts, None, best_ns)
+    return KnownStages(firsts, StageTimes(spaces, trials).log_ns, best_ns)
 
 
 def _timed(stage: Stage, device: Device, store: Store) -> list[tuple[float, Config]]:

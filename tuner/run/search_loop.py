@@ -28,6 +28,7 @@ from warpsmith.tuner.search.competition import POLISH_SHARE, Competition
 from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.search.finished import Finished
 from warpsmith.tuner.search.known import Key, have_times
+from warpsmith.tuner.search.prospects import Prospect
 
 POLL_S = 0.2
 """Between two looks at what others found, while there is nothing else to do."""
@@ -87,11 +88,12 @@ class SearchLoop:
         seed = self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
         subject = problem.key(), device.key()
         earlier = (*self._store.winners(*subject)[:1], *self._store.runners_up(*subject))
-        searches = {}
+        searches, prospects = {}, {}
         for name, family in self._evaluator.families.items():
             # Measured under another compiler or other conditions, it is no trial of today, but worth being one.
             won = [each.trial.config for each in earlier if each.trial.family == name]
             stages = known_stages(family, problem, device, self._store)
+            prospects[name] = Prospect(stages.best_ns, family.is_likely(problem, device))
             searches[name] = FamilySearch(
                 study_prefix(problem.key(), device.key()) + name,
                 family.space(problem, device),
@@ -102,7 +104,7 @@ class SearchLoop:
                 stages.expected,
             )
         budget = self._options.trials - self.reused
-        return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known)
+        return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known, prospects)
 
     @property
     def method(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from warpsmith.generator.space import Config
 from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.prospects import Prospect, Prospects
 
 FIRST_RUNG_SHARE = 8
 """One in so many of all trials makes the first rung, however many families share it."""
@@ -51,11 +52,12 @@ class Standing:
 class Competition:
     """Several families that compete for one problem, by successive halving.
 
-    What is known from elsewhere comes first, then what each family is to try first. Then come rungs: every family still
-    in gets as many trials as the others, then the slower half leaves, except those that are nearly as fast as the
-    fastest. From rung to rung the trials of a family double, until one family is left or the trials are used up. A
-    family that only fails leaves as soon as another succeeds. An exhausted one passes its trials on, and where all that
-    are in are exhausted, those that left take their turns again.
+    What is known from elsewhere comes first, then what each family is to try first: the slower a family is, or is
+    expected to be, the rarer its turns, and while only slow ones have something to try first, faster ones take theirs
+    between. Then come rungs: every family still in gets as many trials as the others, then the slower half leaves,
+    except those that are nearly as fast as the fastest. From rung to rung the trials of a family double, until one
+    family is left or the trials are used up. A family that only fails leaves as soon as another succeeds. An exhausted
+    one passes its trials on, and where all that are in are exhausted, those that left take their turns again.
 
     The last part of the trials, or of the time, goes to single changes first: of the best config, then of those near
     it, and, as soon as one is faster, of that. So a search ends where no single change helps, as far as that allows.
@@ -71,6 +73,7 @@ class Competition:
         budget: trials to come. With few of them the rungs are short.
         is_late: whether the last part of a time limit has come.
         known: families and configs that are tried before all others, in this order; those not legal are passed over.
+        prospects: what is known of families before their trials, by name.
 
     Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization",
     arXiv 1502.07943, figure 1.
@@ -83,8 +86,10 @@ class Competition:
         budget: int,
         is_late: Callable[[], bool] = lambda: False,
         known: Iterable[tuple[str, Config]] = (),
+        prospects: Mapping[str, Prospect] | None = None,
     ) -> None:
         self.families = dict(families)
+        self._prospects = Prospects(prospects or {})
         self._known = collections.deque(known)
         self._is_late = is_late
         self._in = list(families)
@@ -127,15 +132,15 @@ class Competition:
             name, config = self._known.popleft()
             if self.families[name].take(config):
                 return name, config
+        rarities = self._prospects.rarities({name: family.best_ns for name, family in self.families.items()})
         due = [name for name, family in self.families.items() if family.firsts_are_due]
-        turn = min(due, key=lambda name: self.families[name].tried, default=None)
-        if turn is None:
+        if all(rarities[name] > 1 for name in due):
             self._dismiss_failing()
-            while self._rung_is_told():
+            while not due and self._rung_is_told():
                 self._judge()
             if self._is_ending and (beside := self._ask_beside()) is not None:
                 return beside
-            turn = self._next_turn()
+        turn = self._first_turn(due, rarities) if due else self._next_turn()
         asked = self.families[turn].ask() if turn is not None else None
         return None if turn is None or asked is None else (turn, asked)
 
@@ -172,6 +177,15 @@ class Competition:
         name = min(beside, key=lambda name: _or_never(beside[name]))
         config = self.families[name].ask_beside(most_ns)
         return None if config is None else (name, config)
+
+    def _first_turn(self, due: list[str], rarities: Mapping[str, float]) -> str:
+        """One of those that have something to try first; where these are slow alone, they wait for faster ones too."""
+        are_slow = all(rarities[name] > 1 for name in due)
+        others = [name for name in self._in if are_slow and name not in due and self._has_more(name)]
+        return min((*due, *others), key=lambda name: self._tried(name) * rarities[name])
+
+    def _tried(self, name: str) -> int:
+        return self.families[name].tried
 
     def _best(self, name: str) -> float:
         return _or_never(self.families[name].best_ns)
@@ -219,7 +233,7 @@ class Competition:
         staying = [name for name in self._staying() if self._has_more(name)] if not short else []
         back = [name for name in self.families if self._has_more(name)] if not short + staying else []
         contenders = short or staying or back
-        return min(contenders, key=lambda name: self.families[name].tried, default=None)
+        return min(contenders, key=self._tried, default=None)
 
 
 def _or_never(time_ns: float | None) -> float:

@@ -1,0 +1,86 @@
+"""What is known of families before a search: whose first configs come first, and that none is forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+
+import pytest
+
+from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.tuner.search.competition import Competition
+from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.prospects import EVEN, UNLIKELY, Prospect, Prospects
+
+SPACE = Space((Parameter("a", tuple(range(60)), ""), Parameter("b", tuple(range(40)), "")), ())
+FIRSTS = [Config.of({"a": 3 * number, "b": number}) for number in range(20)]
+AHEAD = 30
+"""Asks that are out before the first is told, as with 16 compilers."""
+
+
+def asked(
+    times: Mapping[str, float], budget: int, prospects: Mapping[str, Prospect] | None = None
+) -> list[tuple[str, Config]]:
+    """What a search of families with 20 first configs each, all of one time, tries in `budget` trials."""
+    families = {name: FamilySearch(name, SPACE, FIRSTS, 0) for name in times}
+    known = [(name, FIRSTS[0]) for name in times]
+    search = Competition(families, 0, 400, known=known, prospects=prospects)
+    told: list[tuple[str, Config]] = []
+    out: deque[tuple[str, Config]] = deque()
+    while len(told) < budget:
+        while len(out) < AHEAD and (candidate := search.ask()) is not None:
+            out.append(candidate)
+        name, config = out.popleft()
+        search.tell(name, config, times[name])
+        told.append((name, config))
+    return told
+
+
+def shares(told: list[tuple[str, Config]]) -> Counter[str]:
+    return Counter(name for name, _ in told)
+
+
+SLOWER = {f"slow {number}": 2.0e5 for number in range(12)}
+
+
+class TestRarities:
+    def test_without_knowledge_all_are_alike(self) -> None:
+        assert Prospects({}).rarities({"a": None, "b": None}) == {"a": 1.0, "b": 1.0}
+
+    def test_a_slow_family_is_rare_by_its_fourth_power(self) -> None:
+        found = Prospects({}).rarities({"fast": 1e5, "even": 1e5 * EVEN, "slow": 2e5 * EVEN})
+        assert found == {"fast": 1.0, "even": 1.0, "slow": pytest.approx(16.0)}
+
+    def test_what_is_expected_counts_until_there_is_a_time(self) -> None:
+        prospects = Prospects({"a": Prospect(1e5), "b": Prospect(2e5 * EVEN)})
+        assert prospects.rarities({"a": None, "b": None}) == {"a": 1.0, "b": pytest.approx(16.0)}
+        assert prospects.rarities({"a": None, "b": 1e5}) == {"a": 1.0, "b": 1.0}
+
+    def test_those_that_are_not_likely_wait_for_those_that_are(self) -> None:
+        prospects = Prospects({"a": Prospect(is_likely=True), "b": Prospect()})
+        assert prospects.rarities({"a": None, "b": None, "c": None}) == {"a": 1.0, "b": UNLIKELY, "c": UNLIKELY}
+
+
+class TestFirsts:
+    def test_a_short_search_goes_to_the_fastest(self) -> None:
+        """Of 13 families each would have six trials of 80, were they alike."""
+        told = shares(asked({"fast": 1e5, **SLOWER}, 80))
+        assert told["fast"] >= 30
+        assert min(told.values()) >= 1
+
+    def test_what_is_expected_says_so_before_the_first_time(self) -> None:
+        times = {"fast": 1e5, **SLOWER}
+        told = shares(asked(times, 55, {name: Prospect(ns) for name, ns in times.items()}))
+        assert told["fast"] >= 22 > shares(asked(times, 55))["fast"]
+
+    def test_even_ones_take_turns(self) -> None:
+        assert shares(asked({"a": 1e5, "b": 1.05e5, "c": 1.0e5}, 60)) == {"a": 20, "b": 20, "c": 20}
+
+    def test_faster_ones_go_on_while_slow_ones_wait_with_theirs(self) -> None:
+        told = asked({"fast": 1e5, "slow": 3e5}, 120)
+        assert sum(name == "fast" and config not in FIRSTS for name, config in told) > 60
+
+    def test_none_is_forgotten(self) -> None:
+        """A slow family's last first config is the fastest of all, and is found where there are trials enough."""
+        told = asked({"fast": 1e5, "slow": 1.4e5}, 300)
+        assert set(FIRSTS) == {config for name, config in told if name == "slow" and config in FIRSTS}
