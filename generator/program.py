@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warpsmith.generator.library_calls import Library
+from warpsmith.generator.library import Library
 from warpsmith.generator.program_spec import launch_spec as launch_spec
 from warpsmith.generator.program_spec import step_of, step_spec, workspace_of, workspace_spec
 from warpsmith.generator.space import Config

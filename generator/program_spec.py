@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from warpsmith.generator.library_calls import Library, parameters_of
+from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import parameters_of
 from warpsmith.generator.problem import DType
 from warpsmith.generator.steps import (
     Argument,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from warpsmith.generator.library_calls import Library, Parameters
+from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Parameters
 from warpsmith.generator.problem import DType
 
 

@@ -25,12 +25,13 @@ from warpsmith.generator.cgemm.thin_geometry import (
     ThinGeometry,
     ThinShape,
 )
+from warpsmith.generator.cgemm.tiled_choice import changed
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.generator.work import Work
 
 USUAL_LANES, USUAL_ROWS, USUAL_THREADS = 8, 4, 256
@@ -103,10 +104,9 @@ class CgemmThin(Family):
         return config
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        space, default = self.space(problem, device), self.default(problem, device).values()
-        changes = [{"own": own, "sharers": each} for own in (1, 2, 4) for each in (1, 4, 16)]
-        found = (space.like({**default, **change}) for change in (*changes, {"unroll": 4}, {"threads": 128}))
-        return tuple(dict.fromkeys(each for each in found if each is not None))
+        wanted: list[dict[str, Value]] = [{"own": own, "sharers": each} for own in (1, 2, 4) for each in (1, 4, 16)]
+        wanted += [{"unroll": 4}, {"threads": 128}]
+        return changed(self.space(problem, device), self.default(problem, device), wanted)
 
     def work(self, problem: Problem, config: Config) -> Work:
         cgemm = require_cgemm(problem)

@@ -13,11 +13,11 @@ import dataclasses
 import enum
 from math import prod
 
+from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
 from warpsmith.generator.fft.words import require_fft
-from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace

@@ -23,9 +23,9 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES
 from warpsmith.generator.registry import FAMILIES as EVERY
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind

@@ -27,7 +27,7 @@ from warpsmith.errors import BadArgument, LaunchError
 from warpsmith.generator.device import H200, HOST, Device, DeviceKind
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.fft.cufft import FftCufft
-from warpsmith.generator.library_calls import Library
+from warpsmith.generator.library import Library
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, answering, families_for
 from warpsmith.generator.space import Config

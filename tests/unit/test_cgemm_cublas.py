@@ -6,8 +6,8 @@ import pytest
 
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.cublas_product import USUAL_CUBLAS_BYTES, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.device import H200
-from warpsmith.generator.library_calls import USUAL_CUBLAS_BYTES, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.space import Config
 
 CUBLAS = CgemmCublas()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.library_calls import CufftTransform, Direction, Library, Strided, TransformKind
+from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.library import Library
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import (
     ByValue,

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from warpsmith.generator.cgemm.tensor import CgemmTensor
-from warpsmith.generator.cgemm.thin import CgemmThin
-from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor, Conv2dFftThin, Conv2dFftWarpgroup
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Problem
 
 
 class Conv2dFftTiled(Conv2dFft):
@@ -44,32 +40,22 @@ class Conv2dFftTiled(Conv2dFft):
         return self.expected_ns(problem) < self.whole.expected_ns(problem)
 
 
-class Conv2dFftTiledTensor(Conv2dFftTiled):
+class Conv2dFftTiledTensor(Conv2dFftTensor, Conv2dFftTiled):
     """The same with products on the tensor cores, as accurate as in float32."""
 
     name = "conv2d_fft_tiled_tensor"
-    product: ClassVar[Family] = CgemmTensor()
-
-    def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Whether both the tiles and tensor cores for their products are."""
-        return super().is_likely(problem, device) and self.product.is_likely(
-            self._product(self._parts(problem)), device
-        )
 
 
-class Conv2dFftTiledWarpgroup(Conv2dFftTiledTensor):
+class Conv2dFftTiledWarpgroup(Conv2dFftWarpgroup, Conv2dFftTiled):
     """The same with products of Hopper's warpgroups on halves, as accurate in the norm of each."""
 
     name = "conv2d_fft_tiled_warpgroup"
-    product = CgemmWarpgroup()
-    accuracy = Accuracy.NORMWISE
 
 
-class Conv2dFftTiledThin(Conv2dFftTiled):
+class Conv2dFftTiledThin(Conv2dFftThin, Conv2dFftTiled):
     """The same with products of few rows or columns."""
 
     name = "conv2d_fft_tiled_thin"
-    product: ClassVar[Family] = CgemmThin()
 
 
 class Conv2dFftTiled2(Conv2dFftTiled):

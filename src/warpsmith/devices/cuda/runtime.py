@@ -20,7 +20,7 @@ from warpsmith.devices.cuda.nvml import Monitor, loaded_driver_version
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.library_calls import Library
+from warpsmith.generator.library import Library
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.gate import Gate

@@ -34,7 +34,7 @@ from warpsmith.devices.library import DeviceLibrary
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
-from warpsmith.generator.library_calls import Library
+from warpsmith.generator.library import Library
 from warpsmith.generator.program import Constant, Launch, Texture
 
 _ALIGNMENT = 256

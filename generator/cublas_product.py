@@ -1,0 +1,147 @@
+"""A call of cuBLAS, as a step of a program: which products, and what scratch memory and streams they have.
+
+Pure values: what carries a call out is a device's business (`warpsmith.devices.library`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, ClassVar
+
+from warpsmith.generator.library import Library
+
+LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES = 16 << 10, 32 << 20
+"""Of workspace: with less some functions fail; and what cuBLAS takes itself on compute capability 9.0, where nobody
+gives it any (cuBLAS documentation, cublasSetWorkspace)."""
+CUBLAS_ALIGNMENT, MOST_STREAMS = 256, 8
+"""Bytes, at a multiple of which a workspace begins (same place); and over which calls are spread, each with its own."""
+
+
+class Transpose(enum.StrEnum):
+    """What cuBLAS does with a factor's matrices, which lie column by column."""
+
+    N = "n"
+    """Nothing."""
+    T = "t"
+    """It transposes them."""
+    C = "c"
+    """It transposes and conjugates them."""
+
+
+class ProductFunction(enum.StrEnum):
+    """Which of cuBLAS's products of single precision complex matrices."""
+
+    CGEMM = "cgemm"
+    """Four real products for each complex one."""
+    CGEMM3M = "cgemm3m"
+    """Three, by sums of real and imaginary parts (Gauss)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CublasProduct:
+    """Products of dense complex64 matrices that lie column by column, c[i] = op(a[i]) op(b[i]): what
+    `cublasCgemmStridedBatched` is told.
+
+    The arguments of the call are a, b and c.
+
+    Args:
+        function: which one.
+        m: rows of c.
+        n: columns of c.
+        k: terms of each sum.
+        batch: number of products.
+        first: what is done with a.
+        second: what is done with b.
+        is_looped: whether each product has a call of its own.
+        workspace_bytes: scratch memory, on each stream. What it computes by depends on it.
+        streams: over how many the calls of a loop are spread, number i on stream i % streams. The first of them is the
+            caller's, which waits for the others before its next step.
+
+    Raises:
+        ValueError: a size that is no positive whole number below 2^31, less workspace than LEAST_CUBLAS_BYTES, more
+            streams than MOST_STREAMS or than calls.
+    """
+
+    library: ClassVar[Library] = Library.CUBLAS
+
+    function: ProductFunction
+    m: int
+    n: int
+    k: int
+    batch: int
+    first: Transpose = Transpose.N
+    second: Transpose = Transpose.N
+    is_looped: bool = False
+    workspace_bytes: int = USUAL_CUBLAS_BYTES
+    streams: int = 1
+
+    def __post_init__(self) -> None:
+        counts = [self.m, self.n, self.k, self.batch]
+        if any(type(count) is not int or not 1 <= count < 2**31 for count in counts):
+            raise ValueError(f"the sizes of a product must be 1 to 2^31 - 1; got {counts}")
+        if type(self.workspace_bytes) is not int or not LEAST_CUBLAS_BYTES <= self.workspace_bytes < 2**31:
+            told = f"{LEAST_CUBLAS_BYTES} to 2^31 - 1 bytes"
+            raise ValueError(f"the workspace of a product must be {told}; got {self.workspace_bytes}")
+        if type(self.streams) is not int or not 1 <= self.streams <= MOST_STREAMS:
+            raise ValueError(f"products are spread over 1 to {MOST_STREAMS} streams; got {self.streams}")
+        if self.streams > (self.batch if self.is_looped else 1):
+            raise ValueError(f"each of {self.streams} streams must have a call; got {self.told()}")
+
+    @property
+    def leads(self) -> tuple[int, int, int]:
+        """Elements from column to column of a, b and c."""
+        first = self.m if self.first is Transpose.N else self.k
+        return first, self.k if self.second is Transpose.N else self.n, self.m
+
+    @property
+    def distances(self) -> tuple[int, int, int]:
+        """Elements from one matrix to the next, of a, b and c."""
+        return self.m * self.k, self.k * self.n, self.m * self.n
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """Bytes of each argument of the call, from where it points to."""
+        return tuple(8 * self.batch * distance for distance in self.distances)
+
+    @property
+    def workspace_pitch_bytes(self) -> int:
+        """From the workspace of one stream to that of the next."""
+        return -(-self.workspace_bytes // CUBLAS_ALIGNMENT) * CUBLAS_ALIGNMENT
+
+    @property
+    def all_workspace_bytes(self) -> int:
+        """Of the workspaces of all streams."""
+        return (self.streams - 1) * self.workspace_pitch_bytes + self.workspace_bytes
+
+    def told(self) -> str:
+        """In a few words, for people."""
+        many = f"{self.batch} one by one" if self.is_looped else f"{self.batch} at once"
+        if self.streams > 1:
+            many += f" over {self.streams} streams"
+        told = f"{self.function} {self.first}{self.second}, m={self.m} n={self.n} k={self.k}, {many}"
+        return told if self._is_usual else f"{told}, {self.workspace_bytes} bytes of workspace"
+
+    @property
+    def _is_usual(self) -> bool:
+        """Whether it has as much workspace as all had once, whose fingerprints do not tell it."""
+        return self.workspace_bytes == USUAL_CUBLAS_BYTES
+
+    def spec(self) -> dict[str, Any]:
+        """As JSON values; `of` reads them back."""
+        words = {name: str(getattr(self, name)) for name in ("function", "first", "second")}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if self._is_usual:
+            del fields["workspace_bytes"]
+        if self.streams == 1:  # as all had once
+            del fields["streams"]
+        return {**fields, **words}
+
+    @classmethod
+    def of(cls, spec: dict[str, Any]) -> CublasProduct:
+        """What `spec` wrote. Raises ValueError, TypeError or LookupError for anything else."""
+        if not isinstance(spec["is_looped"], bool):
+            raise TypeError("is_looped is true or false")
+        words = {"function": ProductFunction(spec["function"])}
+        factors = {name: Transpose(spec[name]) for name in ("first", "second")}
+        return cls(**{**spec, **words, **factors})
