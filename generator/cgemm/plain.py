@@ -12,6 +12,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.work import Work
 
 THREADS = 256
 """By default: a multiprocessor holds eight such blocks."""
@@ -66,6 +67,10 @@ class CgemmPlain(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
         return Config.of({"threads": THREADS, "unroll": 1})
+
+    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
+        cgemm = require_cgemm(problem)
+        return Work(4 * cgemm.batch * cgemm.m * cgemm.n * cgemm.k, 0)
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - the same for every problem
         return 4 * config.integer("unroll")

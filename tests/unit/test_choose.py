@@ -331,6 +331,13 @@ class TestAnswers:
         assert name_of(choice.record.trial) == "plainz"
         assert [name_of(each) for each in setting.kept] == ["plainz"]
 
+    def test_that_the_search_dropped_is_tried_now(self) -> None:
+        dropped = tried("plainz", None, outcome=Failure(FailureKind.DROPPED, "its work takes 9 us at the least"))
+        choice = self.setting("plainz", windowa=100.0, plainz=900.0).choice(*letters(1), dropped)
+        assert name_of(choice.record.trial) == "windowa"
+        assert choice.before is not None
+        assert (name_of(choice.before), choice.before.median_ns) == ("plainz", 900.0)
+
     def test_is_enough_where_the_search_found_nothing(self) -> None:
         assert name_of(self.setting("plainz").choose(tried("windowa", None)).trial) == "plainz"
 

@@ -24,6 +24,8 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import H200, HOST, DeviceKind
 from warpsmith.generator.program import Program, Workspace
+from warpsmith.generator.space import Config
+from warpsmith.generator.work import Work
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
@@ -177,8 +179,8 @@ def all_trials(shop: Shop, count: int, **others: Any) -> list[Trial]:
         return list(opened.trials(never))
 
 
-def screen(*, poisoned: Any = (), best_ns: float | None = None) -> Screen:
-    made = Screen(PROBLEM, H200, collections.defaultdict(Workless), dict(poisoned), drops=True)
+def screen(*, poisoned: Any = (), best_ns: float | None = None, family: Callable[[], Any] | None = None) -> Screen:
+    made = Screen(PROBLEM, H200, collections.defaultdict(family or Workless), dict(poisoned), drops=True)
     if best_ns is not None:
         made.expect(best_ns)
     return made
@@ -189,6 +191,13 @@ class Workless:
 
     def work(self, *_: Any) -> None:
         return None
+
+
+class Heavy:
+    """A family of which candidate 1 has seconds of work."""
+
+    def work(self, _: Any, config: Config) -> Work | None:
+        return Work(10**17, 0) if config.integer("n") == 1 else None
 
 
 class Gates:
@@ -437,6 +446,22 @@ class TestScreened:
         assert trials[1].outcome == Failure(FailureKind.DROPPED, "each thread spills 100 bytes of registers")
         assert trials[1].compile_ms == 1000.0
         assert shop.bench.evaluated == [0, 2]
+
+    def test_one_that_cannot_win_any_more_is_dropped_when_its_turn_comes(self) -> None:
+        """All are asked for and compiled before the first has a time."""
+        shop, started, made = Shop(processes=3), [], screen(family=Heavy)
+
+        def run(number: int) -> Measurement:
+            made.expect(1000.0)
+            return measured(1000.0 + number)
+
+        shop.bench.run = run
+        trials = {number_of(trial): trial for trial in all_trials(shop, 3, screen=made, starting=started.append)}
+        assert set(shop.pool.futures) == {0, 1, 2}
+        assert shop.bench.evaluated == [each.number for each in started] == [0, 2]
+        outcome = trials[1].outcome
+        assert isinstance(outcome, Failure)
+        assert outcome.kind is FailureKind.DROPPED
 
     def test_what_runs_is_told_of_just_before(self) -> None:
         shop, log = Shop(), []

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from builders import NVRTC, failure, measurement, timing, trial
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.two_pass import FftTwoPass
+from warpsmith.generator.pipeline import Pipeline
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
@@ -72,6 +75,15 @@ class TestBudget:
 
     def test_nothing_goes_to_a_pipeline_that_others_are_likely_to_beat(self, store: Store) -> None:
         assert self.shared(store, families=(BLOCK, PIPELINE)) == ({}, self.OPTIONS)
+
+    def test_of_several_that_are_likely_the_first_is_tuned(self, store: Store) -> None:
+        layer = Conv2d((128, 384, 13, 13), (384, 384, 3, 3))
+        able = families_for(layer, H200)
+        likely = [each for each in able if isinstance(each, Pipeline) and each.is_likely(layer, H200)]
+        assert [each.name for each in likely][:2] == ["conv2d_fft_warpgroup", "conv2d_fft_tensor"]
+        parts, left = budget_of_parts(layer, H200, able, store, self.OPTIONS)
+        assert [part for part, _ in parts] == [stage.problem for stage in likely[0].stages(layer)]
+        assert left.time_limit_s == pytest.approx(36.0)
 
     def test_runs_under_sanitizers_have_no_times_to_learn_from(self, store: Store) -> None:
         options = TuneOptions(trials=100, sanitize=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -57,9 +58,11 @@ def screen(
     device: Device = H200,
     drops: bool = True,
     poisoned: Any = (),
+    spared: Any = (),
+    expected_ns: float = math.inf,
 ) -> Screen:
     families: Any = {"busy": Busy(work)}
-    made = Screen(PROBLEM, device, families, dict(poisoned), drops=drops)
+    made = Screen(PROBLEM, device, families, dict(poisoned), drops=drops, spared=spared, expected_ns=expected_ns)
     if best_ns is not None:
         made.expect(best_ns)
     return made
@@ -109,6 +112,34 @@ class TestWork:
 
     def test_that_is_not_known_drops_nothing(self) -> None:
         assert screen(None, best_ns=1.0).of_program(program(), "f") is None
+
+
+class TestSpared:
+    """What a winner is held against: run, unless it is hopeless and takes long."""
+
+    SPARED = (("busy", Config.of({"n": 1})),)
+
+    @pytest.mark.parametrize(
+        ("work_ms", "best_ns", "drops"),
+        [(2, 1.9e6, False), (2, 0.5e6 + 1, False), (2, 0.5e6 - 1, True), (1, 1.0, False), (1.001, 1.0, True)],
+    )
+    def test_is_dropped_at_four_times_the_best_and_a_millisecond(
+        self, work_ms: float, best_ns: float, drops: bool
+    ) -> None:
+        work = Work(int(MILLISECOND.multiply_adds * work_ms), 0)
+        assert (screen(work, best_ns=best_ns, spared=self.SPARED).of_program(program(), "f") is not None) == drops
+
+    def test_is_dropped_before_there_is_a_time_by_what_stages_let_expect(self) -> None:
+        work = Work(2 * MILLISECOND.multiply_adds, 0)
+        told = "its work takes 2000.0 us at the least, the best about 400.0 us by its stages"
+        made = screen(work, best_ns=None, spared=self.SPARED, expected_ns=0.4e6)
+        assert made.of_program(program(), "f") == Failure(FailureKind.DROPPED, told)
+        assert screen(work, best_ns=None, expected_ns=0.4e6).of_program(program(), "f") is not None
+        assert screen(work, best_ns=None, expected_ns=0.6e6).of_program(program(), "f") is None
+        assert screen(work, best_ns=None, expected_ns=1.0, drops=False).of_program(program(), "f") is None
+
+    def test_is_run_whatever_its_machine_code_says(self) -> None:
+        assert screen(spared=self.SPARED).of_binaries(program(), binaries(usage(spill_bytes=4000))) is None
 
 
 class TestBinary:

@@ -74,6 +74,11 @@ def fastest_first(trials: Iterable[Trial]) -> list[Trial]:
     return sorted(measured, key=lambda trial: (trial.median_ns or 0.0, trial.family, trial.config.key()))
 
 
+def was_dropped(trial: Trial) -> bool:
+    """Whether it was not run, since it could not have won the search."""
+    return isinstance(trial.outcome, Failure) and trial.outcome.kind is FailureKind.DROPPED
+
+
 def failures_by_kind(trials: Iterable[Trial]) -> dict[FailureKind, int]:
     """How many of `trials` have no time, by kind."""
     outcomes = (trial.outcome for trial in trials)
@@ -108,7 +113,8 @@ def choose(
 
     Raises TuningFailed where no trial is right, or none stays right on fresh data.
     """
-    ranked, tried = fastest_first(trials), {(trial.family, trial.config) for trial in trials}
+    ranked = fastest_first(trials)
+    tried = {(trial.family, trial.config) for trial in trials if not was_dropped(trial)}
     untried = [each for each in dict.fromkeys(answers) if (each.family, each.config) not in tried]
     known = {(each.family, each.config) for each in answers}
     own = [

@@ -272,14 +272,19 @@ class Flow:
         try:
             self._events.put(_Opened(bench.copy_timing()))
             while (ready := self._ready.get()) is not None:
-                candidate = ready.candidate
-                self._starting(candidate)
-                evaluated = bench.evaluate(candidate.program, ready.compiled, self._best_ns(candidate))
-                self._events.put(_Ran(ready, evaluated))
+                self._events.put(_Ran(ready, self._evaluated(ready)))
         except BaseException as error:
             self._events.put(_Broke(error))
         finally:
             self._ended.set()
+
+    def _evaluated(self, ready: _Ready) -> Evaluated:
+        candidate = ready.candidate
+        # Once more: others that were asked for beside it may have times by now.
+        if self._screen and (failure := self._screen.of_work(candidate.program)):
+            return Evaluated(failure, 0.0, 0.0, 0.0)
+        self._starting(candidate)
+        return self._evaluator.bench.evaluate(candidate.program, ready.compiled, self._best_ns(candidate))
 
 
 def _code_of(program: Program, compiled: Compiled) -> str:

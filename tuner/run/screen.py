@@ -19,6 +19,10 @@ as long as the fastest without; of 232 that spilled less, 1.12 times."""
 MIN_WARPS = 8
 """Resident on a multiprocessor, two for each of its schedulers. Of 47 candidates with fewer the best took 1.92 times as
 long as the fastest; with just so many some win."""
+HOPELESS, LONG_NS = 4.0, 1e6
+"""Times the best time, or what is expected of it, and ns: what is spared is dropped all the same where its work alone
+takes longer than both. Of a search of 3 s for the gradient of weights of 128x128 filters of 9x9 (H200) the defaults of
+two families of 180 and 800 times the best time took 2 s."""
 _NOT_AGAIN = "not run again: "
 _WARP = 32
 _REGISTERS_AT_ONCE = 256
@@ -43,7 +47,9 @@ class Screen:
         families: by name.
         poisoned: programs that crashed or hung the device before, by fingerprint, and how.
         drops: whether to drop what cannot win.
-        spared: families and configs that are run all the same, unless they are poison: what a winner is held against.
+        spared: families and configs that are run all the same, unless they are poison or HOPELESS: what a winner is
+            held against.
+        expected_ns: what the best time is expected to be, in ns; infinite where nothing is expected.
     """
 
     def __init__(
@@ -55,11 +61,12 @@ class Screen:
         *,
         drops: bool,
         spared: Collection[tuple[str, Config]] = (),
+        expected_ns: float = math.inf,
     ) -> None:
         self._problem, self._device, self._families, self._poisoned = problem, device, families, poisoned
         self._spared = spared
         self._drops = drops and device.kind is DeviceKind.CUDA
-        self._best_ns = math.inf
+        self._best_ns, self._expected_ns = math.inf, expected_ns
 
     def expect(self, best_ns: float) -> None:
         """Takes the best time so far."""
@@ -69,16 +76,22 @@ class Screen:
         """Why not even to compile a candidate; None where nothing speaks against it."""
         if (poison := self._poisoned.get(fingerprint)) is not None:
             return Failure(poison.kind, _NOT_AGAIN + poison.message.removeprefix(_NOT_AGAIN))
-        if not self._may_drop(program):
+        return self.of_work(program)
+
+    def of_work(self, program: Program) -> Failure | None:
+        """Why a candidate cannot be the fastest by what it has to do; None where nothing speaks against it."""
+        best_ns = min(self._best_ns, self._expected_ns)
+        limit_ns = self._best_ns if self._may_drop(program) else max(HOPELESS * best_ns, LONG_NS)
+        if not self._drops or limit_ns == math.inf:
             return None
         work = self._families[program.family].work(self._problem, program.config)
         least_ns = 0.0 if work is None else work.least_ns(self._device)
-        if least_ns <= self._best_ns:
+        if least_ns <= limit_ns:
             return None
-        least, best = least_ns / 1e3, self._best_ns / 1e3
-        return Failure(
-            FailureKind.DROPPED, f"its work takes {least:.1f} us at the least, the best so far {best:.1f} us"
-        )
+        least = f"its work takes {least_ns / 1e3:.1f} us at the least"
+        if self._best_ns < math.inf:
+            return Failure(FailureKind.DROPPED, f"{least}, the best so far {self._best_ns / 1e3:.1f} us")
+        return Failure(FailureKind.DROPPED, f"{least}, the best about {self._expected_ns / 1e3:.1f} us by its stages")
 
     def of_binaries(self, program: Program, binaries: Binaries) -> Failure | None:
         """Why not to run a compiled candidate; None where nothing speaks against it.

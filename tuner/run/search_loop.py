@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import math
 import time
+from collections.abc import Mapping
 
 from warpsmith.generator.program import Program
 from warpsmith.store.optuna_tables import study_prefix
@@ -12,14 +14,14 @@ from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.finals.choose import fastest_first
+from warpsmith.tuner.finals.choose import fastest_first, was_dropped
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
 from warpsmith.tuner.run.companions import Companions
 from warpsmith.tuner.run.flow import Candidate, Flow
 from warpsmith.tuner.run.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.run.journal import GATHER_S, SHARED_GATHER_S, Journal
-from warpsmith.tuner.run.parts import known_stages
+from warpsmith.tuner.run.parts import KnownStages, known_stages
 from warpsmith.tuner.run.proposals import Proposals
 from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.run.sharing import Sharing
@@ -69,8 +71,16 @@ class SearchLoop:
         self.trials: dict[Key, Trial] = {}
         self.failures: collections.Counter[FailureKind] = collections.Counter()
         self.best: Trial | None = None
-        poisoned = store.poisoned(device)
-        self._screen = Screen(problem, device, evaluator.families, poisoned, drops=options.drops, spared=known)
+        stages = {name: known_stages(each, problem, device, store) for name, each in evaluator.families.items()}
+        self._screen = Screen(
+            problem,
+            device,
+            evaluator.families,
+            store.poisoned(device),
+            drops=options.drops,
+            spared=known,
+            expected_ns=min((each.best_ns for each in stages.values() if each.best_ns), default=math.inf),
+        )
         for trial in stored:
             if self._counts(trial) and evaluator.still_holds(trial):
                 self._note(trial)
@@ -80,10 +90,10 @@ class SearchLoop:
         self.others = 0
         """Trials of other tuners that came in meanwhile."""
         self.ledger = Ledger()
-        self.search = self._new_search()
+        self.search = self._new_search(stages)
         self._proposals = Proposals(self.search, evaluator, self.ledger, sharing, self._answers)
 
-    def _new_search(self) -> Competition:
+    def _new_search(self, stages: Mapping[str, KnownStages]) -> Competition:
         problem, device = self._evaluator.problem, self._evaluator.device
         seed = self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
         subject = problem.key(), device.key()
@@ -92,16 +102,15 @@ class SearchLoop:
         for name, family in self._evaluator.families.items():
             # Measured under another compiler or other conditions, it is no trial of today, but worth being one.
             won = [each.trial.config for each in earlier if each.trial.family == name]
-            stages = known_stages(family, problem, device, self._store)
-            prospects[name] = Prospect(stages.best_ns, family.is_likely(problem, device))
+            prospects[name] = Prospect(stages[name].best_ns, family.is_likely(problem, device))
             searches[name] = FamilySearch(
                 study_prefix(problem.key(), device.key()) + name,
                 family.space(problem, device),
-                (family.default(problem, device), *won, *stages.firsts, *family.starts(problem, device)),
+                (family.default(problem, device), *won, *stages[name].firsts, *family.starts(problem, device)),
                 seed,
                 [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
                 self._options.sampler,
-                stages.expected,
+                stages[name].expected,
             )
         budget = self._options.trials - self.reused
         return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known, prospects)
@@ -210,8 +219,7 @@ class SearchLoop:
 
     def _counts(self, trial: Trial) -> bool:
         """Not one that was dropped, where nothing is to be."""
-        is_dropped = isinstance(trial.outcome, Failure) and trial.outcome.kind is FailureKind.DROPPED
-        return not is_dropped or (self._options.drops and (trial.family, trial.config) not in self._known)
+        return not was_dropped(trial) or (self._options.drops and (trial.family, trial.config) not in self._known)
 
     def _note(self, trial: Trial) -> None:
         self.trials[trial.family, trial.config] = trial
