@@ -65,22 +65,34 @@ class TestFirsts:
     def test_a_short_search_goes_to_the_fastest(self) -> None:
         """Of 13 families each would have six trials of 80, were they alike."""
         told = shares(asked({"fast": 1e5, **SLOWER}, 80))
-        assert told["fast"] >= 30
-        assert min(told.values()) >= 1
+        assert told["fast"] >= 18
+        assert min(told.values()) >= 2
 
     def test_what_is_expected_says_so_before_the_first_time(self) -> None:
         times = {"fast": 1e5, **SLOWER}
         told = shares(asked(times, 55, {name: Prospect(ns) for name, ns in times.items()}))
-        assert told["fast"] >= 22 > shares(asked(times, 55))["fast"]
+        assert told["fast"] == 20 > shares(asked(times, 55))["fast"]
 
     def test_even_ones_take_turns(self) -> None:
         assert shares(asked({"a": 1e5, "b": 1.05e5, "c": 1.0e5}, 60)) == {"a": 20, "b": 20, "c": 20}
 
-    def test_faster_ones_go_on_while_slow_ones_wait_with_theirs(self) -> None:
-        told = asked({"fast": 1e5, "slow": 3e5}, 120)
-        assert sum(name == "fast" and config not in FIRSTS for name, config in told) > 60
+    def test_nearly_even_ones_take_theirs_more_rarely(self) -> None:
+        times = {"fast": 1e5, "slow": 1.25e5}
+        told = shares(asked(times, 32, {name: Prospect(ns) for name, ns in times.items()}))
+        assert told == {"fast": 20, "slow": 12}
 
-    def test_none_is_forgotten(self) -> None:
-        """A slow family's last first config is the fastest of all, and is found where there are trials enough."""
-        told = asked({"fast": 1e5, "slow": 1.4e5}, 300)
-        assert set(FIRSTS) == {config for name, config in told if name == "slow" and config in FIRSTS}
+    def test_those_far_behind_have_their_share_of_the_rungs(self) -> None:
+        """400 trials of two families make a first rung of 25."""
+        told = shares(asked({"fast": 1e5, "slow": 3e5}, 200))
+        assert told["slow"] == 25
+
+    def test_one_that_turns_out_fast_has_its_turns_again(self) -> None:
+        times = {"fast": 1e5, "slow": 3e5}
+        families = {name: FamilySearch(name, SPACE, FIRSTS, 0) for name in times}
+        search = Competition(families, 0, 400, known=[(name, FIRSTS[0]) for name in times])
+        told: Counter[str] = Counter()
+        while told.total() < 200:
+            name, config = search.ask() or ("", FIRSTS[0])
+            search.tell(name, config, 5e4 if name == "slow" and config == FIRSTS[9] else times[name])
+            told[name] += 1
+        assert told["slow"] > 150

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from warpsmith.generator.space import Config
 from warpsmith.tuner.search.family_search import FamilySearch
-from warpsmith.tuner.search.prospects import Prospect, Prospects
+from warpsmith.tuner.search.prospects import RARE, Prospect, Prospects
 
 FIRST_RUNG_SHARE = 8
 """One in so many of all trials makes the first rung, however many families share it."""
@@ -52,12 +52,12 @@ class Standing:
 class Competition:
     """Several families that compete for one problem, by successive halving.
 
-    What is known from elsewhere comes first, then what each family is to try first: the slower a family is, or is
-    expected to be, the rarer its turns, and while only slow ones have something to try first, faster ones take theirs
-    between. Then come rungs: every family still in gets as many trials as the others, then the slower half leaves,
-    except those that are nearly as fast as the fastest. From rung to rung the trials of a family double, until one
-    family is left or the trials are used up. A family that only fails leaves as soon as another succeeds. An exhausted
-    one passes its trials on, and where all that are in are exhausted, those that left take their turns again.
+    What is known from elsewhere comes first, then what each family is to try first, in turns that are the rarer the
+    slower a family is, or is expected to be; those far behind wait. Then come rungs: every family still in gets as many
+    trials as the others, then the slower half leaves, except those that are nearly as fast as the fastest. From rung to
+    rung the trials of a family double, until one family is left or the trials are used up. A family that only fails
+    leaves as soon as another succeeds. An exhausted one passes its trials on, and where all that are in are exhausted,
+    those that left take their turns again.
 
     The last part of the trials, or of the time, goes to single changes first: of the best config, then of those near
     it, and, as soon as one is faster, of that. So a search ends where no single change helps, as far as that allows.
@@ -132,15 +132,14 @@ class Competition:
             name, config = self._known.popleft()
             if self.families[name].take(config):
                 return name, config
-        rarities = self._prospects.rarities({name: family.best_ns for name, family in self.families.items()})
-        due = [name for name, family in self.families.items() if family.firsts_are_due]
-        if all(rarities[name] > 1 for name in due):
+        turn = self._first_turn()
+        if turn is None:
             self._dismiss_failing()
-            while not due and self._rung_is_told():
+            while self._rung_is_told():
                 self._judge()
             if self._is_ending and (beside := self._ask_beside()) is not None:
                 return beside
-        turn = self._first_turn(due, rarities) if due else self._next_turn()
+            turn = self._next_turn()
         asked = self.families[turn].ask() if turn is not None else None
         return None if turn is None or asked is None else (turn, asked)
 
@@ -178,11 +177,11 @@ class Competition:
         config = self.families[name].ask_beside(most_ns)
         return None if config is None else (name, config)
 
-    def _first_turn(self, due: list[str], rarities: Mapping[str, float]) -> str:
-        """One of those that have something to try first; where these are slow alone, they wait for faster ones too."""
-        are_slow = all(rarities[name] > 1 for name in due)
-        others = [name for name in self._in if are_slow and name not in due and self._has_more(name)]
-        return min((*due, *others), key=lambda name: self._tried(name) * rarities[name])
+    def _first_turn(self) -> str | None:
+        """The family that tries the next of its first configs; None where only slow ones have some left."""
+        rarities = self._prospects.rarities({name: family.best_ns for name, family in self.families.items()})
+        due = [name for name, family in self.families.items() if rarities[name] <= RARE and family.firsts_are_due]
+        return min(due, key=lambda name: self._tried(name) * rarities[name], default=None)
 
     def _tried(self, name: str) -> int:
         return self.families[name].tried

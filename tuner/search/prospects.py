@@ -13,9 +13,12 @@ from collections.abc import Mapping
 EVEN = 1.1
 """Families whose times are within so many times of the fastest have equal turns."""
 POWER = 4
-"""A family that takes r times as long as those has r^4 times fewer turns: 1 in 6 at 1.7 times, 1 in 11 at twice."""
+"""A family that takes r times as long as those has r^4 times fewer turns."""
+RARE = 2.0
+"""Families with fewer turns than half of those, so from 1.31 times the fastest time on, have none before the rungs:
+what they try first is in their share of these."""
 UNLIKELY = 4.0
-"""Turns of a likely family for each of one that is not, while nothing says how long it takes."""
+"""The same of a family that is not likely where others are, while nothing says how long it takes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
