@@ -113,9 +113,7 @@ def choose(
 
     Raises TuningFailed where no trial is right, or none stays right on fresh data.
     """
-    ranked = fastest_first(trials)
-    tried = {(trial.family, trial.config) for trial in trials if not was_dropped(trial)}
-    untried = [each for each in dict.fromkeys(answers) if (each.family, each.config) not in tried]
+    ranked, untried = fastest_first(trials), _untried(answers, trials)
     known = {(each.family, each.config) for each in answers}
     own = [
         *finalists(evaluator, finals, ranked, keep, known, each_family=each_family),
@@ -136,6 +134,12 @@ def choose(
         overall=None if overall is winner else result.record(overall),
         runners_up=result.runners_up(winner, overall, ours),
     )
+
+
+def _untried(answers: Iterable[Program], trials: Iterable[Trial]) -> list[Program]:
+    """Each once; what was dropped was not tried."""
+    tried = {(trial.family, trial.config) for trial in trials if not was_dropped(trial)}
+    return [each for each in dict.fromkeys(answers) if (each.family, each.config) not in tried]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
