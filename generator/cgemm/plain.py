@@ -69,8 +69,7 @@ class CgemmPlain(Family):
         return Config.of({"threads": THREADS, "unroll": 1})
 
     def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
-        cgemm = require_cgemm(problem)
-        return Work(4 * cgemm.batch * cgemm.m * cgemm.n * cgemm.k, 0)
+        return Work(require_cgemm(problem).multiply_adds, 0)
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - the same for every problem
         return 4 * config.integer("unroll")

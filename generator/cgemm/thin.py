@@ -112,7 +112,7 @@ class CgemmThin(Family):
         cgemm = require_cgemm(problem)
         geometry = ThinGeometry.of(cgemm, config)
         long = max(operand.nbytes for operand in cgemm.inputs)
-        return Work(4 * cgemm.batch * cgemm.m * cgemm.n * cgemm.k, long + long * geometry.shape.thin // geometry.own)
+        return Work(cgemm.multiply_adds, long + long * geometry.shape.thin // geometry.own)
 
     def unrolled(self, problem: Problem, config: Config) -> int:
         geometry = ThinGeometry.of(require_cgemm(problem), config)

@@ -21,7 +21,7 @@ from warpsmith.generator.cgemm.tiled_space import tiled_space
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Launch, Pointer, Program, Workspace
+from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.work import Work
@@ -85,16 +85,21 @@ class Blocks(Protocol):
         """Of a block."""
 
 
-def tile_program(family: str, problem: Cgemm, config: Config, geometry: Blocks, source: str) -> Program:
-    """A kernel with a block for each tile, and where sums are split another one that adds their parts up."""
-    a, b, c = cgemm_arguments(problem)
-    launch = Launch(
+def tile_launch(family: str, geometry: Blocks, arguments: tuple[Argument, ...]) -> Launch:
+    """Of the kernel whose blocks do the tiles."""
+    return Launch(
         entry=family,
         grid=(geometry.blocks, 1, 1),
         block=(geometry.threads * geometry.products, 1, 1),
-        arguments=(a, b, c if geometry.splits == 1 else Pointer(PARTS)),
+        arguments=arguments,
         shared_bytes=geometry.shared_bytes,
     )
+
+
+def tile_program(family: str, problem: Cgemm, config: Config, geometry: Blocks, source: str) -> Program:
+    """A kernel with a block for each tile, and where sums are split another one that adds their parts up."""
+    a, b, c = cgemm_arguments(problem)
+    launch = tile_launch(family, geometry, (a, b, c if geometry.splits == 1 else Pointer(PARTS)))
     if geometry.splits == 1:
         return Program.of_source(family, config, source, (launch,))
     blocks = -(-problem.output.size // SUM_THREADS)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
-from warpsmith.generator.cgemm.tiled import tile_program
+from warpsmith.generator.cgemm.tiled import tile_launch, tile_program
 from warpsmith.generator.cgemm.warpgroup_choice import warpgroup_default, warpgroup_starts
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
 from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
@@ -25,14 +25,15 @@ from warpsmith.generator.cgemm.warpgroup_space import warpgroup_space
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy, Problem
-from warpsmith.generator.program import Launch, Pointer, Program, Workspace
+from warpsmith.generator.program import Pointer, Program, Workspace
+from warpsmith.generator.progress import PROGRESS, begin_launch, counter_bytes
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 
 CAPABILITY = (9, 0)
 """The one whose warpgroups multiply matrices by wgmma."""
-HANDED, PROGRESS = "handed", "progress"
-"""The workspaces for sums that blocks hand on, and for the counters by which they wait for each other."""
+HANDED = "handed"
+"""The workspace for sums that blocks hand on."""
 LIKELY_SIZE, LIKELY_TERMS = 48, 16
 """Rows and columns, and terms, from which on its tiles are full enough to win."""
 
@@ -81,14 +82,8 @@ def _dealt_program(
 ) -> Program:
     """A kernel whose blocks share all tiles, behind one that sets their counters to zero."""
     family = CgemmWarpgroup.name
-    workspaces = (Workspace(HANDED, geometry.handed_bytes), Workspace(PROGRESS, shares.counter_bytes))
-    handed, progress = (Pointer(each.name) for each in workspaces)
-    begin = Launch.of_blocks(f"{family}_begin", 1, geometry.threads, (progress,))
-    launch = Launch(
-        entry=family,
-        grid=(geometry.blocks, 1, 1),
-        block=(geometry.threads, 1, 1),
-        arguments=(*cgemm_arguments(problem), handed, progress),
-        shared_bytes=geometry.shared_bytes,
-    )
-    return Program.of_source(family, config, source, (begin, launch), workspaces)
+    handed = Workspace(HANDED, geometry.handed_bytes)
+    progress = Workspace(PROGRESS, counter_bytes(shares.counters))
+    arguments = (*cgemm_arguments(problem), Pointer(HANDED), Pointer(PROGRESS))
+    launches = (begin_launch(family, geometry.threads), tile_launch(family, geometry, arguments))
+    return Program.of_source(family, config, source, launches, (handed, progress))

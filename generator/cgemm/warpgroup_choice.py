@@ -8,7 +8,7 @@ from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_choice import changed, splits_for
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
-from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, fits_result, tiles, warpgroup_space
+from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, blocks_at_once, fits_result, tiles, warpgroup_space
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
@@ -75,21 +75,21 @@ NARROW = (
 )
 """For results of 32 columns or fewer; their times are guesses that are not compared with others."""
 STARTS: tuple[dict[str, Value], ...] = (
-    {"groups": 1, "columns": 64, "terms": 16, "stages": 0, "min_blocks": 3, "dealt_to": 0},
-    {"groups": 2, "columns": 128, "terms": 16, "stages": 0, "min_blocks": 0, "dealt_to": 0},
-    {"groups": 2, "columns": 64, "terms": 16, "stages": 2, "min_blocks": 2, "dealt_to": 0},
-    {"groups": 1, "columns": 64, "terms": 32, "stages": 0, "min_blocks": 2, "dealt_to": 0},
-    {"groups": 2, "columns": 64, "terms": 32, "stages": 0, "min_blocks": 0, "dealt_to": 0},
-    {"groups": 2, "columns": 128, "terms": 32, "stages": 1, "min_blocks": 0, "dealt_to": 0},
-    {"groups": 1, "columns": 128, "terms": 16, "stages": 2, "min_blocks": 2, "dealt_to": 0},
-    {"groups": 2, "columns": 128, "terms": 16, "stages": 3, "min_blocks": 0, "dealt_to": 0},
+    {"groups": 1, "columns": 64, "terms": 16, "stages": 0, "min_blocks": 3},
+    {"groups": 2, "columns": 128, "terms": 16, "stages": 0, "min_blocks": 0},
+    {"groups": 2, "columns": 64, "terms": 16, "stages": 2, "min_blocks": 2},
+    {"groups": 1, "columns": 64, "terms": 32, "stages": 0, "min_blocks": 2},
+    {"groups": 2, "columns": 64, "terms": 32, "stages": 0, "min_blocks": 0},
+    {"groups": 2, "columns": 128, "terms": 32, "stages": 1, "min_blocks": 0},
+    {"groups": 1, "columns": 128, "terms": 16, "stages": 2, "min_blocks": 2},
+    {"groups": 2, "columns": 128, "terms": 16, "stages": 3, "min_blocks": 0},
 )
 """Each of TILES, and with fewer barriers or more copies under way."""
-DEALT_STARTS: tuple[tuple[int, dict[str, Value]], ...] = (
-    (1, {"groups": 2, "columns": 128, "terms": 16, "stages": 0, "min_blocks": 0, "splits": 1}),
-    (2, {"groups": 1, "columns": 64, "terms": 32, "stages": 0, "min_blocks": 2, "splits": 1}),
+DEALT_STARTS: tuple[dict[str, Value], ...] = (
+    {"groups": 2, "columns": 128, "terms": 16, "stages": 0, "min_blocks": 0, "splits": 1},
+    {"groups": 1, "columns": 64, "terms": 32, "stages": 0, "min_blocks": 2, "splits": 1},
 )
-"""Those whose tiles are dealt out, with the blocks that a multiprocessor holds of them."""
+"""Those whose tiles are dealt out."""
 
 
 def warpgroup_default(problem: Cgemm, device: Device) -> Config:
@@ -115,6 +115,7 @@ def warpgroup_default(problem: Cgemm, device: Device) -> Config:
 
 
 def warpgroup_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
-    """The configs that are most like STARTS, each once."""
-    dealt = ({**each, "dealt_to": blocks * device.multiprocessors} for blocks, each in DEALT_STARTS)
-    return changed(warpgroup_space(problem, device), warpgroup_default(problem, device), (*STARTS, *dealt))
+    """The configs that are most like STARTS and DEALT_STARTS, each once."""
+    whole = [{**each, "dealt_to": 0} for each in STARTS]
+    dealt = [{**each, "dealt_to": blocks_at_once(int(each["min_blocks"]), device)} for each in DEALT_STARTS]
+    return changed(warpgroup_space(problem, device), warpgroup_default(problem, device), (*whole, *dealt))

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.progress import counter_bytes
 from warpsmith.generator.steps import aligned
 
-COUNTER_BYTES = 4
 SUM_BYTES = 8
 """Of a complex one."""
 
@@ -43,12 +43,12 @@ class WarpgroupShares:
 
     @property
     def counters(self) -> int:
-        """The shares that are taken, and for each whether its sums are handed on."""
-        return 1 + self.blocks
+        return counters_of(self.blocks)
 
-    @property
-    def counter_bytes(self) -> int:
-        return COUNTER_BYTES * self.counters
+
+def counters_of(blocks: int) -> int:
+    """The number of shares that are taken, and for each whether its sums are handed on."""
+    return 1 + blocks
 
 
 def handed_bytes(tile_rows: int, tile_columns: int, blocks: int) -> int:
@@ -60,5 +60,4 @@ def shares_bytes(tile_rows: int, tile_columns: int, blocks: int) -> int:
     """Bytes of workspace that shares take in all."""
     if blocks == 0:
         return 0
-    counters = COUNTER_BYTES * (1 + blocks)
-    return handed_bytes(tile_rows, tile_columns, blocks) + aligned(counters)
+    return handed_bytes(tile_rows, tile_columns, blocks) + aligned(counter_bytes(counters_of(blocks)))

@@ -34,7 +34,7 @@ def warpgroup_space(problem: Cgemm, device: Device) -> Space:
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter(
                 "dealt_to",
-                (0, *(max(each, 1) * device.multiprocessors for each in MIN_BLOCKS)),
+                (0, *(blocks_at_once(each, device) for each in MIN_BLOCKS)),
                 "blocks that all tiles are dealt out to; 0: each tile, or part of its sums, has one of its own",
             ),
         ),
@@ -83,7 +83,7 @@ def _share_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]
     return (
         Constraint(
             f"tiles are dealt out to as many blocks as {device.multiprocessors} multiprocessors hold by min_blocks",
-            lambda min_blocks, dealt_to: dealt_to in (0, max(min_blocks, 1) * device.multiprocessors),
+            lambda min_blocks, dealt_to: dealt_to in (0, blocks_at_once(min_blocks, device)),
         ),
         Constraint(
             "tiles are dealt out where they are more than blocks, and no sum is split besides",
@@ -142,6 +142,11 @@ def fits_result(problem: Cgemm, groups: int, columns: int) -> bool:
     return (groups == GROUPS[0] or GROUP_ROWS * groups < 2 * problem.m) and (
         columns == COLUMNS[0] or columns < 2 * problem.n
     )
+
+
+def blocks_at_once(min_blocks: int, device: Device) -> int:
+    """That all multiprocessors hold, where each holds `min_blocks`, or one where that leaves it open."""
+    return max(min_blocks, 1) * device.multiprocessors
 
 
 def dealt_bytes(groups: int, columns: int, dealt_to: int) -> int:

@@ -24,7 +24,6 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFftThin,
     Conv2dFftWarpgroup,
 )
-from warpsmith.generator.conv2d.fourier.parts import aligned
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiledThin
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import H200, DeviceKind
@@ -32,7 +31,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
-from warpsmith.generator.steps import LibraryCall, Pointer
+from warpsmith.generator.steps import LibraryCall, Pointer, aligned
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement

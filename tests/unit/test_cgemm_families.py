@@ -20,12 +20,13 @@ from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
-from warpsmith.generator.cgemm.warpgroup import HANDED, PROGRESS, CgemmWarpgroup
+from warpsmith.generator.cgemm.warpgroup import HANDED, CgemmWarpgroup
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
+from warpsmith.generator.progress import PROGRESS
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config, Space
 

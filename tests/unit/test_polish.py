@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from competing import Trials, trials
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.tuner.search import competition
 from warpsmith.tuner.search.competition import Competition
@@ -22,9 +22,6 @@ SPACE = Space(tuple(Parameter(name, tuple(range(8)), "") for name in "abcdefgh")
 """16.8 million configs, each with 56 single changes."""
 DEFAULT = Config.of(dict.fromkeys("abcdefgh", 0))
 SMALL = Space((Parameter("a", tuple(range(9)), ""), Parameter("b", tuple(range(8)), "")), ())
-
-Trials = list[tuple[str, Config]]
-Objective = Callable[[Config], float | None]
 
 
 def time_ns(config: Config) -> float:
@@ -41,21 +38,6 @@ def slower(config: Config) -> float:
 def family(space: Space = SPACE, stored: Sequence[tuple[str, Config]] = (), seed: int = 0) -> FamilySearch:
     first = DEFAULT if space is SPACE else next(space.configs())
     return FamilySearch("family", space, [first], seed, [(config, time_ns(config)) for _, config in stored])
-
-
-def trials(search: Competition, objectives: dict[str, Objective], budget: int, ahead: int) -> Trials:
-    """What was tried, with so many asks out before the first is told; what is out at the end is given up."""
-    out: deque[tuple[str, Config]] = deque()
-    told: Trials = []
-    while len(told) < budget:
-        while len(out) < ahead and (asked := search.ask()) is not None:
-            out.append(asked)
-        if not out:
-            break
-        name, config = out.popleft()
-        search.tell(name, config, objectives[name](config))
-        told.append((name, config))
-    return told
 
 
 def untried_beside_best(tried: Trials, objective: Callable[[Config], float] = time_ns) -> int:

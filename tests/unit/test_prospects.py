@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 
 import pytest
 
+from competing import Objective, Trials, trials
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.tuner.search.competition import Competition
 from warpsmith.tuner.search.family_search import FamilySearch
@@ -18,25 +19,21 @@ AHEAD = 30
 """Asks that are out before the first is told, as with 16 compilers."""
 
 
-def asked(
-    times: Mapping[str, float], budget: int, prospects: Mapping[str, Prospect] | None = None
-) -> list[tuple[str, Config]]:
+def asked(times: Mapping[str, float], budget: int, prospects: Mapping[str, Prospect] | None = None) -> Trials:
     """What a search of families with 20 first configs each, all of one time, tries in `budget` trials."""
+    return trials(competition(times, prospects), {name: constant(ns) for name, ns in times.items()}, budget, AHEAD)
+
+
+def competition(times: Mapping[str, float], prospects: Mapping[str, Prospect] | None = None) -> Competition:
     families = {name: FamilySearch(name, SPACE, FIRSTS, 0) for name in times}
-    known = [(name, FIRSTS[0]) for name in times]
-    search = Competition(families, 0, 400, known=known, prospects=prospects)
-    told: list[tuple[str, Config]] = []
-    out: deque[tuple[str, Config]] = deque()
-    while len(told) < budget:
-        while len(out) < AHEAD and (candidate := search.ask()) is not None:
-            out.append(candidate)
-        name, config = out.popleft()
-        search.tell(name, config, times[name])
-        told.append((name, config))
-    return told
+    return Competition(families, 0, 400, known=[(name, FIRSTS[0]) for name in times], prospects=prospects)
 
 
-def shares(told: list[tuple[str, Config]]) -> Counter[str]:
+def constant(time_ns: float) -> Objective:
+    return lambda _: time_ns
+
+
+def shares(told: Trials) -> Counter[str]:
     return Counter(name for name, _ in told)
 
 
@@ -87,12 +84,9 @@ class TestFirsts:
         assert told["slow"] == 25
 
     def test_one_that_turns_out_fast_has_its_turns_again(self) -> None:
-        times = {"fast": 1e5, "slow": 3e5}
-        families = {name: FamilySearch(name, SPACE, FIRSTS, 0) for name in times}
-        search = Competition(families, 0, 400, known=[(name, FIRSTS[0]) for name in times])
-        told: Counter[str] = Counter()
-        while told.total() < 200:
-            name, config = search.ask() or ("", FIRSTS[0])
-            search.tell(name, config, 5e4 if name == "slow" and config == FIRSTS[9] else times[name])
-            told[name] += 1
+        objectives: dict[str, Objective] = {
+            "fast": constant(1e5),
+            "slow": lambda config: 5e4 if config == FIRSTS[9] else 3e5,
+        }
+        told = shares(trials(competition({"fast": 1e5, "slow": 3e5}), objectives, 200, ahead=1))
         assert told["slow"] > 150

@@ -56,8 +56,10 @@ class Prospects:
         }
 
     def _expected_ns(self, name: str) -> float | None:
-        return self._families[name].expected_ns if name in self._families else None
+        return self._of(name).expected_ns
 
     def _unknown(self, name: str) -> float:
-        is_likely = name in self._families and self._families[name].is_likely
-        return 1.0 if is_likely or not self._some_are_likely else UNLIKELY
+        return 1.0 if self._of(name).is_likely or not self._some_are_likely else UNLIKELY
+
+    def _of(self, name: str) -> Prospect:
+        return self._families.get(name, Prospect())

@@ -46,6 +46,7 @@ from warpsmith.generator.filter2d.text import (
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
+from warpsmith.generator.progress import PROGRESS, begin_launch
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.tiles.radices import INSTRUCTIONS
@@ -151,7 +152,7 @@ class Filter2dFft(Family):
             Workspace("taps", geometry.tap_bytes, holds=("weights",)),
             Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)),
             Workspace("work", geometry.work_bytes),
-            *([Workspace("progress", Flow(geometry).counter_bytes)] if geometry.flows else []),
+            *([Workspace(PROGRESS, Flow(geometry).counter_bytes)] if geometry.flows else []),
         )
         return Program.of_source(
             self.name, config, source, tuple(_launches(self.name, filter2d, geometry, weights)), workspaces
@@ -181,8 +182,8 @@ def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights
     yield Launch(f"{name}_taps", (geometry.tap_blocks, 1, 1), (rows.threads, 1, 1), (taps, *given), rows.shared_bytes)
     yield by_columns("spectrum", geometry.column_blocks * geometry.filters, spectra, taps)
     if geometry.flows:
-        progress, shared_bytes = Pointer("progress"), max(rows.shared_bytes, columns.shared_bytes)
-        yield Launch(f"{name}_begin", (1, 1, 1), (rows.threads, 1, 1), (progress,))
+        progress, shared_bytes = Pointer(PROGRESS), max(rows.shared_bytes, columns.shared_bytes)
+        yield begin_launch(name, rows.threads)
         arguments = (image, result, work, spectra, progress)
         yield Launch(f"{name}_flow", (geometry.blocks, 1, 1), (rows.threads, 1, 1), arguments, shared_bytes)
         return

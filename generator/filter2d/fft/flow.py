@@ -13,8 +13,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.filter2d.fft.geometry import Geometry
-
-COUNTER_BYTES = 4
+from warpsmith.generator.progress import counter_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,4 +77,4 @@ class Flow:
 
     @property
     def counter_bytes(self) -> int:
-        return COUNTER_BYTES * self.counters
+        return counter_bytes(self.counters)

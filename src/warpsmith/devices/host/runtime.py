@@ -36,8 +36,7 @@ from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
 from warpsmith.generator.library import Library
 from warpsmith.generator.program import Constant, Launch, Texture
-
-_ALIGNMENT = 256
+from warpsmith.generator.steps import ALIGNMENT
 
 # What every sanitized library asks for when it is loaded.
 _SANITIZER_MARK = b"__asan_init"
@@ -206,7 +205,7 @@ class HostRuntime(Runtime):
             raise OutOfMemory(f"{nbytes} bytes were asked for, {available} are free; choose a smaller problem")
         address = ctypes.c_void_p()
         # malloc may answer a request for nothing with nothing, which is no failure.
-        status = self._libc.posix_memalign(ctypes.byref(address), _ALIGNMENT, max(1, nbytes))
+        status = self._libc.posix_memalign(ctypes.byref(address), ALIGNMENT, max(1, nbytes))
         if status != 0 or address.value is None:
             raise OutOfMemory(f"{nbytes} bytes could not be allocated; choose a smaller problem")
         self._live.add(address.value)
