@@ -153,6 +153,8 @@ class Problem(abc.ABC):
     operation: ClassVar[str]
     error_unit: ClassVar[str] = "of the sum of |terms|"
     """What the error of a result is told in."""
+    near_reach: ClassVar[float] = math.inf
+    """Octaves (`distance`) beyond which a family's default is likelier to be good than the winner of another size."""
     _operations: ClassVar[dict[str, type[Problem]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -221,8 +223,13 @@ class Problem(abc.ABC):
         """How far `other`'s winner is from fitting here: 0 for the same problem, None where it never fits."""
 
     def is_resized(self, other: Problem) -> bool:
-        """Whether `other` differs in size at the most, so that its winner answers for this problem."""
+        """Whether `other` differs in size at the most."""
         return self == other
+
+    def is_answered_by(self, other: Problem) -> bool:
+        """Whether the winner of `other` answers where this problem was not tuned: of another size, not too far off."""
+        far = self.distance(other)
+        return far is not None and far <= self.near_reach and self.is_resized(other)
 
     def features(self) -> Mapping[str, float | str]:
         """What the time of a kernel for this problem is likely to follow: numbers above 0, in whose powers it is

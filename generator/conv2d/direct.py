@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.axes import axes_of
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.image_space import image_default, image_space
@@ -40,6 +41,7 @@ class Conv2dDirect(Family):
     """`conv2d` as sums in registers."""
 
     name = "conv2d_direct"
+    default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
         if not isinstance(problem, Conv2d):

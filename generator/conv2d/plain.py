@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
@@ -57,6 +58,7 @@ class Conv2dPlain(Family):
     """`conv2d` with a thread a result, or for the gradient of the weights a block."""
 
     name = "conv2d_plain"
+    default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
         return None if isinstance(problem, Conv2d) else "solves conv2d only"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count
-from warpsmith.generator.conv2d.distance import between_convolutions
+from warpsmith.generator.conv2d.distance import NEAR_REACH, between_convolutions
 from warpsmith.generator.conv2d.shapes import MAX_SIZE, Pair, output_size, pads_of, pair_of, sizes_of
 from warpsmith.generator.conv2d.words import ImageLayout, Pass, Precision
 from warpsmith.generator.padding import PaddingMode, Pads, told_pads
@@ -71,6 +71,7 @@ class Conv2d(Problem):
 
     operation: ClassVar[str] = "conv2d"
     error_unit: ClassVar[str] = "of what `accuracy` names"
+    near_reach: ClassVar[float] = NEAR_REACH
 
     input: tuple[int, int, int, int]
     weight: tuple[int, int, int, int]

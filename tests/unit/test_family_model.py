@@ -19,6 +19,7 @@ from warpsmith.plans.family_model import (
     SLOWEST,
     Measured,
     cross_check,
+    how_far,
     left_out,
     numbers_of,
     predicted,
@@ -117,6 +118,15 @@ class TestCrossCheck:
         assert check.lost == pytest.approx(0.0)
         assert check.lost_without > 0.3
         assert check.is_passed
+
+    def test_its_reach_is_the_farthest_that_one_left_out_lies_from_the_others(self) -> None:
+        alone = filtered(9000, 7)
+        rows = measured([*GRID, alone])
+        within = cross_check(rows, self.ordinary("direct")).reach
+        assert within == max(how_far(each, [row for row in rows if row.problem != each]) for each in GRID)
+        assert how_far(alone, measured(GRID)) > within
+        assert cross_check(rows, {alone: "direct"}).reach == how_far(alone, measured(GRID))
+        assert how_far(alone, []) == math.inf
 
     def test_one_that_does_not_fails(self) -> None:
         rows = measured(GRID, noise=0.05)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
 import pytest
 
 from builders import winner
+from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.location import open_beside
@@ -125,6 +128,28 @@ class TestKnownFirst:
         assert len(first) > PROPOSED
         assert len(defaults & set(proposed)) <= 1
         assert all(families[name].space(problem, h100).why_not(config) is None for name, config in proposed)
+
+
+def test_a_search_of_pipelines_does_not_wait_for_a_prior(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pairs of 60 parameters took 13 s; but it proposes for layers that have no pipeline."""
+
+    class Asked(Exception):
+        pass
+
+    def fit(*_: object) -> None:
+        raise Asked
+
+    monkeypatch.setattr("warpsmith.tuner.search.known.Prior.fit", fit)
+    layer = Conv2d(input=(32, 64, 28, 28), weight=(64, 64, 3, 3), padding=1)
+    with Store.open(str(path), write=True) as store, open_beside(store) as stores:
+        for problem in (layer, dataclasses.replace(layer, stride=(2, 2))):
+            families = {family.name: family for family in families_for(problem, GPU)}
+            answer = present_answer(problem, GPU, stores, families)
+            has_pipelines = any(isinstance(family, Pipeline) for family in families.values())
+            assert has_pipelines is (problem is layer)
+            with contextlib.nullcontext() if has_pipelines else pytest.raises(Asked):
+                first = known_first(answer, problem, GPU, stores, families, samples_of(store, stores, "conv2d"))
+                assert {name for name, _ in first} == set(families)
 
 
 def test_samples_are_all_winners_the_trials_of_the_store_that_is_tuned_into_and_those_that_ship(

@@ -22,7 +22,7 @@ from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.registry import FAMILIES, named_family
 from warpsmith.plans import family_choice
-from warpsmith.plans.family_model import CrossCheck, cross_check, words_of
+from warpsmith.plans.family_model import CrossCheck, cross_check, how_far, words_of
 from warpsmith.plans.guesses import best_guess
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.plans.make import forget_plans
@@ -206,6 +206,21 @@ class TestModel:
         match = find(self.ASKED, GPU, made_up(swapped=True))
         assert match.program.family == PLAIN.name
         assert chosen_by_model(match) == []
+
+    def test_it_is_silent_farther_from_what_was_measured_than_it_was_checked(self) -> None:
+        """Straight lines far beyond their points: it had expected direct sums to win a large layer."""
+        stores = made_up(swapped=True)
+        near, far = sized(800, 800, 8), sized(800, 800, 40)
+        for asked in (near, far):
+            records = stores.answers()
+            evidence = family_choice.Evidence(
+                GPU, family_choice.measured_on(GPU, records, stores.family_times("filter2d")), True, records
+            )
+            reach = family_choice.checked(evidence).reach
+            assert (how_far(asked, evidence.measured) <= reach) is (asked is near)
+        ordinary = dataclasses.replace(best_guess(far, GPU, stores.answers()), family=PLAIN)
+        assert family_choice.better_guess(far, GPU, stores, stores.answers(), ordinary) is None
+        assert family_choice.better_guess(near, GPU, stores, stores.answers(), ordinary) is not None
 
     def test_the_check_is_made_once_and_only_where_it_disagrees(self) -> None:
         family_choice.checked.cache_clear()

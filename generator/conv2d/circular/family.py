@@ -15,6 +15,7 @@ from __future__ import annotations
 from math import prod
 
 from warpsmith.generator.conv2d.circular.geometry import Geometry, sides_of, sums_of
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import SOURCE, Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
@@ -50,6 +51,7 @@ class Conv2dCircular(Family):
     """`conv2d` of depthwise layers by one transform of each plane."""
 
     name = "conv2d_circular"
+    default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):

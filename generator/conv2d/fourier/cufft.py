@@ -15,6 +15,7 @@ import dataclasses
 from math import prod
 
 from warpsmith.generator.cgemm.cublas import STREAMS, CgemmCublas
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
@@ -46,6 +47,7 @@ class Conv2dCufft(Family):
     """`conv2d` by cuFFT and cuBLAS. It never answers where nothing is stored."""
 
     name = "conv2d_cufft"
+    default_reach = DEFAULT_REACH
     may_answer = False
 
     def why_not(self, problem: Problem, device: Device) -> str | None:

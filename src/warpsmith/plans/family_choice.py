@@ -16,6 +16,7 @@ from warpsmith.plans.family_model import (
     Measured,
     cross_check,
     goes_with,
+    how_far,
     left_out,
     nearest,
     predicted,
@@ -50,8 +51,9 @@ def better_guess(
 ) -> Guess | None:
     """The answer of another family than the `ordinary` one, where the model expects it to be faster.
 
-    None where the model agrees, knows too little, or did not choose better for problems that were left out. The
-    cross-check is done where the two disagree alone, and once for the same stored times.
+    None where the model agrees, knows too little, or did not choose better for problems that were left out, and
+    where the question lies farther from what was measured than any of those. The cross-check is done where the two
+    disagree alone, and once for the same stored times.
 
     Args:
         problem: the question, of which nothing exact is stored.
@@ -70,7 +72,7 @@ def better_guess(
     if ordinary.family.name not in likely or len(likely) < 2:
         return None
     chosen = able[min(likely, key=likely.__getitem__)]
-    if chosen is ordinary.family or not checked(evidence).is_passed:
+    if chosen is ordinary.family or not _is_believed(problem, evidence):
         return None
     guess = _of_family(chosen, problem, device, stores, records)
     if guess is None:
@@ -81,6 +83,12 @@ def better_guess(
         f"{ordinary.family.name} {format_time(likely[ordinary.family.name])})"
     )
     return dataclasses.replace(guess, reasons=(*guess.reasons, told))
+
+
+def _is_believed(problem: Problem, evidence: Evidence) -> bool:
+    """Whether the model chose better for problems that were left out, one of them as far from the others as this."""
+    check = checked(evidence)
+    return check.is_passed and how_far(problem, evidence.measured) <= check.reach
 
 
 def measured_on(device: Device, records: Iterable[Record], beaten: Iterable[FamilyTime]) -> tuple[Measured, ...]:

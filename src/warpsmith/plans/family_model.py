@@ -98,6 +98,11 @@ def nearest(problem: Problem, measured: Iterable[Measured]) -> list[tuple[float,
     return [(far, offset, each) for far, offset, _, each in heapq.nsmallest(MOST_NEAR, found)]
 
 
+def how_far(problem: Problem, measured: Iterable[Measured]) -> float:
+    """The distance of the nearest problem with equal words, in the logarithms of the features; infinite without any."""
+    return next((far for far, _, _ in nearest(problem, measured)), math.inf)
+
+
 def _intercept(rows: Sequence[tuple[float, Offset, float]]) -> float:
     """The value at offset 0 of a weighted linear fit with a ridge.
 
@@ -142,6 +147,8 @@ class CrossCheck:
     right_without: int
     """The same of what a look-up chooses without the model."""
     lost_without: float
+    reach: float
+    """How far the nearest measured problem was, of the farthest that was left out: the check says nothing beyond."""
 
     @property
     def is_passed(self) -> bool:
@@ -170,17 +177,18 @@ def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str], *,
         without: the family that a look-up chooses where each is left out.
         sizes: whether its other sizes are left out with each, as where the question has none.
     """
-    outcomes = []
+    outcomes, reach = [], 0.0
     for each in (each for each in measured if each.problem in without):
         times, ordinary = dict(each.times), without[each.problem]
-        others = (other for other in measured if not goes_with(each.problem, other.problem, sizes=sizes))
+        others = [other for other in measured if not goes_with(each.problem, other.problem, sizes=sizes)]
         likely = predicted(each.problem, others, times)
         if ordinary not in likely or len(likely) < 2:
             continue
         chosen = min(likely, key=likely.__getitem__)
         outcomes.append((times[chosen] / each.best_ns, times[ordinary] / each.best_ns))
+        reach = max(reach, how_far(each.problem, others))
     if not outcomes:
-        return CrossCheck(0, 0, 0.0, 0, 0.0)
+        return CrossCheck(0, 0, 0.0, 0, 0.0, 0.0)
     with_model, ordinary_ones = zip(*outcomes, strict=True)
     return CrossCheck(
         problems=len(outcomes),
@@ -188,6 +196,7 @@ def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str], *,
         lost=math.expm1(sum(map(math.log, with_model)) / len(outcomes)),
         right_without=ordinary_ones.count(1.0),
         lost_without=math.expm1(sum(map(math.log, ordinary_ones)) / len(outcomes)),
+        reach=reach,
     )
 
 

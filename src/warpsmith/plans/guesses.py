@@ -46,7 +46,7 @@ def best_guess(problem: Problem, device: Device, records: Sequence[Record], fami
     """
     reasons: list[str] = []
     nearest = ranked(problem, device, records)
-    answers = [each for each in nearest if problem.is_resized(each.record.problem)]
+    answers = [each for each in nearest if problem.is_answered_by(each.record.problem)]
     here = [each for each in answers if each.record.device.key() == device.key()]
     best = next(candidates(problem, device, answers), None)
     if best is not None and best.record.device.key() == device.key():
@@ -63,7 +63,7 @@ def _unmeasured(
 ) -> Guess:
     """What answers where nothing is stored: from the winner of a like problem, or a family's default."""
     unlike = (
-        each for each in nearest if each.may_say_more_than_default and not problem.is_resized(each.record.problem)
+        each for each in nearest if each.may_say_more_than_default and not problem.is_answered_by(each.record.problem)
     )
     known = (each for each in candidates(problem, device, unlike) if each.is_likelier_than_default)
     if (best := next(known, None)) is not None:
