@@ -56,6 +56,12 @@ class Family(abc.ABC):
         """Whether winners of like problems are mostly of this family, which then answers where nothing is stored."""
         return False
 
+    def expected_ns(self, problem: Problem) -> float | None:  # noqa: ARG002 - for those who know
+        """What its default is expected to take on a large GPU, in ns: of several likely families the fastest answers.
+        None where it has no model of that; such families come before the others.
+        """
+        return None
+
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - for those whose code may be long
         """How much the compiler has to do, in multiply-adds that it writes out; 0 where that is little."""
         return 0

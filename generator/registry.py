@@ -52,13 +52,19 @@ def named_family(problem: Problem, device: Device, name: str) -> Family:
 
 
 def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
-    """The default that answers where nothing is stored: of a family that is likely to win, else of the first one.
+    """The default that answers where nothing is stored: of the likely family that is expected to take the least time,
+    else of the first one.
 
     One that would take the compiler long answers only where all would. Raises BadArgument where no family solves it
     but those that never answer so (`Family.may_answer`).
     """
     solving = families_for(problem, device)
-    able = sorted((each for each in solving if each.may_answer), key=lambda each: not each.is_likely(problem, device))
+    able = [each for each in solving if each.may_answer]
+    likely = [each for each in able if each.is_likely(problem, device)]
+    able = [
+        *sorted(likely, key=lambda each: each.expected_ns(problem) or 0.0),
+        *(each for each in able if each not in likely),
+    ]
     if not able:
         told = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
         raise BadArgument(f"{problem.key()} is solved by {told}: run `warpsmith tune {problem.operation}` first")

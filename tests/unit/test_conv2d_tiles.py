@@ -26,7 +26,7 @@ from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import answering
+from warpsmith.generator.registry import answering, families_for
 from warpsmith.tuner.operations.answers import random_operands, reference
 
 FAMILY, WHOLE = Conv2dFftTiled(), Conv2dFft()
@@ -214,6 +214,25 @@ class TestLikely:
         problem = Conv2d((8, 5, 224, 224), (64, 5, 7, 7), padding=3)  # type: ignore[arg-type]
         assert not Conv2dFftTiledTensor().is_likely(problem, H200)
         assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
+
+    def test_the_likely_family_that_is_expected_to_be_the_fastest_answers(self) -> None:
+        """And not the first of them: of one image tiles are four times as fast as the few products of whole planes."""
+        one, likely = Conv2d((1, 96, 72, 72), (64, 96, 9, 9)), []
+        for family in families_for(one, H200):
+            if family.may_answer and family.is_likely(one, H200):
+                expected_ns = family.expected_ns(one)
+                assert expected_ns is not None
+                likely.append((expected_ns, family.name))
+        assert answering(one, H200)[0].name == min(likely)[1] == FAMILY.name
+        assert likely[0][0] > 3 * min(likely)[0]
+
+    def test_odd_columns_take_longer_than_expected(self) -> None:
+        """Measured: 408 us by one tile of 45x45 a plane, 327 us by planes of 45x48."""
+        lost = Conv2d((64, 64, 44, 44), (256, 64, 13, 13))
+        assert TiledParts.bases(lost)[0] == Basis(45, 45)
+        assert FAMILY.expected_ns(lost) < FAMILY.whole.expected_ns(lost)
+        assert not FAMILY.is_likely(lost, H200)
+        assert answering(lost, H200)[0].name == "conv2d_fft_warpgroup"
 
     def test_of_whole_planes_counts_sectors_that_are_used_in_part(self) -> None:
         """12,288 planes of 128x128 points back, two of them a tile: 1093 us were measured, 601 are all bytes."""
