@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm.operation import CGEMM
@@ -14,6 +15,8 @@ from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.operation import Operation
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.space import Config
+
+FamilyT = TypeVar("FamilyT", bound=Family)
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D, CGEMM)}
 """By name."""
@@ -51,6 +54,12 @@ def named_family(problem: Problem, device: Device, name: str) -> Family:
     return family
 
 
+def likely(families: Iterable[FamilyT], problem: Problem, device: Device) -> list[FamilyT]:
+    """Those that winners of like problems are mostly of, the one that is expected to take the least time first."""
+    found = [family for family in families if family.is_likely(problem, device)]
+    return sorted(found, key=lambda family: family.expected_ns(problem) or 0.0)
+
+
 def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
     """The default that answers where nothing is stored: of the likely family that is expected to take the least time,
     else of the first one.
@@ -60,11 +69,8 @@ def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
     """
     solving = families_for(problem, device)
     able = [each for each in solving if each.may_answer]
-    likely = [each for each in able if each.is_likely(problem, device)]
-    able = [
-        *sorted(likely, key=lambda each: each.expected_ns(problem) or 0.0),
-        *(each for each in able if each not in likely),
-    ]
+    first = likely(able, problem, device)
+    able = [*first, *(each for each in able if each not in first)]
     if not able:
         told = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
         raise BadArgument(f"{problem.key()} is solved by {told}: run `warpsmith tune {problem.operation}` first")

@@ -15,7 +15,7 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.two_pass import FftTwoPass
 from warpsmith.generator.pipeline import Pipeline
-from warpsmith.generator.registry import families_for
+from warpsmith.generator.registry import answering, families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
@@ -84,6 +84,16 @@ class TestBudget:
         parts, left = budget_of_parts(layer, H200, able, store, self.OPTIONS)
         assert [part for part, _ in parts] == [stage.problem for stage in likely[0].stages(layer)]
         assert left.time_limit_s == pytest.approx(36.0)
+
+    def test_that_is_the_one_expected_to_take_the_least_time(self, store: Store) -> None:
+        one = Conv2d((1, 96, 72, 72), (64, 96, 9, 9))
+        able = families_for(one, H200)
+        first = next(each for each in able if isinstance(each, Pipeline) and each.is_likely(one, H200))
+        tuned = answering(one, H200)[0]
+        assert isinstance(tuned, Pipeline)
+        assert first is not tuned
+        parts, _ = budget_of_parts(one, H200, able, store, self.OPTIONS)
+        assert [part for part, _ in parts] == [stage.problem for stage in tuned.stages(one)]
 
     def test_runs_under_sanitizers_have_no_times_to_learn_from(self, store: Store) -> None:
         options = TuneOptions(trials=100, sanitize=True)

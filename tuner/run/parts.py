@@ -9,6 +9,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.problem import AUTO, Problem
+from warpsmith.generator.registry import likely
 from warpsmith.generator.space import Config
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
@@ -48,7 +49,7 @@ def budget_of_parts(
     able = tuple(families)
     pipelines = [family for family in able if isinstance(family, Pipeline)]
     if len(pipelines) < len(able):
-        pipelines = [family for family in pipelines if family.is_likely(problem, device)][:1]
+        pipelines = likely(pipelines, problem, device)[:1]
     parts = dict.fromkeys(stage.problem for family in pipelines for stage in family.stages(problem))
     if not parts or options.sanitize or options.trials * SHARE < LEAST_TRIALS * len(parts):
         return (), options
