@@ -102,11 +102,13 @@ class Family(abc.ABC):
         """`config` with what follows from the sizes of `home` as it follows from those here, legal or not."""
         return config
 
+    def is_legal(self, problem: Problem, device: Device, config: Config) -> bool:
+        """Whether a config from elsewhere, such as a store, is one for `problem` on `device`."""
+        return self.why_not(problem, device) is None and self.space(problem, device).contains(config)
+
     def legal_program(self, problem: Problem, device: Device, config: Config) -> Program | None:
-        """The program of a config from elsewhere, such as a store; None where it is not legal for `problem` here."""
-        if self.why_not(problem, device) is not None or not self.space(problem, device).contains(config):
-            return None
-        return self.program(problem, config)
+        """The program of a config from elsewhere; None where it is not legal here."""
+        return self.program(problem, config) if self.is_legal(problem, device, config) else None
 
 
 def _kept(parameter: Parameter, wanted: Mapping[str, Value], usual: Mapping[str, Value]) -> Value:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from builders import timing, winner
-from warpsmith.generator.conv2d.distance import NEAR_REACH
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH, NEAR_REACH
 from warpsmith.generator.conv2d.fourier.family import Conv2dFftWarpgroup
+from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import H200
 from warpsmith.generator.registry import answering
@@ -32,9 +33,9 @@ def changed(**fields: Any) -> Conv2d:
     return dataclasses.replace(LAYER, **fields)
 
 
-def won(layer: Conv2d = LAYER) -> Record:
+def won() -> Record:
     """By products whose tiles are not dealt out, where the default deals them to every multiprocessor."""
-    return winner(layer, timing(1e5), GPU, family=WARPGROUP, choices=CHOICES)
+    return winner(LAYER, timing(1e5), GPU, family=WARPGROUP, choices=CHOICES)
 
 
 def found(layer: Conv2d, *records: Record) -> Match:
@@ -83,6 +84,10 @@ def test_from_farther_off_a_default_answers(fields: dict[str, Any]) -> None:
     match = found(far, won())
     assert match.kind is MatchKind.DEFAULT
     assert (match.program.family, match.program.config) == default(far)
+
+
+def test_all_families_of_layers_leave_other_kinds_of_layers_to_defaults() -> None:
+    assert {family.default_reach for family in CONV2D.families} == {DEFAULT_REACH}
 
 
 def test_a_default_answers_where_transforms_have_another_size() -> None:

@@ -78,9 +78,8 @@ def known_stages(family: Family, problem: Problem, device: Device, store: Store)
         Config.joined({name: fastest[number][1] for name, fastest in trials.items()})
         for number in range(min(FIRSTS, fewest))
     )
-    if fewest < LEAST_TRIALS:
-        return KnownStages(firsts, None, best_ns)
-    return KnownStages(firsts, StageTimes(spaces, trials).log_ns, best_ns)
+    expected = StageTimes(spaces, trials).log_ns if fewest >= LEAST_TRIALS else None
+    return KnownStages(firsts, expected, best_ns)
 
 
 def _timed(stage: Stage, device: Device, store: Store) -> list[tuple[float, Config]]:

@@ -41,8 +41,9 @@ class Conv2dFftTiled(Conv2dFft):
             return False
         if self.whole.why_not(problem, device) is not None:
             return True
-        odd = self._parts(problem).basis.columns % 2
-        return self.expected_ns(problem) * (ODD_COLUMNS if odd else 1.0) < self.whole.expected_ns(problem)
+        parts = self._parts(problem)
+        slower = ODD_COLUMNS if parts.basis.columns % 2 else 1.0
+        return slower * parts.expected_ns < self.whole.expected_ns(problem)
 
 
 class Conv2dFftTiledTensor(Conv2dFftTensor, Conv2dFftTiled):
