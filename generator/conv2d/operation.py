@@ -25,6 +25,7 @@ from warpsmith.generator.conv2d.fourier.tiled import (
 )
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
@@ -39,4 +40,4 @@ _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
-CONV2D = Operation(Conv2d, (Conv2dDirect(), *_FOURIER, Conv2dCircular(), _PLAIN), simplest=_PLAIN)
+CONV2D = Operation(Conv2d, (Conv2dDirect(), Conv2dWarpgroup(), *_FOURIER, Conv2dCircular(), _PLAIN), simplest=_PLAIN)

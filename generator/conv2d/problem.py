@@ -111,8 +111,8 @@ class Conv2d(Problem):
         self._check_sizes()
 
     def _check_words(self) -> None:
-        if self.precision is not Precision.IEEE:
-            raise BadArgument(f"precision {self.precision} is not in this version, which computes conv2d in ieee only")
+        if self.precision not in (Precision.IEEE, Precision.TF32):
+            raise BadArgument(f"precision {self.precision} is not in this version")
         if self.layout is not ImageLayout.NCHW:
             raise BadArgument(f"layout {self.layout} is not in this version, which computes conv2d in nchw only")
         for name in ("bias", "relu"):

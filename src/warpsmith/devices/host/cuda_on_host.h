@@ -52,6 +52,7 @@
 #include "cuda_on_host/warp.h"
 
 #include "cuda_on_host/matrix.h"
+#include "cuda_on_host/pipeline.h"
 #endif
 
 #include "cuda_on_host/launch.h"

@@ -27,6 +27,8 @@ class Block {
     unsigned barrier(bool predicate);  // how many threads' predicates held
     uint64_t exchange(Wait wait, unsigned mask, uint64_t value, int source);
     unsigned converged(int place);
+    void poll();          // lets others run until one of them calls wake_pollers()
+    void wake_pollers();
     unsigned lane() const { return current_->index % warpSize; }
 
   private:
@@ -61,6 +63,8 @@ class Block {
     unsigned ready_first_, ready_count_;
     Fiber *at_barrier_[max_block_threads];
     unsigned at_barrier_count_;
+    Fiber *polling_[max_block_threads];
+    unsigned polling_count_;
     unsigned predicates_, predicates_result_;
     Warp warps_[max_block_threads / warpSize];
 };
@@ -70,7 +74,7 @@ static thread_local Block *running_block;
 inline void Block::run(const char *name, void (*run_thread)(const void *), const void *kernel) {
     name_ = name, run_thread_ = run_thread, kernel_ = kernel;
     threads_ = live_ = here.block_size.x * here.block_size.y * here.block_size.z;
-    started_ = ready_first_ = ready_count_ = at_barrier_count_ = predicates_ = 0;
+    started_ = ready_first_ = ready_count_ = at_barrier_count_ = polling_count_ = predicates_ = 0;
     next_thread_ = {0, 0, 0};
     for (unsigned first = 0; first < threads_; first += warpSize) {
         const unsigned lanes = threads_ - first < warpSize ? threads_ - first : warpSize;
@@ -167,6 +171,17 @@ inline void Block::open_barrier() {
     at_barrier_count_ = 0;
 }
 
+inline void Block::poll() {
+    current_->wait = Wait::phase;
+    polling_[polling_count_++] = current_;
+    hand_over(false);
+}
+
+inline void Block::wake_pollers() {
+    for (unsigned i = 0; i < polling_count_; ++i) wake(*polling_[i]);
+    polling_count_ = 0;
+}
+
 inline uint64_t Block::exchange(Wait wait, unsigned mask, uint64_t value, int source) {
     Fiber &me = *current_;
     Warp &warp = warp_of(me);
@@ -239,7 +254,7 @@ inline bool Block::open_active_masks() {
 
 inline void Block::report_deadlock() {
     const Fiber *waiting = at_barrier_count_ > 0 ? at_barrier_[0] : nullptr;
-    const unsigned in_warps = live_ - at_barrier_count_;
+    const unsigned in_warps = live_ - at_barrier_count_ - polling_count_;
     const Fiber *in_warp = nullptr;
     for (unsigned w = 0; w * warpSize < threads_ && in_warp == nullptr; ++w) {
         if (warps_[w].waiting != 0) in_warp = warps_[w].lanes[__builtin_ctz(warps_[w].waiting)];
@@ -251,6 +266,12 @@ inline void Block::report_deadlock() {
         used += snprintf(message + used, sizeof message - used,
                          " %u threads wait at __syncthreads, thread (%u,%u,%u) first;", at_barrier_count_,
                          waiting->thread.x, waiting->thread.y, waiting->thread.z);
+    }
+    if (polling_count_ > 0) {
+        const uint3 &first = polling_[0]->thread;
+        used += snprintf(message + used, sizeof message - used,
+                         " %u threads wait for the phase of a barrier, thread (%u,%u,%u) first;", polling_count_,
+                         first.x, first.y, first.z);
     }
     if (in_warp != nullptr) {
         snprintf(message + used, sizeof message - used,

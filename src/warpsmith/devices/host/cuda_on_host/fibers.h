@@ -126,14 +126,15 @@ enum class Wait : unsigned char {
     ballot,
     any,
     all,
-    activemask
+    activemask,
+    phase
 };
 
 inline const char *name_of(Wait wait) {
     constexpr const char *names[] = {
         "nothing",           "__syncthreads",   "__syncwarp",    "__shfl_sync",  "__shfl_up_sync",
         "__shfl_down_sync",  "__shfl_xor_sync", "__ballot_sync", "__any_sync",   "__all_sync",
-        "__activemask",
+        "__activemask",      "the phase of a barrier",
     };
     return names[static_cast<int>(wait)];
 }

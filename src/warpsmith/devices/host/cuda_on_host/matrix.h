@@ -62,6 +62,7 @@ inline void show_to_products() {}
 inline void begin_products() {}
 inline void commit_products() {}
 template <int kSums> void finish_products(float (&)[kSums]) {}
+template <int kGroups> void keep_products() {}
 
 // Matrix B in shared memory: core matrices of 8 columns by 4 elements, those of the first 4 elements first.
 using MatrixB = const float *;

@@ -1,0 +1,1 @@
+"""Layers as products of matrices on Hopper's tensor cores."""

@@ -1,0 +1,126 @@
+"""Layers as products of matrices by Hopper's tensor cores, each float32 as two halves: as accurate as float32 sums.
+
+A launch finds the largest number of each operand; another scales the operand by a power of two and writes it as halves:
+images on a line of positions where a tap is a shift (`lattice.py`), weights tile by tile. Then blocks multiply: one warp
+copies stages of both into shared memory, in bulk, and the warpgroups multiply what has come. Of a product of two float32
+three products of halves are taken; what a stage gives is added up outside of the tensor cores, which cut sums off. For
+`tf32` the high parts alone are multiplied: a half has as many bits of mantissa.
+
+The gradient of the weights sums along the line: halves may lie with channels side by side for both, so that it reads the
+same images as the other passes. Its sums are split over blocks, and added up in a fixed order: the same inputs give the
+same bits.
+
+Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM); Ootomo and Yokota
+2022, "Recovering single precision accuracy from Tensor Cores", section 3; wgmma and mbarrier in the PTX manual.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
+from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_default, weight_default
+from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.warpgroup.space import image_space, weight_space
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import SUM_THREADS, WeightGeometry, sum_blocks
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+CAPABILITY = (9, 0)
+"""The one whose warpgroups multiply matrices by wgmma."""
+PARTS = "parts"
+"""The workspace for parts of sums."""
+MAIN = "multiply"
+"""The unit of the kernel that multiplies."""
+SUM = "conv2d_warpgroup_sum"
+LEAST_CHANNELS = 16
+"""Of a group, on both sides, from which on tiles are full enough to win."""
+
+
+class Conv2dWarpgroup(Family):
+    """`conv2d` by wgmma instructions, in three products of halves for each of float32."""
+
+    name = "conv2d_warpgroup"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
+            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if problem.accuracy is not Accuracy.NORMWISE:
+            return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'
+        if problem.padding_mode is not PaddingMode.ZEROS:
+            return "has zeros between its images: solves padding_mode zeros only"
+        if next(iter(self.space(problem, device).configs()), None) is None:
+            return f"its tiles and the halves that it writes do not fit into {problem.workspace} bytes of workspace"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        conv2d = require_conv2d(problem)
+        return device.kind is DeviceKind.CUDA and min(conv2d.group_channels, conv2d.group_filters) >= LEAST_CHANNELS
+
+    def expected_ns(self, problem: Problem) -> float:
+        return expected_ns(require_conv2d(problem), H200)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        conv2d = require_conv2d(problem)
+        return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        conv2d = require_conv2d(problem)
+        return (weight_default if conv2d.pass_ is Pass.WGRAD else image_default)(conv2d, device)
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        conv2d = require_conv2d(problem)
+        return _weight_program(conv2d, config) if conv2d.pass_ is Pass.WGRAD else _image_program(conv2d, config)
+
+
+def _image_program(problem: Conv2d, config: Config) -> Program:
+    geometry = ImageGeometry.of(problem, config)
+    images, filters = geometry.images, geometry.filters
+    text = render(
+        "conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key()
+    )
+    bias = (Pointer("b"),) if problem.bias else ()
+    arguments = (
+        Pointer(images.workspace),
+        Pointer(filters.workspace),
+        images.maximum.power,
+        filters.maximum.power,
+        *bias,
+        Pointer(problem.output.name),
+    )
+    multiply = _multiply(geometry, arguments)
+    units = (*images.units(problem), *filters.units(problem), Unit(MAIN, text))
+    steps = (*filters.launches(), *images.launches(), multiply)
+    return Program(Conv2dWarpgroup.name, config, units, steps, (*filters.workspaces(), *images.workspaces()))
+
+
+def _weight_program(problem: Conv2d, config: Config) -> Program:
+    geometry = WeightGeometry.of(problem, config)
+    x, dy = geometry.x, geometry.dy
+    text = render(
+        "conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key()
+    )
+    multiply = _multiply(geometry, (Pointer(x.workspace), Pointer(dy.workspace), Pointer(PARTS)))
+    total = render("conv2d/warpgroup_sum.cu.jinja", key=text_key(problem), g=geometry, threads=SUM_THREADS)
+    arguments = (Pointer(PARTS), x.maximum.power, dy.maximum.power, Pointer(problem.output.name))
+    add = Launch.of_blocks(SUM, sum_blocks(geometry.weights), SUM_THREADS, arguments)
+    units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), Unit(SUM, total))
+    steps = (*x.launches(), *dy.launches(), multiply, dataclasses.replace(add, unit=SUM))
+    workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))
+    return Program(Conv2dWarpgroup.name, config, units, steps, workspaces)
+
+
+def _multiply(geometry: ImageGeometry | WeightGeometry, arguments: tuple[Pointer, ...]) -> Launch:
+    launch = Launch.of_blocks(Conv2dWarpgroup.name, geometry.blocks, geometry.threads, arguments)
+    return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)

@@ -1,0 +1,161 @@
+"""Pixels on one line, so that a tap is a shift: how the images of a layer become a matrix without copies of pixels.
+
+All images of a channel lie on one line of positions, row by row and image by image, with zeros between them: position
+(n * row pitch + row) * column pitch + column. The result at a position is the sum over taps of what lies `shift` further
+on, the same shift for all positions. So any run of results reads runs of pixels, one a tap, and products of matrices
+read them where they lie. Rows share the zeros between them: those right of one row are those left of the next.
+
+With a stride the pixels lie in several planes, one for each remainder of their rows and columns; each tap reads one of
+them. Results whose taps differ (the gradient of a strided layer) are phases, each with taps of its own
+(`generator.conv2d.axes`). Results of positions between the images are computed and not stored.
+
+Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM), where a block
+gathers its pixels; on the line there is nothing to gather.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator
+
+from warpsmith.generator.conv2d.axes import Axis, Taps, axes_of
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LineTap:
+    """A row, or column, of a filter, as the results of one phase read it."""
+
+    plane: int
+    """Of `Line.planes`, by its place there."""
+    shift: int
+    """Positions from a result to what it reads, 0 or more."""
+    weight: int
+    """Row, or column, of the filter."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """The rows, or the columns, of images on the line."""
+
+    sources: int
+    """Rows that an image has."""
+    results: int
+    steps: int
+    """Rows of a phase of the result; the largest one's."""
+    multiple: int
+    """Rows of the source from one row of a plane to the next."""
+    planes: tuple[int, ...]
+    """Rows modulo `multiple` that some tap reads."""
+    before: int
+    """The position of a plane's first row; what would lie before position 0 is read by no tap."""
+    pitch: int
+    """Positions from an image, or row, to the next one."""
+    phases: tuple[tuple[LineTap, ...], ...]
+
+    @classmethod
+    def of(cls, axis: Axis) -> Line:
+        # Which row of which plane a tap reads, for row 0 of its phase.
+        places = [[divmod(taps.low + t * taps.spread, axis.multiple) for t in range(taps.count)] for taps in axis.phases]
+        shifts = [shift for phase in places for shift, _ in phase] or [0]
+        planes = tuple(sorted({plane for phase in places for _, plane in phase})) or (0,)
+        before, span = -min(shifts), max(shifts) - min(shifts)
+        last = max((axis.sources - 1 - plane) // axis.multiple for plane in planes) + before
+        first = max(before, 0)
+        return cls(
+            sources=axis.sources,
+            results=axis.results,
+            steps=axis.steps,
+            multiple=axis.multiple,
+            planes=planes,
+            before=before,
+            # No result reads the next image, nor is a place of two.
+            pitch=max(axis.steps, min(last, axis.steps - 1 + span) + 1, axis.steps + span - first),
+            phases=tuple(
+                tuple(
+                    LineTap(planes.index(plane), shift + before, _weight(taps, t))
+                    for t, (shift, plane) in enumerate(phase)
+                )
+                for taps, phase in zip(axis.phases, places, strict=True)
+            ),
+        )
+
+
+def _weight(taps: Taps, t: int) -> int:
+    return taps.first + t * taps.step
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tap:
+    """One weight of a filter, as the results of one phase read it."""
+
+    plane: int
+    shift: int
+    """Positions from a result to what it reads, 0 or more."""
+    weight: int
+    """Its place in the filter, row by row."""
+    row: int
+    """Its place among the rows of its phase."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lattice:
+    """The lines of a layer's rows and columns, and the taps of each phase of its results."""
+
+    images: int
+    rows: Line
+    columns: Line
+    filter_columns: int
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Lattice:
+        """That of fprop or dgrad; of wgrad that of fprop, whose pixels and taps it reads."""
+        if problem.pass_ is Pass.WGRAD:
+            problem = dataclasses.replace(problem, pass_=Pass.FPROP)
+        rows, columns = map(Line.of, axes_of(problem))
+        return cls(problem.input[0], rows, columns, problem.weight[3])
+
+    @property
+    def image_pitch(self) -> int:
+        """Positions from an image to the next one."""
+        return self.rows.pitch * self.columns.pitch
+
+    @property
+    def positions(self) -> int:
+        """Of all images."""
+        return self.images * self.image_pitch
+
+    @property
+    def planes(self) -> int:
+        """Of pixels, one behind the other."""
+        return len(self.rows.planes) * len(self.columns.planes)
+
+    @property
+    def fill(self) -> float:
+        """The share of positions that are results."""
+        return self.rows.results * self.columns.results / (len(self.phases) * self.image_pitch)
+
+    @functools.cached_property
+    def phases(self) -> tuple[tuple[Tap, ...], ...]:
+        """The taps of each phase of the results, those of one plane after the other, in the order of their shifts."""
+        return tuple(
+            tuple(sorted(self._taps(down, across), key=lambda tap: (tap.plane, tap.shift)))
+            for down, across in itertools.product(self.rows.phases, self.columns.phases)
+        )
+
+    @functools.cached_property
+    def reach(self) -> int:
+        """The largest shift of all."""
+        return max((tap.shift for taps in self.phases for tap in taps), default=0)
+
+    def _taps(self, down: tuple[LineTap, ...], across: tuple[LineTap, ...]) -> Iterator[Tap]:
+        for (place, row), column in itertools.product(enumerate(down), across):
+            yield Tap(
+                plane=row.plane * len(self.columns.planes) + column.plane,
+                shift=row.shift * self.columns.pitch + column.shift,
+                weight=row.weight * self.filter_columns + column.weight,
+                row=place,
+            )

@@ -1,0 +1,174 @@
+"""What may be chosen of `conv2d_warpgroup`."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.warpgroup.image_geometry import REGISTERS, ImageGeometry, Reach, parts_of
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+WARPGROUPS = (1, 2, 3)
+COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+CHANNELS = (16, 32, 64)
+PIXEL_STAGES, FILTER_STAGES, STAGES = (1, 2, 3), (2, 3, 4, 6), (2, 3, 4)
+TAPS, TERMS = (1, 2, 3), (32, 64, 128)
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+OTHER_REGISTERS = 22
+"""What a thread needs beside its sums: addresses, counters, barriers."""
+MAX_GRID = 2**31 - 1
+
+
+def image_space(problem: Conv2d, device: Device) -> Space:
+    """The space of fprop and dgrad."""
+    return Space(
+        parameters=(
+            Parameter("warpgroups", WARPGROUPS, "of a block, which multiply: 64 positions each"),
+            Parameter("columns", COLUMNS, "channels of the result, a warpgroup"),
+            Parameter("channels", CHANNELS, "that a stage sums over, after which sums leave the tensor cores"),
+            Parameter("reach", tuple(each.value for each in Reach), "taps whose pixels are copied at once"),
+            Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
+            Parameter("filter_stages", FILTER_STAGES, "stages of shared memory for weights"),
+            Parameter("blocks", (0, device.multiprocessors), "that take tiles in turns; 0: each tile has one of its own"),
+        ),
+        constraints=(*_result_constraints(problem), *_register_constraints(problem), *_image_memory(problem, device)),
+    )
+
+
+def weight_space(problem: Conv2d, device: Device) -> Space:
+    """The space of wgrad."""
+    return Space(
+        parameters=(
+            Parameter("taps", TAPS, "of a block, side by side"),
+            Parameter("channel_groups", WARPGROUPS, "of 64 channels of x, side by side for each tap"),
+            Parameter("columns", COLUMNS, "channels of dy, a warpgroup"),
+            Parameter("terms", TERMS, "positions that a stage sums over, after which sums leave the tensor cores"),
+            Parameter("stages", STAGES, "of shared memory"),
+            Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
+        ),
+        constraints=(*_weight_constraints(problem), *_weight_memory(problem, device)),
+    )
+
+
+def registers(problem: Conv2d, columns: int) -> int:
+    """Of a thread at the least: its sums, twice where they leave the tensor cores after each stage."""
+    return columns // 2 * parts_of(problem) + OTHER_REGISTERS
+
+
+def summed_and_results(problem: Conv2d) -> tuple[int, int]:
+    """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
+    both = problem.group_channels, problem.group_filters
+    return both if problem.pass_ is Pass.FPROP else both[::-1]
+
+
+def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+    summed, results = summed_and_results(problem)
+    return (
+        Constraint(
+            f"a tile has less than twice the {results} channels of a result, or {COLUMNS[0]}",
+            lambda columns: columns < 2 * results or columns == COLUMNS[0],
+        ),
+        Constraint(
+            f"a stage has less than twice the {summed} channels of a sum, or {CHANNELS[0]}",
+            lambda channels: channels < 2 * summed or channels == CHANNELS[0],
+        ),
+        Constraint(
+            "where each stage has pixels for one tap alone, it has all that a row or a filter needs",
+            lambda reach: reach == Reach.ROW or problem.weight[2] > 1,
+        ),
+    )
+
+
+def _register_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"a thread needs {parts_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
+            f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
+            lambda warpgroups, columns: registers(problem, columns) <= REGISTERS[warpgroups],
+        ),
+    )
+
+
+def _image_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
+    def geometry(
+        warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int
+    ) -> ImageGeometry:
+        chosen = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach}
+        stages = {"pixel_stages": pixel_stages, "filter_stages": filter_stages, "blocks": 0}
+        return ImageGeometry.of(problem, Config.of({**chosen, **stages}))
+
+    return (
+        Constraint(
+            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
+            lambda warpgroups, columns, channels, reach, pixel_stages, filter_stages: (
+                geometry(warpgroups, columns, channels, reach, pixel_stages, filter_stages).shared_bytes
+                <= device.shared_per_block_bytes
+            ),
+        ),
+        Constraint(
+            f"halves of pixels and weights take at most {problem.workspace} bytes",
+            lambda warpgroups, columns, channels, reach: (
+                geometry(warpgroups, columns, channels, reach, 1, 2).workspace_bytes <= problem.workspace
+            ),
+        ),
+    )
+
+
+def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+    channels, filters = problem.group_channels, problem.group_filters
+    count = problem.weight[2] * problem.weight[3]
+    return (
+        Constraint(
+            f"a tile has less than twice the {filters} channels of dy, or {COLUMNS[0]}",
+            lambda columns: columns < 2 * filters or columns == COLUMNS[0],
+        ),
+        Constraint(
+            f"groups of 64 channels are no more than x needs, which has {channels}",
+            lambda channel_groups: channel_groups <= -(-channels // 64),
+        ),
+        Constraint(f"a filter has {count} taps", lambda taps: taps <= count),
+        Constraint(
+            f"a block has at most {WARPGROUPS[-1]} warpgroups",
+            lambda taps, channel_groups: taps * channel_groups <= WARPGROUPS[-1],
+        ),
+        Constraint(
+            f"a thread needs {parts_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
+            f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
+            lambda taps, channel_groups, columns: (
+                registers(problem, columns) <= REGISTERS[taps * channel_groups]
+            ),
+        ),
+    )
+
+
+def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
+    def geometry(taps: int, channel_groups: int, columns: int, terms: int, stages: int, splits: int) -> WeightGeometry:
+        chosen = {"taps": taps, "channel_groups": channel_groups, "columns": columns}
+        return WeightGeometry.of(problem, Config.of({**chosen, "terms": terms, "stages": stages, "splits": splits}))
+
+    return (
+        Constraint(
+            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
+            lambda taps, channel_groups, columns, terms, stages: (
+                geometry(taps, channel_groups, columns, terms, stages, 1).shared_bytes <= device.shared_per_block_bytes
+            ),
+        ),
+        Constraint(
+            "each part of a sum has stages of its own",
+            lambda taps, channel_groups, columns, terms, splits: (
+                _has_steps(geometry(taps, channel_groups, columns, terms, 2, splits))
+            ),
+        ),
+        Constraint(
+            f"halves of both images and parts of sums take at most {problem.workspace} bytes",
+            lambda taps, channel_groups, columns, terms, splits: (
+                geometry(taps, channel_groups, columns, terms, 2, splits).workspace_bytes <= problem.workspace
+            ),
+        ),
+    )
+
+
+def _has_steps(geometry: WeightGeometry) -> bool:
+    """Whether no part is left without a stage."""
+    return (geometry.splits - 1) * geometry.split_steps < geometry.steps
