@@ -24,7 +24,7 @@ from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
 from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_default, weight_default
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import image_space, weight_space
-from warpsmith.generator.conv2d.warpgroup.weight_geometry import SUM_THREADS, WeightGeometry, sum_blocks
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import SUM_THREADS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -114,7 +114,7 @@ def _weight_program(problem: Conv2d, config: Config) -> Program:
     multiply = _multiply(geometry, (Pointer(x.workspace), Pointer(dy.workspace), Pointer(PARTS)))
     total = render("conv2d/warpgroup_sum.cu.jinja", key=text_key(problem), g=geometry, threads=SUM_THREADS)
     arguments = (Pointer(PARTS), x.maximum.power, dy.maximum.power, Pointer(problem.output.name))
-    add = Launch.of_blocks(SUM, sum_blocks(geometry.weights), SUM_THREADS, arguments)
+    add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_THREADS, arguments)
     units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), Unit(SUM, total))
     steps = (*x.launches(), *dy.launches(), multiply, dataclasses.replace(add, unit=SUM))
     workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))

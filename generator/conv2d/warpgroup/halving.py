@@ -22,8 +22,8 @@ CHUNK = 8
 """Channels that lie side by side: 16 bytes of halves, a row of a core matrix."""
 THREADS = 256
 """Of a block that finds the largest number, or splits numbers."""
-NUMBERS_A_BLOCK, MAX_BLOCKS = 8192, 264
-"""Of a block that finds the largest number of its share, and such blocks at the most: two a multiprocessor."""
+NUMBERS_A_BLOCK, MAX_BLOCKS = 4096, 1056
+"""Of a block that finds the largest number of its share, and such blocks at the most: eight a multiprocessor."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

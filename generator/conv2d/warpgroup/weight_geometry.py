@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.halving import CHUNK, Images
@@ -23,6 +22,8 @@ GROUP_CHANNELS = 64
 """Channels of x of a warpgroup: the rows of a wgmma product."""
 SUM_THREADS = 256
 """Of a block that adds up the parts of sums."""
+SUM_FLOATS = 4096
+"""That such a block holds in shared memory, about."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +60,9 @@ class WeightGeometry:
     tap_sets: tuple[TapSet, ...]
     run: int
     """Positions of a chunk of x that a stage has."""
+    x_pitch: int
+    """From chunk to chunk of a stage, in positions."""
+    dy_pitch: int
 
     is_turned = True
     """Not what is summed over lies side by side in shared memory, but channels."""
@@ -89,6 +93,8 @@ class WeightGeometry:
             dy=Images.of_results(problem, dy, lattice, parts, dy_chunks, length),
             tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
             run=terms + span,
+            x_pitch=odd(terms + span),
+            dy_pitch=odd(terms),
         )
 
     @property
@@ -169,6 +175,11 @@ class WeightGeometry:
     @property
     def stage_bytes(self) -> int:
         """Of shared memory, both operands."""
+        return self.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.dy_pitch)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of a stage: without what lies between chunks."""
         return self.parts * PIXEL_BYTES * (self.x_chunks * self.run + self.dy_chunks * self.terms)
 
     @property
@@ -182,9 +193,39 @@ class WeightGeometry:
         return 4 * self.splits * self.weights
 
     @property
+    def sum_filters(self) -> int:
+        """Of a block that adds up parts: those that lie side by side in them."""
+        return max(1, min(32, SUM_FLOATS // self.tap_count))
+
+    @property
+    def sum_channels(self) -> int:
+        """Of such a block: their weights lie side by side in the result."""
+        return max(1, min(8, SUM_FLOATS // (self.tap_count * self.sum_filters)))
+
+    @property
+    def sum_tiles_across(self) -> int:
+        """Of the filters of a group."""
+        return -(-self.dy.channels // self.sum_filters)
+
+    @property
+    def sum_tiles_down(self) -> int:
+        """Of the channels of a group."""
+        return -(-self.x.channels // self.sum_channels)
+
+    @property
+    def sum_blocks(self) -> int:
+        """Of the launch that adds up parts."""
+        return self.x.groups * self.sum_tiles_across * self.sum_tiles_down
+
+    @property
     def workspace_bytes(self) -> int:
         """Of all workspaces, but for the power of two and what stands before it."""
         return self.x.nbytes + self.dy.nbytes + self.sum_bytes
+
+
+def odd(count: int) -> int:
+    """The next odd number: chunks so far apart, in 16 bytes, lie in banks of their own."""
+    return count | 1
 
 
 def _sets(taps: tuple[Tap, ...], size: int) -> list[tuple[Tap, ...]]:
@@ -200,8 +241,3 @@ def _tap_set(taps: list[Tap], size: int, length: int) -> TapSet:
         shifts=(*shifts, *[shifts[-1]] * missing),
         weights=(*(tap.weight for tap in taps), *[-1] * missing),
     )
-
-
-def sum_blocks(weights: int) -> int:
-    """Blocks that add up the parts of so many sums."""
-    return math.ceil(weights / SUM_THREADS)
