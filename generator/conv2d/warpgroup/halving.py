@@ -76,7 +76,11 @@ class Maximum:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Images:
-    """An operand of images on the line, as halves: [part][group and chunk][plane][position][channel of the chunk]."""
+    """An operand of images on the line, as halves: [part][group and chunk][plane][position][channel of the chunk].
+
+    Where `terms` is given: [group][block of so many positions][chunk][part][position][channel of the chunk], so that what
+    a product sums over lies in one piece.
+    """
 
     maximum: Maximum
     parts: int
@@ -91,6 +95,7 @@ class Images:
     columns: Line
     length: int
     """Positions of a plane, with zeros behind the last image."""
+    terms: int = 0
 
     @classmethod
     def of_sources(cls, problem: Conv2d, operand: Operand, lattice: Lattice, parts: int, chunks: int, length: int) -> Images:
@@ -100,14 +105,17 @@ class Images:
         return cls(Maximum(operand), parts, operand.shape[0], problem.groups, channels, chunks, rows, columns, length)
 
     @classmethod
-    def of_results(cls, problem: Conv2d, operand: Operand, lattice: Lattice, parts: int, chunks: int, length: int) -> Images:
+    def of_results(
+        cls, problem: Conv2d, operand: Operand, lattice: Lattice, parts: int, chunks: int, length: int, terms: int
+    ) -> Images:
         """dy of wgrad, where the results of fprop are."""
         channels = operand.shape[1] // problem.groups
         rows, columns = (
             dataclasses.replace(line, sources=size, multiple=1, planes=(0,), before=0)
             for line, size in zip((lattice.rows, lattice.columns), operand.shape[2:], strict=True)
         )
-        return cls(Maximum(operand), parts, operand.shape[0], problem.groups, channels, chunks, rows, columns, length)
+        images, groups = operand.shape[0], problem.groups
+        return cls(Maximum(operand), parts, images, groups, channels, chunks, rows, columns, length, terms)
 
     @property
     def name(self) -> str:

@@ -21,6 +21,8 @@ REGISTERS = {1: 248, 2: 232, 3: 160}
 """Of a thread that multiplies, by the warpgroups that do: a quarter of a multiprocessor has 512 for each lane, of which a
 warp that copies keeps COPYING_REGISTERS."""
 COPYING_REGISTERS = 24
+STAGED_BYTES = 4 * 16 * (GROUP_POSITIONS + 4)
+"""Of results on their way out, a warpgroup's."""
 
 
 class Reach(enum.StrEnum):
@@ -171,7 +173,8 @@ class ImageGeometry:
         chunks = self.parts * self.chunks
         pixels = self.pixel_stages * chunks * self.run
         filters = self.filter_stages * chunks * self.columns
-        return PIXEL_BYTES * (pixels + filters) + 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
+        barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
+        return PIXEL_BYTES * (pixels + filters) + self.warpgroups * STAGED_BYTES + barriers
 
     @property
     def workspace_bytes(self) -> int:

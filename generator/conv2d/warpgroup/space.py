@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.image_geometry import REGISTERS, ImageGeometry, Reach, parts_of
+from warpsmith.generator.conv2d.warpgroup.image_geometry import (
+    REGISTERS,
+    ImageGeometry,
+    Reach,
+    block_threads,
+    parts_of,
+)
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
@@ -51,6 +57,12 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
     )
 
 
+def fits_registers(problem: Conv2d, warpgroups: int, columns: int) -> bool:
+    """Whether a thread has registers for its sums, and ptxas for the product of a warpgroup as a block begins."""
+    at_first = columns // 2 <= 65536 // block_threads(warpgroups) - OTHER_REGISTERS
+    return at_first and registers(problem, columns) <= REGISTERS[warpgroups]
+
+
 def registers(problem: Conv2d, columns: int) -> int:
     """Of a thread at the least: its sums, twice where they leave the tensor cores after each stage."""
     return columns // 2 * parts_of(problem) + OTHER_REGISTERS
@@ -85,7 +97,7 @@ def _register_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
         Constraint(
             f"a thread needs {parts_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
-            lambda warpgroups, columns: registers(problem, columns) <= REGISTERS[warpgroups],
+            lambda warpgroups, columns: fits_registers(problem, warpgroups, columns),
         ),
     )
 
@@ -136,7 +148,7 @@ def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
             f"a thread needs {parts_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
             lambda taps, channel_groups, columns: (
-                registers(problem, columns) <= REGISTERS[taps * channel_groups]
+                fits_registers(problem, taps * channel_groups, columns)
             ),
         ),
     )

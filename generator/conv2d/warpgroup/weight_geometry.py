@@ -62,7 +62,6 @@ class WeightGeometry:
     """Positions of a chunk of x that a stage has."""
     x_pitch: int
     """From chunk to chunk of a stage, in positions."""
-    dy_pitch: int
 
     is_turned = True
     """Not what is summed over lies side by side in shared memory, but channels."""
@@ -90,11 +89,10 @@ class WeightGeometry:
             splits=config.integer("splits"),
             parts=parts,
             x=Images.of_sources(problem, x, lattice, parts, x_chunks, x_length),
-            dy=Images.of_results(problem, dy, lattice, parts, dy_chunks, length),
+            dy=Images.of_results(problem, dy, lattice, parts, dy_chunks, length, terms),
             tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
             run=terms + span,
             x_pitch=odd(terms + span),
-            dy_pitch=odd(terms),
         )
 
     @property
@@ -175,7 +173,7 @@ class WeightGeometry:
     @property
     def stage_bytes(self) -> int:
         """Of shared memory, both operands."""
-        return self.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.dy_pitch)
+        return self.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.terms)
 
     @property
     def copied_bytes(self) -> int:

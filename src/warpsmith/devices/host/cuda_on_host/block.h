@@ -29,6 +29,7 @@ class Block {
     unsigned converged(int place);
     void poll();          // lets others run until one of them calls wake_pollers()
     void wake_pollers();
+    void meet(unsigned number, unsigned threads);  // a barrier of some threads; there are max_barriers of them
     unsigned lane() const { return current_->index % warpSize; }
 
   private:
@@ -65,6 +66,8 @@ class Block {
     unsigned at_barrier_count_;
     Fiber *polling_[max_block_threads];
     unsigned polling_count_;
+    static constexpr unsigned max_barriers = 15;
+    unsigned met_[max_barriers];  // arrivals since the block began
     unsigned predicates_, predicates_result_;
     Warp warps_[max_block_threads / warpSize];
 };
@@ -75,6 +78,7 @@ inline void Block::run(const char *name, void (*run_thread)(const void *), const
     name_ = name, run_thread_ = run_thread, kernel_ = kernel;
     threads_ = live_ = here.block_size.x * here.block_size.y * here.block_size.z;
     started_ = ready_first_ = ready_count_ = at_barrier_count_ = polling_count_ = predicates_ = 0;
+    for (unsigned &met : met_) met = 0;
     next_thread_ = {0, 0, 0};
     for (unsigned first = 0; first < threads_; first += warpSize) {
         const unsigned lanes = threads_ - first < warpSize ? threads_ - first : warpSize;
@@ -180,6 +184,13 @@ inline void Block::poll() {
 inline void Block::wake_pollers() {
     for (unsigned i = 0; i < polling_count_; ++i) wake(*polling_[i]);
     polling_count_ = 0;
+}
+
+inline void Block::meet(unsigned number, unsigned threads) {
+    if (number >= max_barriers) stop("a block has no more than 15 barriers of some threads");
+    const unsigned mine = met_[number]++ / threads;
+    if (met_[number] % threads == 0) wake_pollers();
+    while (met_[number] / threads == mine) poll();
 }
 
 inline uint64_t Block::exchange(Wait wait, unsigned mask, uint64_t value, int source) {

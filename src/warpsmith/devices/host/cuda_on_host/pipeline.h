@@ -49,3 +49,6 @@ inline void wait_for_phase(const PhaseBarrier *barrier, unsigned parity) {
 // A CPU has registers enough.
 template <int kRegisters> void keep_registers() {}
 template <int kRegisters> void take_registers() {}
+
+// Of a warpgroup's 128 threads, by its number in the block.
+inline void sync_warpgroup(int number) { ::warpsmith_host::running_block->meet(static_cast<unsigned>(number), 128); }
