@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Iterator
 
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry, Reach
 from warpsmith.generator.conv2d.warpgroup.space import (
     CHANNELS,
     COLUMNS,
+    LEAST_IMAGE,
+    LEAST_WEIGHT,
     SPLITS,
     WARPGROUPS,
     fits_registers,
@@ -20,105 +22,124 @@ from warpsmith.generator.conv2d.warpgroup.space import (
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import GROUP_CHANNELS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
-from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.space import Config, Value
 
-PRODUCTS_A_CLOCK = 2048 * 0.85
-"""Of halves, of a multiprocessor: what tensor cores keep up of 2048."""
+PRODUCTS_A_CLOCK = 2048 * 0.95
+"""Of halves, of a multiprocessor: what its tensor cores keep up of 2048 (H200, stages of 64 channels)."""
 STEP_CLOCKS = 60
-"""For the barriers of a stage."""
-TILE_CLOCKS = 4000
+"""For the barriers of a stage, where the products are few."""
+TILE_CLOCKS = 6000
 """To begin a tile and to store its results."""
-L2_BYTES_A_CLOCK = 20.0
+L2_BYTES_A_CLOCK = 32.0
 """That a multiprocessor reads where all do."""
 COPY_CLOCKS = 64
 """Of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
-CLOCKS_A_US = 1700.0
+CLOCKS_A_US = 1650.0
+"""Under the load of tensor cores."""
 BYTES_A_US = 3.0e6
 """Of memory and of the level-2 cache together, when halves are made."""
-LAUNCH_US = 2.5
+LAUNCH_US = 2.0
+STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
+"""Of pixels and of weights, the preferred ones first."""
 Values = dict[str, Value]
 
 
-def image_default(problem: Conv2d, device: Device) -> Config:
-    """The tile whose rounds are expected to take least."""
-    space = image_space(problem, device)
-    return _best(space, _image_candidates(problem, device), lambda config: image_clocks(problem, config, device))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """A config, and the clocks that all rounds of its tiles are expected to take."""
+
+    config: Config
+    clocks: float
 
 
-def weight_default(problem: Conv2d, device: Device) -> Config:
-    """The tile and the parts of sums that are expected to take least."""
-    space = weight_space(problem, device)
-    return _best(space, _weight_candidates(problem), lambda config: weight_clocks(problem, config, device))
+def image_choice(problem: Conv2d, device: Device) -> Choice:
+    """The tile of fprop or dgrad whose rounds are expected to take least."""
+    choices = [Choice(config, image_clocks(problem, config, device)) for config in _image_candidates(problem, device)]
+    least = Config.of({**LEAST_IMAGE, "blocks": device.multiprocessors})
+    return min(choices, key=lambda each: each.clocks, default=Choice(least, image_clocks(problem, least, device)))
 
 
-def image_clocks(problem: Conv2d, config: Config, device: Device) -> float:
-    """Clocks of all rounds of tiles, of fprop or dgrad."""
-    geometry = ImageGeometry.of(problem, config)
-    steps = len(geometry.steps) / len(geometry.lattice.phases) * geometry.filters.blocks
-    depth = geometry.chunks * 8
-    filters = 2 * geometry.parts * depth * geometry.columns
-    stages = sum(step.begins for step in geometry.steps) / max(len(geometry.steps), 1)
-    pixels = 2 * geometry.parts * depth * geometry.run * stages
-    products = (2 * geometry.parts - 1) * GROUP_POSITIONS * geometry.warpgroups * geometry.columns * depth
-    copies = 1 + geometry.parts * geometry.chunks * stages
-    step = max(products / PRODUCTS_A_CLOCK + STEP_CLOCKS, (filters + pixels) / L2_BYTES_A_CLOCK, COPY_CLOCKS * copies)
-    return -(-geometry.tiles // device.multiprocessors) * (steps * step + TILE_CLOCKS)
-
-
-def weight_clocks(problem: Conv2d, config: Config, device: Device) -> float:
-    """Clocks of all rounds of blocks of wgrad, and of the sum of their parts."""
-    geometry = WeightGeometry.of(problem, config)
-    products = (2 * geometry.parts - 1) * GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
-    copies = 1 + geometry.parts * geometry.x_chunks
-    copying = max(geometry.stage_bytes / L2_BYTES_A_CLOCK, COPY_CLOCKS * copies)
-    step = max(products / PRODUCTS_A_CLOCK + STEP_CLOCKS, copying)
-    rounds = -(-geometry.blocks // device.multiprocessors)
-    summed = 2 * geometry.sum_bytes / BYTES_A_US * CLOCKS_A_US
-    return rounds * (geometry.split_steps * step + TILE_CLOCKS) + summed
+def weight_choice(problem: Conv2d, device: Device) -> Choice:
+    """The tile of wgrad, and the parts of its sums, that are expected to take least."""
+    choices = list(_weight_choices(problem, device))
+    least = Config.of(LEAST_WEIGHT)
+    return min(choices, key=lambda each: each.clocks, default=Choice(least, weight_clocks(problem, least, device)))
 
 
 def expected_ns(problem: Conv2d, device: Device) -> float:
     """Of the default, with what makes halves of its operands."""
-    if problem.pass_ is Pass.WGRAD:
-        config = weight_default(problem, device)
-        geometry = WeightGeometry.of(problem, config)
-        clocks, halves, launches = weight_clocks(problem, config, device), geometry.x.nbytes + geometry.dy.nbytes, 6
-    else:
-        config = image_default(problem, device)
-        own = ImageGeometry.of(problem, config)
-        clocks, halves, launches = image_clocks(problem, config, device), own.images.nbytes + own.filters.nbytes, 5
+    is_weight = problem.pass_ is Pass.WGRAD
+    choice = weight_choice(problem, device) if is_weight else image_choice(problem, device)
+    halves = (WeightGeometry if is_weight else ImageGeometry).of(problem, choice.config).halves_bytes
     moved = sum(operand.nbytes for operand in problem.inputs) * 2 + halves
-    return 1000 * (clocks / CLOCKS_A_US + moved / BYTES_A_US + launches * LAUNCH_US)
+    return 1000 * (choice.clocks / CLOCKS_A_US + moved / BYTES_A_US + 5 * LAUNCH_US)
 
 
-def _best(space: Space, candidates: Iterable[Values], cost: Callable[[Config], float]) -> Config:
-    """The legal one of the least cost, the first of equals."""
-    legal = [config for values in candidates if space.contains(config := Config.of(values))]
-    if not legal:
-        found = next(iter(space.configs()))
-        return found
-    return min(legal, key=cost)
+def image_clocks(problem: Conv2d, config: Config, device: Device) -> float:
+    """Of all rounds of tiles, of fprop or dgrad."""
+    geometry = ImageGeometry.of(problem, config)
+    steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
+    depth, share = geometry.chunks * 8, stages / max(steps, 1)
+    nbytes = 2 * geometry.parts * depth * (geometry.columns + geometry.run * share)
+    copies = 1 + geometry.parts * geometry.chunks * share
+    positions = GROUP_POSITIONS * geometry.warpgroups
+    step = _step_clocks(geometry.parts, positions * geometry.columns * depth, nbytes, copies)
+    a_tile = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step + TILE_CLOCKS
+    return -(-geometry.tiles // device.multiprocessors) * a_tile
 
 
-def _image_candidates(problem: Conv2d, device: Device) -> list[Values]:
-    summed, results = summed_and_results(problem)
-    blocks = (device.multiprocessors, 0)
-    depths = [each for each in reversed(CHANNELS) if each == CHANNELS[0] or -(-summed // each) * each < summed + 16]
-    return [
-        {
-            "warpgroups": warpgroups,
-            "columns": columns,
-            "channels": channels,
-            "reach": reach.value,
-            "pixel_stages": pixel_stages,
-            "filter_stages": filter_stages,
-            "blocks": each,
-        }
-        for warpgroups, columns in _tiles(problem, results)
-        for channels in depths
-        for reach, pixel_stages, filter_stages in itertools.product((Reach.ROW, Reach.FILTER), (2, 1), (4, 3, 2))
-        for each in blocks[:1]
-    ]
+def weight_clocks(problem: Conv2d, config: Config, device: Device, splits: int | None = None) -> float:
+    """Of all rounds of blocks of wgrad, and of the sum of their parts; with other `splits` than the config's."""
+    geometry = WeightGeometry.of(problem, config)
+    splits = splits or geometry.splits
+    products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
+    copies = 1 + geometry.parts * geometry.x_chunks
+    step = _step_clocks(geometry.parts, products, geometry.stage_bytes, copies)
+    rounds = -(-geometry.tiles * splits // device.multiprocessors)
+    summed = 2 * 4 * splits * geometry.weights / BYTES_A_US * CLOCKS_A_US
+    return rounds * (-(-geometry.steps // splits) * step + TILE_CLOCKS) + summed
+
+
+def _step_clocks(parts: int, products: int, nbytes: float, copies: float) -> float:
+    """Of a stage: `products` of numbers, each of three products of halves where they have two parts."""
+    multiplying = (2 * parts - 1) * products / PRODUCTS_A_CLOCK + STEP_CLOCKS
+    return max(multiplying, nbytes / L2_BYTES_A_CLOCK, COPY_CLOCKS * copies)
+
+
+def _image_candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
+    """The most stages that fit of each tile, depth and reach."""
+    space, (summed, results) = image_space(problem, device), summed_and_results(problem)
+    least = CHANNELS[0]
+    depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
+    for warpgroups, columns in _tiles(problem, results):
+        for channels in depths[-2:]:
+            for reach in Reach:
+                tile = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach.value}
+                configs = (
+                    Config.of({**tile, "pixel_stages": ps, "filter_stages": fs, "blocks": device.multiprocessors})
+                    for ps, fs in STAGES
+                )
+                if (found := next(filter(space.contains, configs), None)) is not None:
+                    yield found
+
+
+def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
+    """The best parts of a sum of each tile."""
+    space = weight_space(problem, device)
+    count, groups = problem.weight[2] * problem.weight[3], -(-problem.group_channels // GROUP_CHANNELS)
+    for warpgroups, columns in _tiles(problem, problem.group_filters):
+        for taps in (each for each in WARPGROUPS if warpgroups % each == 0 and each <= count):
+            if warpgroups // taps > groups:
+                continue
+            tile: Values = {"taps": taps, "channel_groups": warpgroups // taps, "columns": columns, "terms": 64}
+            found = next((n for n in (3, 2) if space.contains(Config.of({**tile, "stages": n, "splits": 1}))), None)
+            if found is None:
+                continue
+            whole = Config.of({**tile, "stages": found, "splits": 1})
+            ordered = sorted(SPLITS, key=lambda splits: weight_clocks(problem, whole, device, splits))
+            configs = ((splits, Config.of({**whole.values(), "splits": splits})) for splits in ordered)
+            splits, config = next((each for each in configs if space.contains(each[1])), (1, whole))
+            yield Choice(config, weight_clocks(problem, whole, device, splits))
 
 
 def _tiles(problem: Conv2d, results: int) -> list[tuple[int, int]]:
@@ -130,18 +151,3 @@ def _tiles(problem: Conv2d, results: int) -> list[tuple[int, int]]:
         if fits_registers(problem, warpgroups, columns)
         if columns == COLUMNS[0] or columns < 2 * results
     ]
-
-
-def _weight_candidates(problem: Conv2d) -> list[Values]:
-    count = problem.weight[2] * problem.weight[3]
-    groups = -(-problem.group_channels // GROUP_CHANNELS)
-    return [
-        {"taps": taps, "channel_groups": channels, "columns": columns, "terms": 64, "stages": stages, "splits": splits}
-        for warpgroups, columns in _tiles(problem, problem.group_filters)
-        for taps in (each for each in WARPGROUPS if warpgroups % each == 0 and each <= count)
-        for channels in (warpgroups // taps,)
-        if channels <= groups
-        for stages in (3, 2)
-        for splits in SPLITS
-    ]
-

@@ -21,9 +21,9 @@ import dataclasses
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
-from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_default, weight_default
+from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_choice, weight_choice
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
-from warpsmith.generator.conv2d.warpgroup.space import image_space, weight_space
+from warpsmith.generator.conv2d.warpgroup.space import LEAST_IMAGE, LEAST_WEIGHT, image_space, weight_space
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import SUM_THREADS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import H200, Device, DeviceKind
@@ -60,7 +60,8 @@ class Conv2dWarpgroup(Family):
             return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'
         if problem.padding_mode is not PaddingMode.ZEROS:
             return "has zeros between its images: solves padding_mode zeros only"
-        if next(iter(self.space(problem, device).configs()), None) is None:
+        least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
+        if not self.space(problem, device).contains(Config.of(least)):
             return f"its tiles and the halves that it writes do not fit into {problem.workspace} bytes of workspace"
         return None
 
@@ -77,7 +78,7 @@ class Conv2dWarpgroup(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:
         conv2d = require_conv2d(problem)
-        return (weight_default if conv2d.pass_ is Pass.WGRAD else image_default)(conv2d, device)
+        return (weight_choice if conv2d.pass_ is Pass.WGRAD else image_choice)(conv2d, device).config
 
     def program(self, problem: Problem, config: Config) -> Program:
         conv2d = require_conv2d(problem)

@@ -11,6 +11,7 @@ from warpsmith.generator.conv2d.warpgroup.halving import CHUNK, Filters, Images,
 from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Tap
 from warpsmith.generator.conv2d.words import Pass, Precision
 from warpsmith.generator.space import Config
+from warpsmith.generator.steps import aligned
 
 GROUP_POSITIONS = 64
 """Results of a warpgroup side by side: the rows of a wgmma product."""
@@ -177,9 +178,15 @@ class ImageGeometry:
         return PIXEL_BYTES * (pixels + filters) + self.warpgroups * STAGED_BYTES + barriers
 
     @property
-    def workspace_bytes(self) -> int:
-        """Of all workspaces, but for the power of two and what stands before it."""
+    def halves_bytes(self) -> int:
+        """Of both operands."""
         return self.images.nbytes + self.filters.nbytes
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Of all workspaces, as a plan lays them out."""
+        nbytes = (*self.images.workspaces(), *self.filters.workspaces())
+        return sum(aligned(each.nbytes) for each in nbytes)
 
 
 def block_threads(warpgroups: int) -> int:

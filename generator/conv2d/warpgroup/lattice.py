@@ -111,6 +111,7 @@ class Lattice:
     filter_columns: int
 
     @classmethod
+    @functools.lru_cache(maxsize=64)  # the same of all configs that a search or a model looks at
     def of(cls, problem: Conv2d) -> Lattice:
         """That of fprop or dgrad; of wgrad that of fprop, whose pixels and taps it reads."""
         if problem.pass_ is Pass.WGRAD:

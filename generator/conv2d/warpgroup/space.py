@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import (
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 WARPGROUPS = (1, 2, 3)
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
@@ -23,7 +23,24 @@ TAPS, TERMS = (1, 2, 3), (32, 64, 128)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 OTHER_REGISTERS = 22
 """What a thread needs beside its sums: addresses, counters, barriers."""
-MAX_GRID = 2**31 - 1
+LEAST_IMAGE: dict[str, Value] = {
+    "warpgroups": WARPGROUPS[0],
+    "columns": COLUMNS[0],
+    "channels": CHANNELS[0],
+    "reach": Reach.ROW.value,
+    "pixel_stages": PIXEL_STAGES[0],
+    "filter_stages": FILTER_STAGES[0],
+    "blocks": 0,
+}
+LEAST_WEIGHT: dict[str, Value] = {
+    "taps": TAPS[0],
+    "channel_groups": WARPGROUPS[0],
+    "columns": COLUMNS[0],
+    "terms": TERMS[0],
+    "stages": STAGES[0],
+    "splits": SPLITS[0],
+}
+"""The configs that take the least memory: of layers for which they are illegal all are."""
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
@@ -86,7 +103,7 @@ def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
             lambda channels: channels < 2 * summed or channels == CHANNELS[0],
         ),
         Constraint(
-            "where each stage has pixels for one tap alone, it has all that a row or a filter needs",
+            "a filter of one row has a reach of its row",
             lambda reach: reach == Reach.ROW or problem.weight[2] > 1,
         ),
     )

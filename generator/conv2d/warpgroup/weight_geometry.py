@@ -17,11 +17,14 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import (
 )
 from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Tap
 from warpsmith.generator.space import Config
+from warpsmith.generator.steps import aligned
 
 GROUP_CHANNELS = 64
 """Channels of x of a warpgroup: the rows of a wgmma product."""
 SUM_THREADS = 256
 """Of a block that adds up the parts of sums."""
+SUM_BLOCKS = 528
+"""Of such blocks at the least, where there are so many channels: four a multiprocessor."""
 SUM_FLOATS = 4096
 """That such a block holds in shared memory, about."""
 
@@ -197,8 +200,9 @@ class WeightGeometry:
 
     @property
     def sum_channels(self) -> int:
-        """Of such a block: their weights lie side by side in the result."""
-        return max(1, min(8, SUM_FLOATS // (self.tap_count * self.sum_filters)))
+        """Of such a block: their weights lie side by side in the result. Fewer where blocks would be too few."""
+        most = max(1, min(8, SUM_FLOATS // (self.tap_count * self.sum_filters)))
+        return max(1, min(most, self.x.groups * self.x.channels * self.sum_tiles_across // SUM_BLOCKS))
 
     @property
     def sum_tiles_across(self) -> int:
@@ -216,9 +220,15 @@ class WeightGeometry:
         return self.x.groups * self.sum_tiles_across * self.sum_tiles_down
 
     @property
+    def halves_bytes(self) -> int:
+        """Of both operands."""
+        return self.x.nbytes + self.dy.nbytes
+
+    @property
     def workspace_bytes(self) -> int:
-        """Of all workspaces, but for the power of two and what stands before it."""
-        return self.x.nbytes + self.dy.nbytes + self.sum_bytes
+        """Of all workspaces, as a plan lays them out."""
+        nbytes = (*self.x.workspaces(), *self.dy.workspaces())
+        return sum(aligned(each.nbytes) for each in nbytes) + aligned(self.sum_bytes)
 
 
 def odd(count: int) -> int:
