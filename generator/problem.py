@@ -31,6 +31,8 @@ class DType(enum.StrEnum):
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    """The upper half of a float32: 8 bits of exponent, 7 of mantissa. NumPy has it by the package ml_dtypes."""
     UINT8 = "uint8"
     COMPLEX64 = "complex64"
     """Real and imaginary part, interleaved, float32 each."""
@@ -38,7 +40,8 @@ class DType(enum.StrEnum):
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return {DType.FLOAT32: 4, DType.FLOAT16: 2, DType.UINT8: 1, DType.COMPLEX64: 8}[self]
+        sizes = {DType.FLOAT32: 4, DType.FLOAT16: 2, DType.BFLOAT16: 2, DType.UINT8: 1, DType.COMPLEX64: 8}
+        return sizes[self]
 
 
 PIXELS = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
@@ -140,6 +143,11 @@ class Operand:
             return self
         part = DType.FLOAT32
         return dataclasses.replace(self, shape=(*self.shape, 2), strides=(*self.strides, part.itemsize), dtype=part)
+
+    @property
+    def is_in_row_order(self) -> bool:
+        """Whether it lies in memory in C order without gaps."""
+        return self.strides == dataclasses.replace(self, strides=()).strides
 
     @property
     def is_dense(self) -> bool:

@@ -8,7 +8,6 @@ import importlib
 import itertools
 import json
 import os
-import random
 import re
 import shutil
 import socket
@@ -23,6 +22,7 @@ from typing import Any
 import pytest
 
 from builders import rewritten
+from pairs import covering
 from warpsmith.generator.device import H200, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -95,26 +95,6 @@ def is_problem(case: Mapping[str, Any]) -> bool:
     valid = case.get("border") is Border.VALID
     (rows, columns), (r, s) = case.get("sizes", ((9, 9), (1, 1)))
     return not (valid and (r > rows or s > columns or case.get("anchor", "centre") != "centre"))
-
-
-def covering(
-    factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
-) -> list[dict[str, Any]]:
-    """Cases in which each two values of two factors meet, where allowed: greedily, the same in every run."""
-    rng = random.Random(0)
-    missing = [
-        dict(pair)
-        for a, b in itertools.combinations(factors, 2)
-        for pair in itertools.product([(a, value) for value in factors[a]], [(b, value) for value in factors[b]])
-        if allowed(dict(pair))
-    ]
-    cases = []
-    while missing:
-        drawn = [{name: rng.choice(values) for name, values in factors.items()} | missing[0] for _ in range(60)]
-        best = max(filter(allowed, drawn), key=lambda case: sum(pair.items() <= case.items() for pair in missing))
-        missing = [pair for pair in missing if not pair.items() <= best.items()]
-        cases.append(best)
-    return cases
 
 
 def filter2d_of(case: Mapping[str, Any]) -> Filter2d:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
-from warpsmith.generator.conv2d import Conv2d, Pass
+from pairs import covering
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass
+from warpsmith.generator.conv2d.checks import DTYPES
 
 
 def layer(pass_: Pass, epilogue: int = 0, **fields: Any) -> Conv2d:
-    """A problem in the words of a caller; fprop ends in one of four ways."""
+    """A problem in the words of a caller; fprop ends in one of four ways, and dgrad where its fields say so."""
     ends = {"bias": bool(epilogue & 1), "relu": bool(epilogue & 2)} if pass_ is Pass.FPROP else {}
     return Conv2d(**fields, pass_=pass_, **ends)
 
@@ -30,3 +33,36 @@ def small(pass_: Pass) -> list[Conv2d]:
     """Strides, paddings, dilations and groups in all combinations."""
     options = itertools.product((1, 2), (0, 1), (1, 2), (1, 2, 4))
     return [layer(pass_, number, **small_fields(*each)) for number, each in enumerate(options)]
+
+
+FACTORS: dict[str, tuple[Any, ...]] = {
+    "stride": (1, 2, (3, 1)),
+    "padding": (0, 1, ((0, 2), (3, 1))),
+    "dilation": (1, 2, (1, 3)),
+    "channels": ((1, 1, 1), (1, 4, 33), (1, 33, 12), (1, 3, 100), (2, 12, 4), (3, 33, 3), (12, 12, 12), (33, 33, 33)),
+    "taps": ((1, 1), (3, 3), (2, 4), (5, 2)),
+    "padding_mode": tuple(PaddingMode),
+    "dtype": DTYPES,
+    "layout": tuple(ImageLayout),
+    "pass_": tuple(Pass),
+    "epilogue": (0, 1, 2, 3),
+}
+"""What meets in pairs in `spread`. Channels are groups, channels and filters, of one image."""
+
+
+def spread() -> list[Conv2d]:
+    """Layers in which every two factors' values meet, with images of rectangular size."""
+    return [_layer(case) for case in covering(FACTORS, lambda _: True)]
+
+
+def _layer(case: Mapping[str, Any]) -> Conv2d:
+    groups, channels, filters = case["channels"]
+    ends = {"bias": bool(case["epilogue"] & 1), "relu": bool(case["epilogue"] & 2)}
+    names = ("stride", "padding", "dilation", "padding_mode", "dtype", "layout", "pass_")
+    return Conv2d(
+        input=(1, channels, 9, 13),
+        weight=(filters, channels // groups, *case["taps"]),
+        groups=groups,
+        **{name: case[name] for name in names},
+        **(ends if case["pass_"] is not Pass.WGRAD else {}),
+    )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from numpy.typing import NDArray
+
 from builders import program
+from guarded import Guarded
+from warpsmith.devices.base import Compiler, Runtime
 from warpsmith.generator.family import Family
+from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 
@@ -60,3 +65,33 @@ def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]
         placed.append(dataclasses.replace(each, steps=launches))
     whole = program("\n".join(texts), *(launch for each in placed for launch in each.launches), family="together")
     return whole, tuple(placed)
+
+
+Values = NDArray[Any]
+
+
+def results(
+    cases: Sequence[Case],
+    compiler: Compiler,
+    runtime: Runtime,
+    make: Callable[[Any], Mapping[str, Values]],
+) -> Iterator[tuple[Case, Values, Mapping[str, Values]]]:
+    """Of each case its result on a host, and the inputs that `make` gives its problem; kernels of many cases are one
+    text. Fails where something lies beside an operand or a workspace that was not there before.
+    """
+    for start in range(0, len(cases), AT_ONCE):
+        part = cases[start : start + AT_ONCE]
+        whole, placed = together([case.program for case in part])
+        module = runtime.load(compiler.compile(whole.compilation()))
+        for case, each in zip(part, placed, strict=True):
+            given = make(case.problem)
+            memory = {operand.name: Guarded(operand) for operand in case.problem.operands}
+            for space in each.workspaces:
+                memory[space.name] = Guarded(Operand(space.name, Role.OUTPUT, (space.nbytes // 4,), DType.FLOAT32))
+            for name, values in given.items():
+                memory[name].elements[...] = values
+            for launch in each.launches:
+                module.bind(launch, {name: every.address for name, every in memory.items()}, {})(None)
+            assert all(every.is_intact() for every in memory.values()), case
+            yield case, memory[case.problem.output.name].elements, given
+        module.close()

@@ -18,10 +18,11 @@ from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.image_space import image_default, image_space
+from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
 from warpsmith.generator.conv2d.weight_geometry import WeightGeometry, weight_default, weight_space
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.conv2d.work import multiply_adds
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
@@ -46,6 +47,10 @@ class Conv2dDirect(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
+        if problem.layout is not ImageLayout.NCHW:
+            return f"reads images in nchw only, and none in {problem.layout}"
+        if (why := why_not_counted(problem)) is not None:
+            return why
         if problem.pass_ is Pass.WGRAD:
             return None
         if (taps := problem.weight[3]) > MAX_TAPS:
@@ -86,16 +91,17 @@ class Conv2dDirect(Family):
 
     def _image_program(self, problem: Conv2d, config: Config) -> Program:
         image = ImageGeometry.of(_summed(problem), config)
-        text = dataclasses.replace(Conv2dText.of(_summed(problem)), key=text_key(problem))
+        end = dataclasses.replace(Conv2dText.of(_summed(problem)), key=text_key(problem))
         fold = _fold(problem) if folds(problem) else None
-        source = render("conv2d/direct_image.cu.jinja", p=text, g=image, fold=fold, config=config.key())
+        text = end if fold is None else end.writing_float()
+        source = render("conv2d/direct_image.cu.jinja", p=text, end=end, g=image, fold=fold, config=config.key())
         block = (image.block_columns, image.block_rows, image.block_filters)
         launch = Launch(self.name, (image.blocks, 1, 1), block, conv2d_arguments(problem))
         if fold is None:
             return Program.of_source(self.name, config, source, (launch,))
-        *inputs, _ = conv2d_arguments(problem)
-        launch = dataclasses.replace(launch, arguments=(*inputs, Pointer(PADDED)))
-        folding = fold.launch(Pointer(problem.output.name))
+        source_of, weights, *biases, target = conv2d_arguments(problem)
+        launch = dataclasses.replace(launch, arguments=(source_of, weights, Pointer(PADDED)))
+        folding = fold.launch(target, biases=tuple(biases))
         return Program.of_source(self.name, config, source, (launch, folding), (fold.workspace,))
 
 

@@ -21,8 +21,8 @@ _SIDES = ("padding", "padding_mode", "bias", "relu", "accuracy", "workspace")
 
 
 def between_convolutions(one: Conv2d, other: Conv2d) -> float | None:
-    """`Problem.distance` of two convolutions; None past FARTHEST, and between two passes or precisions."""
-    if (one.pass_, one.precision, one.layout) != (other.pass_, other.precision, other.layout):
+    """`Problem.distance` of two convolutions; None past FARTHEST, and between passes, precisions, layouts or dtypes."""
+    if any(getattr(one, name) != getattr(other, name) for name in ("pass_", "precision", "layout", "dtype")):
         return None
     pairs = zip((*one.input, one.weight[0]), (*other.input, other.weight[0]), strict=True)
     size = sum(octaves(here, there) for here, there in pairs)

@@ -32,6 +32,7 @@ class Fold:
     key: str
     entry: str
     mode: PaddingMode
+    channels: int
     planes: int
     """Images by channels."""
     rows: int
@@ -49,6 +50,7 @@ class Fold:
             text_key(layer),
             entry,
             layer.padding_mode,
+            layer.input[1],
             images * layer.input[1],
             *layer.input[2:],
             *layer.padded_size,
@@ -71,7 +73,7 @@ class Fold:
         """Of the padded images' gradient."""
         return Workspace(PADDED, 4 * prod((self.planes, self.padded_rows, self.padded_columns)))
 
-    def launch(self, target: Pointer, unit: str = "") -> Launch:
-        """From the workspace to the result."""
+    def launch(self, target: Pointer, unit: str = "", biases: tuple[Pointer, ...] = ()) -> Launch:
+        """From the workspace to the result, with the biases that are added, where there are some."""
         grid = (-(-self.pixels // THREADS), 1, 1)
-        return Launch(self.entry, grid, (THREADS, 1, 1), (Pointer(PADDED), target), unit=unit)
+        return Launch(self.entry, grid, (THREADS, 1, 1), (Pointer(PADDED), *biases, target), unit=unit)

@@ -12,7 +12,7 @@ import dataclasses
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.conv2d.work import multiply_adds
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
@@ -26,6 +26,10 @@ MAX_TAPS_WRITTEN = 256
 """Taps that are written out, each with its checks: so many take nvcc 2 s."""
 THREADS = 256
 """By default: a multiprocessor holds eight such blocks."""
+LANES = 8
+"""Weights of a block of wgrad where their channels lie side by side: a float32 of each is what memory gives at once."""
+LANES_THREADS = (256, 512)
+"""Of such a block: with fewer a thread has more terms one after the other than rounding errors allow."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,18 +43,22 @@ class Geometry:
     unroll_rows: bool
     """Whether the loop over the rows of the filter is written out."""
     unroll_columns: bool
+    lanes: int
+    """Weights of a block of wgrad."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Geometry:
         threads, unroll = config.integer("threads"), config.integer("unroll")
         results = problem.output.size
+        lanes = lanes_of(problem)
         rows, columns = problem.weight[2:]
         return cls(
             threads=threads,
-            blocks=results if problem.pass_ is Pass.WGRAD else -(-results // threads),
+            blocks=-(-results // (lanes if problem.pass_ is Pass.WGRAD else threads)),
             unroll=unroll,
             unroll_rows=rows * columns * unroll <= MAX_TAPS_WRITTEN,
             unroll_columns=columns * unroll <= MAX_TAPS_WRITTEN,
+            lanes=lanes,
         )
 
 
@@ -68,7 +76,9 @@ class Conv2dPlain(Family):
         what = "positions" if conv2d.pass_ is Pass.WGRAD else "channels"
         return Space(
             parameters=(
-                Parameter("threads", (64, 128, 256, 512), "threads of a block"),
+                Parameter(
+                    "threads", LANES_THREADS if lanes_of(conv2d) > 1 else (64, 128, 256, 512), "threads of a block"
+                ),
                 Parameter("unroll", (1, 2, 4, 8), f"{what} whose loads are in flight at once"),
             ),
             constraints=(
@@ -98,9 +108,15 @@ class Conv2dPlain(Family):
     def program(self, problem: Problem, config: Config) -> Program:
         conv2d = require_conv2d(problem)
         geometry = Geometry.of(conv2d, config)
-        source = render("conv2d/plain.cu.jinja", p=Conv2dText.of(conv2d), g=geometry, config=config.key())
+        template = "plain" if conv2d.layout is ImageLayout.NCHW else "plain_channels_last"
+        source = render(f"conv2d/{template}.cu.jinja", p=Conv2dText.of(conv2d), g=geometry, config=config.key())
         launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, conv2d_arguments(conv2d))
         return Program.of_source(self.name, config, source, (launch,))
+
+
+def lanes_of(problem: Conv2d) -> int:
+    """Weights of a block of wgrad; 1 of the other passes, which have none."""
+    return LANES if problem.pass_ is Pass.WGRAD and problem.layout is ImageLayout.NHWC else 1
 
 
 def looped(problem: Conv2d) -> int:

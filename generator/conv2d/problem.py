@@ -8,13 +8,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count
+from warpsmith.generator.conv2d.checks import COUNTED, DTYPES, check_layer
 from warpsmith.generator.conv2d.distance import NEAR_REACH, between_convolutions
-from warpsmith.generator.conv2d.shapes import MAX_SIZE, Pair, output_size, pads_of, pair_of, sizes_of
+from warpsmith.generator.conv2d.operands import operands_of
+from warpsmith.generator.conv2d.shapes import Pair, output_size, pads_of, pair_of, sizes_of
+from warpsmith.generator.conv2d.transposed import shapes_of_transposed
 from warpsmith.generator.conv2d.words import ImageLayout, Pass, Precision
 from warpsmith.generator.padding import PaddingMode, Pads, told_pads
-from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
+from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, dtype_of, member
 
 USUAL_WORKSPACE = 2**30
 """Bytes of scratch memory that a plan may take where the caller says nothing: 1 GiB."""
@@ -33,10 +35,12 @@ class Conv2d(Problem):
                     * x[n, k // (K/G) * C/G + c, p * stride + r * dilation - padding, likewise the columns]
 
     where x is what `padding_mode` says outside of the image; relu replaces what is negative by zero. `dgrad` is the
-    gradient of x where dy is that of y, `wgrad` the gradient of w; neither has a bias or a ReLU.
+    gradient of x where dy is that of y, `wgrad` the gradient of w. With a bias, one number a channel of dx, and a ReLU
+    behind it, dgrad is a transposed convolution (`transposed`). Sums are in float32; a result is rounded once.
 
-    Shapes, all float32 and dense: x and dx (N, C, H, W); w and dw (K, C/G, R, S); b (K,); y and dy (N, K, P, Q).
-    A plan takes, by pass: fprop (x, w) or (x, w, b); dgrad (dy, w); wgrad (x, dy).
+    Shapes, all of element type `dtype` and dense: x and dx (N, C, H, W); w and dw (K, C/G, R, S); y and dy
+    (N, K, P, Q); b (K,), of dgrad (C,). A plan takes, by pass: fprop (x, w) or (x, w, b); dgrad (dy, w) or
+    (dy, w, b); wgrad (x, dy).
 
     Args:
         input: shape of x, (N, C, H, W), whatever the pass.
@@ -48,22 +52,26 @@ class Conv2d(Problem):
         dilation: input rows and columns from one tap to the next; one number for both.
         groups: of channels; each filter sees the channels of its own group alone.
         pass_: which computation.
-        precision: of the arithmetic; this version has `ieee` alone.
-        layout: of the images; this version has `nchw` alone.
-        bias: whether fprop adds one number a filter.
-        relu: whether fprop ends in a ReLU. A NaN stays one.
-        accuracy: what the error bound of 1e-6 is relative to. `normwise`, the default, is twice the root mean square
+        precision: of the products, and so the error bound over what `accuracy` names: `ieee`, float32, 1e-6; `tf32`,
+            factors of 10 bits of mantissa, 1e-3, of float32 data; `f16`, of float16 or float32 data, 1e-3; `bf16`, of
+            bfloat16 or float32 data, 8e-3. The rounding of a result to 16 bits, 2^-11 or 2^-8 of it, comes on top.
+        layout: of images and weights, `nchw` or `nhwc`. The latter is PyTorch's channels_last: all have the same
+            shapes, and strides that put the channels of a pixel, or of a tap, side by side.
+        bias: whether fprop adds one number a filter, and dgrad one a channel of dx.
+        relu: whether fprop or dgrad ends in a ReLU. A NaN stays one.
+        accuracy: what the error bound is relative to. `normwise`, the default, is twice the root mean square
             of the whole result, or the result's own sum of |terms| where that is larger: it admits Fourier transforms,
             which let a NaN or an infinity among the inputs reach other results too, and whose errors may be larger
             where the largest numbers of both operands meet at no distance that is kept. `elementwise` is the sum alone.
         workspace: the most bytes of scratch memory that a plan may take.
         padding_mode: what the padding is made of, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each
             pixel the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.
+        dtype: of all operands, `float32`, `float16` or `bfloat16`, or a dtype of NumPy or PyTorch of that name.
 
     Raises:
-        BadArgument: shapes that do not fit each other, a result without elements, 2^31 elements or more in an operand,
-            a bias or a ReLU of a gradient, a negative workspace, more padding than its mode allows (less than the size
-            for `reflect`, the size for `circular`), or what this version does not have.
+        BadArgument: shapes that do not fit each other, a result without elements, 2^31 weights or 2^36 elements of an
+            operand or more, a bias or a ReLU of wgrad, a precision that the data do not have, a negative workspace, or
+            more padding than its mode allows (less than the size for `reflect`, the size for `circular`).
 
     Source: the layer of "Optimizing a CNN in CUDA" (convolution forward, error calculation, gradient weights), with
     stride, padding, dilation and groups as PyTorch defines them.
@@ -87,6 +95,7 @@ class Conv2d(Problem):
     accuracy: Accuracy = Accuracy.NORMWISE
     workspace: int = USUAL_WORKSPACE
     padding_mode: PaddingMode = PaddingMode.ZEROS
+    dtype: DType = DType.FLOAT32
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -97,6 +106,7 @@ class Conv2d(Problem):
         set_field(self, "groups", count(self.groups, "groups"))
         set_field(self, "padding", pads_of(self.padding, self.stride, self.dilation, self.weight[2:]))
         set_field(self, "pass_", member(Pass, self.pass_, "pass"))
+        set_field(self, "dtype", dtype_of(self.dtype, "dtype", DTYPES))
         set_field(self, "precision", member(Precision, self.precision, "precision"))
         set_field(self, "layout", member(ImageLayout, self.layout, "layout"))
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
@@ -105,55 +115,59 @@ class Conv2d(Problem):
             set_field(self, name, bool(getattr(self, name)))
         mode = member(PaddingMode, self.padding_mode, "padding_mode")
         set_field(self, "padding_mode", mode if any(map(sum, self.padding)) else PaddingMode.ZEROS)
-        self._check_words()
-        self._check_channels()
-        self._check_padding()
-        self._check_sizes()
+        check_layer(self)
 
-    def _check_words(self) -> None:
-        if self.precision not in (Precision.IEEE, Precision.TF32):
-            raise BadArgument(f"precision {self.precision} is not in this version")
-        if self.layout is not ImageLayout.NCHW:
-            raise BadArgument(f"layout {self.layout} is not in this version, which computes conv2d in nchw only")
-        for name in ("bias", "relu"):
-            if getattr(self, name) and self.pass_ is not Pass.FPROP:
-                raise BadArgument(f"pass {self.pass_} has no {name}: only fprop has")
+    @classmethod
+    def transposed(
+        cls,
+        input: tuple[int, int, int, int],  # noqa: A002 - as of the layer itself
+        weight: tuple[int, int, int, int],
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        precision: Precision = Precision.IEEE,
+        layout: ImageLayout = ImageLayout.NCHW,
+        bias: bool = False,
+        relu: bool = False,
+        accuracy: Accuracy = Accuracy.NORMWISE,
+        workspace: int = USUAL_WORKSPACE,
+        dtype: DType = DType.FLOAT32,
+    ) -> Conv2d:
+        """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it: the dgrad of a layer.
 
-    def _check_channels(self) -> None:
-        (_, channels, _, _), (filters, own, _, _) = self.input, self.weight
-        for what, number in (("channels", channels), ("filters", filters)):
-            if number % self.groups:
-                raise BadArgument(f"{number} {what} do not divide into {self.groups} groups")
-        if own * self.groups != channels:
-            raise BadArgument(
-                f"the weight is for {own} channels a group; the input has {channels} in {self.groups} "
-                f"group{'s' if self.groups > 1 else ''}, {channels // self.groups} each"
-            )
+        A plan takes (dy, w) or (dy, w, b): the input, the weights as PyTorch has them, and one number a channel of the
+        result, which is dx. The fields of what is returned are those of the layer: `input` is the shape of dx.
 
-    def _check_padding(self) -> None:
-        """Padding is as large as its mode allows, and kernels count the elements of padded images in int."""
-        if self.padding_mode is PaddingMode.ZEROS:
-            return
-        for what, size, pads in zip(("rows", "columns"), self.input[2:], self.padding, strict=True):
-            most = self.padding_mode.most(size)
-            if most is not None and max(pads) > most:
-                raise BadArgument(
-                    f"padding_mode {self.padding_mode} makes at most {most} {what} on each side of an image of {size}; "
-                    f"got {told_pads(pads)}"
-                )
-        if max(self.padded_size) >= MAX_SIZE or math.prod((*self.input[:2], *self.padded_size)) >= 2**31:
-            raise BadArgument("the padded x has 2^31 elements or more, or 2^30 in a row or a column")
+        Args:
+            input: shape (N, C_in, h, w) of what is given as dy.
+            weight: shape (C_in, C_out/G, R, S).
+            stride: rows and columns of the result from one pixel of the input to the next; one number for both.
+            padding: rows and columns that the result lacks on each side.
+            output_padding: rows and columns that it has more below and right; less than the stride or the dilation.
+            dilation, groups: as of a layer, which has the others alike.
 
-    def _check_sizes(self) -> None:
-        """A result has elements, and kernels count those of an operand in int."""
-        if min(self.output_size) < 1:
-            padded = "x".join(map(str, self.padded_size))
-            spans = zip(self.weight[2:], self.dilation, strict=True)
-            taps = "x".join(str((taps - 1) * dilation + 1) for taps, dilation in spans)
-            raise BadArgument(f"the filter spans {taps} and is larger than the padded input of {padded}")
-        for operand in self.operands:
-            if operand.size >= 2**31:
-                raise BadArgument(f"{operand.name} has 2^31 elements or more; split the batch")
+        Raises BadArgument as a layer does, and where the result would be empty or `output_padding` reaches beyond the
+        last tap by more than the padding.
+        """
+        shape, pads = shapes_of_transposed(input, weight, stride, padding, output_padding, dilation, groups)
+        return cls(
+            input=shape,
+            weight=weight,
+            stride=stride,
+            padding=pads,
+            dilation=dilation,
+            groups=groups,
+            pass_=Pass.DGRAD,
+            precision=precision,
+            layout=layout,
+            bias=bias,
+            relu=relu,
+            accuracy=accuracy,
+            workspace=workspace,
+            dtype=dtype,
+        )
 
     @property
     def output_size(self) -> Pair:
@@ -191,20 +205,13 @@ class Conv2d(Problem):
 
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
-        y_shape = (self.input[0], self.weight[0], *self.output_size)
-        match self.pass_:
-            case Pass.FPROP:
-                shapes = [("x", self.input), ("w", self.weight), ("b", self.weight[:1]), ("y", y_shape)]
-                shapes = [shape for shape in shapes if self.bias or shape[0] != "b"]
-            case Pass.DGRAD:
-                shapes = [("dy", y_shape), ("w", self.weight), ("dx", self.input)]
-            case Pass.WGRAD:
-                shapes = [("x", self.input), ("dy", y_shape), ("dw", self.weight)]
-        *inputs, output = shapes
-        return (
-            *(Operand(name, Role.INPUT, shape, DType.FLOAT32) for name, shape in inputs),
-            Operand(output[0], Role.OUTPUT, output[1], DType.FLOAT32),
-        )
+        return operands_of(self)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether an operand, or x with its padding, has 2^31 elements or more, which are counted in 64 bits."""
+        padded = math.prod((*self.input[:2], *self.padded_size))
+        return max(padded, *(operand.size for operand in self.operands)) >= COUNTED
 
     @property
     def workspace_limit(self) -> int:
@@ -217,9 +224,14 @@ class Conv2d(Problem):
         filters, channels, filter_rows, filter_columns = self.weight
         return 2 * self.input[0] * filters * rows * columns * channels * filter_rows * filter_columns
 
+    @property
+    def _other_dtype(self) -> tuple[DType, ...]:
+        """The element type where it is not the usual one."""
+        return () if self.dtype is DType.FLOAT32 else (self.dtype,)
+
     def features(self) -> Mapping[str, float | str]:
-        """Outputs of y in all, and those of one plane, the depth of a sum and its taps; by pass, precision and layout,
-        by whether all channels are one group, some or each alone, and by whether the filter moves in single steps.
+        """Outputs of y in all, and those of one plane, the depth of a sum and its taps; by pass, precision, layout and
+        dtype, by whether all channels are one group, some or each alone, and whether the filter moves in single steps.
         """
         plane, taps = math.prod(self.output_size), math.prod(self.weight[2:])
         groups = "one" if self.groups == 1 else "each" if self.group_channels == 1 else "some"
@@ -228,7 +240,7 @@ class Conv2d(Problem):
             "plane": plane,
             "depth": self.group_channels,
             "taps": taps,
-            "kind": f"{self.pass_} {self.precision} {self.layout}",
+            "kind": " ".join([self.pass_, self.precision, self.layout, *self._other_dtype]),
             "groups": groups,
             "steps": "single" if self.stride == self.dilation == (1, 1) else "wide",
         }
@@ -252,7 +264,10 @@ class Conv2d(Problem):
             name: str(getattr(self, name)) for name in ("pass_", "precision", "layout", "accuracy", "padding_mode")
         }
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding]}
+        spec = {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding], "dtype": str(self.dtype)}
+        if not self._other_dtype:
+            del spec["dtype"]  # so that what was stored before there were others is the same
+        return spec
 
     @classmethod
     def of(cls, spec: dict[str, Any]) -> Conv2d:
@@ -264,6 +279,7 @@ class Conv2d(Problem):
             "input": _by_x(self.input),
             "weight": _by_x(self.weight),
             "precision": self.precision,
+            "dtype": self.dtype if self._other_dtype else None,
             # From here on only what differs from the usual, so that a key says what is special about its problem.
             "stride": None if self.stride == (1, 1) else _by_x(self.stride),
             "padding": None if self.padding == ((0, 0), (0, 0)) else "x".join(map(told_pads, self.padding)),

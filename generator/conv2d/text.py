@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.problem import USUAL_WORKSPACE, Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, Problem
-from warpsmith.generator.program import Argument, Pointer
+from warpsmith.generator.problem import Accuracy, DType, Problem
+from warpsmith.generator.program import Pointer
 
 SOURCE = {Pass.FPROP: "x", Pass.DGRAD: "dy"}
 """The image that a pass sums over, beside the weights; wgrad sums over two images."""
@@ -51,6 +51,24 @@ class Conv2dText:
     checks_columns: bool
     bias: bool
     relu: bool
+    dtype: DType
+    element: str
+    """The type of what is read."""
+    result_element: str
+    """The type of what is written."""
+    channels_last: bool
+    is_large: bool
+    """Whether elements are counted in 64 bits."""
+
+    @property
+    def index(self) -> str:
+        """The type that counts elements of an operand."""
+        return "long long" if self.is_large else "int"
+
+    @property
+    def count(self) -> str:
+        """The type of what a grid counts: results, or positions."""
+        return "unsigned long long" if self.is_large else "unsigned"
 
     @property
     def repeats(self) -> bool:
@@ -93,7 +111,18 @@ class Conv2dText:
             checks_columns=checks_columns,
             bias=problem.bias,
             relu=problem.relu,
+            dtype=problem.dtype,
+            element=element_of(problem),
+            result_element=element_of(problem),
+            channels_last=problem.layout is ImageLayout.NHWC,
+            is_large=problem.is_large,
         )
+
+    def writing_float(self) -> Conv2dText:
+        """The same with a float32 result, of which another kernel makes the layer's: it has no bias and no ReLU yet."""
+        inputs = tuple(each for each in self.parameters[:-1] if not (self.bias and each.endswith(" b")))
+        result = f"float* __restrict__ {self.result}"
+        return dataclasses.replace(self, parameters=(*inputs, result), result_element="float", bias=False, relu=False)
 
 
 def text_key(problem: Conv2d) -> str:
@@ -116,11 +145,17 @@ def require_conv2d(problem: Problem) -> Conv2d:
     return problem
 
 
-def conv2d_arguments(problem: Conv2d) -> tuple[Argument, ...]:
+def conv2d_arguments(problem: Conv2d) -> tuple[Pointer, ...]:
     """The addresses of all operands, inputs first, as every template declares them."""
     return tuple(Pointer(operand.name) for operand in problem.operands)
 
 
+def element_of(problem: Conv2d) -> str:
+    """The type of an operand's elements; `Element` are the bits of a 16-bit float."""
+    return "float" if problem.dtype is DType.FLOAT32 else "Element"
+
+
 def _parameters(problem: Conv2d) -> tuple[str, ...]:
-    inputs = (f"const float* __restrict__ {operand.name}" for operand in problem.inputs)
-    return (*inputs, f"float* __restrict__ {problem.output.name}")
+    element = element_of(problem)
+    inputs = (f"const {element}* __restrict__ {operand.name}" for operand in problem.inputs)
+    return (*inputs, f"{element}* __restrict__ {problem.output.name}")

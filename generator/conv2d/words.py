@@ -22,9 +22,11 @@ class Precision(enum.StrEnum):
     IEEE = "ieee"
     """float32 throughout: each result is within 1e-6 of what the problem's `accuracy` names."""
     TF32 = "tf32"
-    """Factors rounded to 10 bits of mantissa, on tensor cores."""
+    """Factors may be rounded to 10 bits of mantissa, as TF32 has, and halves scaled by a power of two: 1e-3."""
+    F16 = "f16"
+    """Factors may be rounded to float16, scaled by powers of two where data are float32: 1e-3."""
     BF16 = "bf16"
-    """Factors rounded to 7 bits of mantissa, on tensor cores."""
+    """Factors may be rounded to bfloat16, which has 7 bits of mantissa: 8e-3."""
 
 
 class ImageLayout(enum.StrEnum):
@@ -33,4 +35,5 @@ class ImageLayout(enum.StrEnum):
     NCHW = "nchw"
     """PyTorch's default."""
     NHWC = "nhwc"
-    """PyTorch's `channels_last`."""
+    """PyTorch's `channels_last`. Shapes stay (N, C, H, W), and strides put the channels of a pixel side by side;
+    weights, (K, C/G, R, S), lie likewise."""

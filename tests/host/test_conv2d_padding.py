@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 import sanitized
 from conv2d_layers import layer
-from guarded import Guarded
-from together import AT_ONCE, Case, together
+from together import Case, results
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
@@ -25,7 +24,6 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.device import HOST
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
@@ -75,28 +73,6 @@ def off(problem: Conv2d, result: Values, given: Mapping[str, Values]) -> float:
     return float(np.max(errors / np.maximum(scale, 1e-30)))
 
 
-def results(
-    cases: list[Case], quickest: HostCompiler, host: Runtime
-) -> Iterator[tuple[Case, Values, dict[str, Values]]]:
-    """Of each case its result and its inputs; kernels of many cases are one text."""
-    for start in range(0, len(cases), AT_ONCE):
-        part = cases[start : start + AT_ONCE]
-        program, placed = together([case.program for case in part])
-        module = host.load(quickest.compile(program.compilation()))
-        for case, each in zip(part, placed, strict=True):
-            given = random_operands(case.problem, 3)
-            memory = {operand.name: Guarded(operand) for operand in case.problem.operands}
-            for space in each.workspaces:
-                memory[space.name] = Guarded(Operand(space.name, Role.OUTPUT, (space.nbytes // 4,), DType.FLOAT32))
-            for name, values in given.items():
-                memory[name].elements[...] = values
-            for launch in each.launches:
-                module.bind(launch, {name: every.address for name, every in memory.items()}, {})(None)
-            assert all(every.is_intact() for every in memory.values()), case
-            yield case, memory[case.problem.output.name].elements, given
-        module.close()
-
-
 @every_pass
 def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
     """Defaults of all shapes and modes, and drawn configs of every fourth."""
@@ -112,7 +88,7 @@ def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: 
                 cases.append(Case(problem, family, drawn))
     wrong = [
         f"{case}: {error}"
-        for case, result, given in results(cases, quickest, host)
+        for case, result, given in results(cases, quickest, host, lambda problem: random_operands(problem, 3))
         if not (error := off(case.problem, result, given)) <= 1e-6
     ]
     assert not wrong, "\n".join(wrong)

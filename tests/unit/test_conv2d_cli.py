@@ -13,7 +13,7 @@ from warpsmith.cli.operations.conv2d.words import conv2d
 from warpsmith.cli.options import join
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import DType, Problem
 
 SHAPE = ("--input", "2,4,7,9", "--weight", "6,4,3,2")
 
@@ -51,7 +51,10 @@ def problem(**fields: Any) -> Conv2d:
         (("--dilation", "1,3"), {"dilation": (1, 3)}),
         (("--groups", "2", "--weight", "6,2,3,2"), {"groups": 2, "weight": (6, 2, 3, 2)}),
         (("--pass", "wgrad"), {"pass_": Pass.WGRAD}),
-        (("--precision", "ieee", "--layout", "nchw"), {}),
+        (("--precision", "ieee", "--layout", "nchw", "--dtype", "float32"), {}),
+        (("--precision", "tf32", "--layout", "nhwc"), {"precision": "tf32", "layout": "nhwc"}),
+        (("--precision", "bf16", "--dtype", "bfloat16"), {"precision": "bf16", "dtype": "bfloat16"}),
+        (("--pass", "dgrad", "--bias"), {"pass_": Pass.DGRAD, "bias": True}),
         (("--bias", "--relu"), {"bias": True, "relu": True}),
         (("--accuracy", "elementwise"), {"accuracy": "elementwise"}),
         (("--workspace", "256M"), {"workspace": 2**28}),
@@ -66,7 +69,15 @@ def test_options_are_a_problem(options: tuple[str, ...], fields: dict[str, Any])
 
 def test_every_field_has_an_option() -> None:
     names = {"input_shape" if name == "input" else name for name in inspect.signature(Conv2d).parameters}
-    assert set(inspect.signature(conv2d).parameters) == names
+    assert set(inspect.signature(conv2d).parameters) == {*names, "transposed", "output_padding"}
+
+
+def test_a_transposed_convolution_is_the_gradient_of_a_layer() -> None:
+    shape = ("--input", "2,6,5,7", "--weight", "6,3,3,2", "--groups", "2", "--stride", "2", "--dilation", "1,2")
+    options = ("--transposed", "--padding", "1", "--output-padding", "1,0", "--bias", "--dtype", "float16")
+    assert given(*shape, *options) == Conv2d.transposed(
+        (2, 6, 5, 7), (6, 3, 3, 2), 2, 1, (1, 0), (1, 2), 2, bias=True, dtype=DType.FLOAT16
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,8 +91,12 @@ def test_every_field_has_an_option() -> None:
         (("--padding", "full"), "--padding must be N or ROWS,COLUMNS, same or valid; got 'full'"),
         (("--dilation", "1,2,3"), "--dilation must be N or ROWS,COLUMNS; got '1,2,3'"),
         (("--pass", "forward"), "unknown pass 'forward'"),
-        (("--precision", "tf32"), "precision tf32 is not in this version"),
-        (("--pass", "dgrad", "--bias"), "pass dgrad has no bias"),
+        (("--precision", "tf32", "--dtype", "float16"), "precision tf32 is not for float16 data"),
+        (("--dtype", "uint8"), "unknown dtype 'uint8'; choose one of float32, float16, bfloat16"),
+        (("--pass", "wgrad", "--bias"), "pass wgrad has no bias"),
+        (("--output-padding", "1"), "--output-padding is of a transposed convolution: add --transposed"),
+        (("--transposed", "--pass", "wgrad"), "--transposed is a pass of its own: leave --pass out"),
+        (("--transposed", "--padding-mode", "reflect"), "--transposed has no padding mode, as in PyTorch"),
         (
             ("--padding-mode", "mirror"),
             "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate, circular",

@@ -15,16 +15,19 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from conv2d_layers import small_fields
-from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
+from warpsmith.generator.conv2d.checks import DTYPES
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import Accuracy
+from warpsmith.generator.problem import Accuracy, DType
+from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, stress_operands
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
-from warpsmith.tuner.operations.conv2d.peers import makers, torch_peer
+from warpsmith.tuner.operations.conv2d.peers import HALF_TOLERANCES, TF32_TOLERANCE, makers, torch_peer
 from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.peer import Unavailable
+from warpsmith.tuner.operations.reference import Reference
 
 torch = pytest.importorskip("torch")
 
@@ -49,16 +52,19 @@ def drawn(problem: Conv2d, seed: int = 0) -> Arrays:
 
 def by_torch(problem: Conv2d, operands: Arrays) -> NDArray[np.float64]:
     """PyTorch's answer in float64, gradients by its autograd."""
-    given = {name: torch.from_numpy(values).double() for name, values in operands.items()}
+    given = {name: torch.from_numpy(values.astype(np.float64)) for name, values in operands.items()}
     x = given.get("x", torch.zeros(problem.input, dtype=torch.float64)).requires_grad_()
     w = given.get("w", torch.zeros(problem.weight, dtype=torch.float64)).requires_grad_()
     mode = "constant" if problem.padding_mode is PaddingMode.ZEROS else str(problem.padding_mode)
     padded = torch.nn.functional.pad(x, [side for axis in reversed(problem.padding) for side in axis], mode)
-    y = torch.nn.functional.conv2d(padded, w, given.get("b"), problem.stride, 0, problem.dilation, problem.groups)
+    bias = given.get("b") if problem.pass_ is Pass.FPROP else None
+    y = torch.nn.functional.conv2d(padded, w, bias, problem.stride, 0, problem.dilation, problem.groups)
     if problem.pass_ is Pass.FPROP:
-        result = y.relu() if problem.relu else y
+        result = y
     else:
         (result,) = torch.autograd.grad(y, x if problem.pass_ is Pass.DGRAD else w, given["dy"])
+        result = result + given["b"][:, None, None] if problem.bias else result
+    result = result.relu() if problem.relu else result
     return np.asarray(result.detach().numpy(), np.float64)
 
 
@@ -66,9 +72,11 @@ class TestReference:
     @every_pass
     def test_is_what_pytorch_computes_in_float64(self, pass_: Pass) -> None:
         for number, fields in enumerate((*FIELDS, *MIRRORED)):
-            epilogue = {"bias": number % 2 == 0, "relu": number % 3 == 0} if pass_ is Pass.FPROP else {}
-            problem = Conv2d(**fields, pass_=pass_, **epilogue)
+            epilogue = {"bias": number % 2 == 0, "relu": number % 3 == 0} if pass_ is not Pass.WGRAD else {}
+            arithmetic = {"dtype": tuple(DTYPES)[number % 3], "layout": tuple(ImageLayout)[number % 2]}
+            problem = Conv2d(**fields, pass_=pass_, **epilogue, **arithmetic)
             operands = drawn(problem, number)
+            assert {values.dtype.name for values in operands.values()} == {str(problem.dtype)}
             expected, scale = reference(problem, operands)
             assert expected.shape == scale.shape == problem.output.shape
             assert (np.abs(expected) <= scale * (1 + 1e-12)).all()
@@ -77,7 +85,7 @@ class TestReference:
     @every_pass
     def test_the_scale_is_the_sum_of_the_magnitudes_of_all_terms(self, pass_: Pass) -> None:
         for fields in (*FIELDS[::5], *MIRRORED):
-            epilogue = {"bias": pass_ is Pass.FPROP, "relu": pass_ is Pass.FPROP}
+            epilogue = {"bias": pass_ is not Pass.WGRAD, "relu": pass_ is not Pass.WGRAD}
             problem = Conv2d(**fields, pass_=pass_, accuracy="elementwise", **epilogue)
             operands = drawn(problem)
             _, scale = reference(problem, operands)
@@ -111,7 +119,7 @@ class TestReference:
     @pytest.mark.parametrize("mode", PaddingMode)
     @pytest.mark.parametrize("padding", [0, 2, ((0, 2), (1, 0)), ((8, 8), (0, 7))])
     def test_by_transforms_is_the_same(self, pass_: Pass, padding: Any, mode: PaddingMode) -> None:
-        fields: dict[str, Any] = {"padding": padding, "padding_mode": mode, "bias": pass_ is Pass.FPROP}
+        fields: dict[str, Any] = {"padding": padding, "padding_mode": mode, "bias": pass_ is not Pass.WGRAD}
         problem = Conv2d((11, 3, 9, 14), (5, 3, 4, 3), pass_=pass_, **fields)
         operands = drawn(problem)
         expected, _ = reference(problem, operands)
@@ -137,6 +145,67 @@ class TestReference:
         problem = Conv2d((1, 1, 6, 5), (3, 1, 1, 1), padding=4, pass_=Pass.DGRAD, padding_mode=mode)  # type: ignore[arg-type]
         ones = {each.name: np.ones(each.shape, np.float32) for each in problem.inputs}
         assert reference(problem, ones)[0].max() == terms(problem)
+
+
+class TestTransposed:
+    def test_is_what_pytorch_computes(self) -> None:
+        options = itertools.product((1, 2, 3), (0, 1), (0, 1, 2), (1, 2), (1, 2))
+        seen = 0
+        for stride, padding, more, dilation, groups in options:
+            if more >= max(stride, dilation) or more // stride * stride > padding:
+                continue
+            seen += 1
+            problem = Conv2d.transposed(
+                (2, 4, 5, 6), (4, 3, 2, 3), stride, padding, more, dilation, groups, bias=True, relu=seen % 2 == 0
+            )
+            operands = drawn(problem, seen)
+            given, weight, bias = (torch.from_numpy(operands[name]).double() for name in ("dy", "w", "b"))
+            theirs = torch.nn.functional.conv_transpose2d(given, weight, bias, stride, padding, more, groups, dilation)
+            theirs = theirs.relu() if problem.relu else theirs
+            np.testing.assert_allclose(reference(problem, operands)[0], theirs.numpy(), rtol=0, atol=1e-13)
+        assert seen > 30
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("fields", "bound"),
+        [
+            ({}, 1e-6),
+            ({"precision": "tf32"}, 1e-3),
+            ({"precision": "f16"}, 1e-3),
+            ({"precision": "bf16"}, 8e-3),
+            ({"dtype": "bfloat16"}, 1e-6),
+            ({"dtype": "float16", "precision": "f16"}, 1e-3),
+        ],
+    )
+    def test_follow_from_the_precision(self, fields: dict[str, Any], bound: float) -> None:
+        problem = Conv2d(**FIELDS[0], **fields)
+        assert Conv2dJudge().error_bound(problem, problem.output) == bound
+
+    @every_pass
+    @pytest.mark.parametrize(("precision", "bits"), [("tf32", 11), ("bf16", 8)])
+    def test_factors_rounded_to_the_precisions_bits_keep_it_and_two_bits_less_do_not(
+        self, pass_: Pass, precision: str, bits: int
+    ) -> None:
+        """One term a result, so that nothing cancels: the worst of many."""
+        problem = Conv2d((1, 64, 1, 1), (64, 1, 1, 1), groups=64, pass_=pass_, precision=precision)  # type: ignore[arg-type]
+        problem = dataclasses.replace(problem, accuracy="elementwise")
+        worst = {bits: 0.0, bits - 2: 0.0}
+        for seed in range(20):
+            operands = drawn(problem, seed)
+            expected, scale = reference(problem, operands)
+            for kept in worst:
+                cut = {name: rounded(values, kept) for name, values in operands.items()}
+                got, _ = reference(problem, cut)
+                worst[kept] = max(worst[kept], float((np.abs(got - expected) / scale).max()))
+        bound = Conv2dJudge().error_bound(problem, problem.output)
+        assert worst[bits] <= bound < worst[bits - 2]
+
+
+def rounded(values: NDArray[Any], bits: int) -> NDArray[np.float32]:
+    """To so many significant bits."""
+    mantissa, exponent = np.frexp(values)
+    return np.ldexp(np.round(mantissa * 2.0**bits), exponent - bits).astype(np.float32)
 
 
 class TestInputs:
@@ -233,7 +302,7 @@ class TestPeer:
     @every_pass
     def test_is_right_in_every_set(self, pass_: Pass) -> None:
         for number, fields in enumerate((*FIELDS[::2], *MIRRORED)):
-            epilogue = {"bias": True, "relu": True} if pass_ is Pass.FPROP else {}
+            epilogue = {"bias": True, "relu": True} if pass_ is not Pass.WGRAD else {}
             problem = Conv2d(**fields, pass_=pass_, **epilogue)
             operands = drawn(problem)
             peer = torch_peer(problem, operands, DeviceKind.HOST, sets=2, channels_last=number % 3 == 0)
@@ -285,13 +354,57 @@ class TestPeer:
             with pytest.raises(Unavailable, match="no GPU"):
                 torch_peer(problem, drawn(problem), DeviceKind.CUDA)
 
+    @pytest.mark.parametrize("layout", ImageLayout)
     @pytest.mark.parametrize("kind", DeviceKind)
-    def test_is_the_only_library_and_needs_torch(self, kind: DeviceKind) -> None:
-        problem = Conv2d(**FIELDS[0])
-        (maker,) = makers(problem, drawn(problem), kind)
-        assert maker.packages == ("torch",)
+    def test_is_the_only_library_and_needs_torch(self, kind: DeviceKind, layout: ImageLayout) -> None:
+        """On a GPU in both layouts, the problem's own first."""
+        problem = Conv2d(**FIELDS[0], layout=layout)
+        found = makers(problem, drawn(problem), kind)
+        assert all(maker.packages == ("torch",) for maker in found)
+        are_last = [maker.name.endswith(", channels last") for maker in found]
+        own = layout is ImageLayout.NHWC
         if kind is DeviceKind.HOST:
-            assert maker.make().name.startswith("torch")
+            assert are_last == [own]
+            assert found[0].make().name.startswith("torch")
+            assert found[0].make().name.endswith(", channels last") is own
+        else:
+            assert are_last == [own, not own]
+
+    @every_pass
+    @pytest.mark.parametrize(("dtype", "tolerance"), HALF_TOLERANCES.items())
+    def test_computes_in_the_type_of_the_data(self, dtype: DType, tolerance: float, pass_: Pass) -> None:
+        for fields in FIELDS[:2]:
+            problem = Conv2d(**fields, pass_=pass_, dtype=dtype, layout="nhwc", bias=pass_ is not Pass.WGRAD)
+            operands = drawn(problem)
+            peer = torch_peer(problem, operands, DeviceKind.HOST)
+            assert peer.name.endswith(f"conv2d {pass_} in {dtype} on the CPU, channels last")
+            assert peer.tolerance == tolerance
+            peer.run()
+            result = peer.result()
+            assert result.dtype.name == dtype
+            verdict = verify(result, Reference(*reference(problem, operands)), dtype, tolerance)
+            assert verdict.right, verdict.message
+
+    @pytest.mark.parametrize("precision", [each for each in Precision if each is not Precision.IEEE])
+    def test_of_float32_data_in_less_than_float32_is_tf32_while_it_runs(
+        self, precision: Precision, as_on_a_gpu: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        problem = Conv2d(**FIELDS[0], precision=precision)
+        peer = torch_peer(problem, drawn(problem), DeviceKind.CUDA)
+        assert peer.name.endswith("conv2d fprop in tf32")
+        assert peer.tolerance == TF32_TOLERANCE
+        seen: list[bool] = []
+        function = torch.nn.functional.conv2d
+
+        def noted(*given: Any) -> Any:
+            seen.append(torch.backends.cudnn.allow_tf32)
+            return function(*given)
+
+        monkeypatch.setattr(torch.nn.functional, "conv2d", noted)
+        peer.run(0, 5)
+        assert seen == [True]
+        assert as_on_a_gpu == [5]
+        assert torch.backends.cudnn.allow_tf32 is False
 
     def test_has_no_result_before_its_run(self) -> None:
         problem = Conv2d(**FIELDS[0])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
+from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, Problem, Role
 
@@ -28,6 +28,9 @@ WHOLE = Conv2d(
     bias=True,
     relu=True,
 )
+
+MIRRORED = Conv2d(**SHAPES, pass_="wgrad", padding="same", padding_mode="reflect")
+HALVES = Conv2d(**SHAPES, pass_="dgrad", dtype="bfloat16", precision="bf16", layout="nhwc", bias=True)
 
 
 def conv2d(**fields: Any) -> Conv2d:
@@ -52,6 +55,8 @@ class TestCanonicalForm:
             ({"padding_mode": "zeros", "padding": 1}, {"padding": 1}),
             ({"padding_mode": "reflect", "padding": 1}, {"padding_mode": PaddingMode.REFLECT, "padding": 1}),
             ({"padding_mode": "reflect"}, {}),
+            ({"dtype": "float32"}, {}),
+            ({"dtype": np.float16}, {"dtype": "float16"}),
             ({"padding_mode": "circular", "weight": (6, 4, 1, 1), "padding": "same"}, {"weight": (6, 4, 1, 1)}),
         ],
     )
@@ -61,11 +66,12 @@ class TestCanonicalForm:
         assert one.key() == other.key()
         assert hash(one) == hash(other)
 
-    @pytest.mark.parametrize("problem", [LAYER, WHOLE, conv2d(pass_="wgrad", padding="same", padding_mode="reflect")])
+    @pytest.mark.parametrize("problem", [LAYER, WHOLE, MIRRORED, HALVES])
     def test_a_spec_is_json_and_reads_back(self, problem: Conv2d) -> None:
         spec = json.loads(json.dumps(problem.spec()))
         assert Problem.from_spec("conv2d", spec) == problem
-        assert spec.keys() == {field.name for field in dataclasses.fields(Conv2d)}
+        fields = {field.name for field in dataclasses.fields(Conv2d)}
+        assert spec.keys() == (fields - {"dtype"} if problem.dtype is DType.FLOAT32 else fields)
 
     def test_a_spec_of_before_there_were_modes_has_zeros(self) -> None:
         spec = conv2d(padding=1).spec()
@@ -95,15 +101,14 @@ class TestKey:
             "accuracy": ["elementwise"],
             "workspace": [0, 2**28],
             "padding_mode": [],  # which shows where there is padding
+            "precision": ["tf32", "f16", "bf16"],
+            "layout": ["nhwc"],
+            "dtype": ["float16", "bfloat16"],
         }
         problems = [conv2d(padding=1, padding_mode=mode) for mode in PaddingMode]
         problems += [LAYER, *(conv2d(**{name: value}) for name, values in changed.items() for value in values)]
         problems.append(conv2d(weight=(6, 2, 3, 2), groups=2))
-        # Whose other values this version refuses.
-        for name, value in (("precision", Precision.TF32), ("layout", ImageLayout.NHWC)):
-            problems.append(copy.copy(LAYER))
-            object.__setattr__(problems[-1], name, value)
-        seen = {*changed, "groups", "precision", "layout"}
+        seen = {*changed, "groups"}
         assert seen == {field.name for field in dataclasses.fields(Conv2d)}
         assert len({problem.key() for problem in problems}) == len(problems)
 
@@ -116,6 +121,26 @@ class TestKey:
 
 
 class TestOperands:
+    @pytest.mark.parametrize("pass_", Pass)
+    @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+    def test_channels_last_lie_as_in_pytorch(self, pass_: Pass, dtype: str) -> None:
+        torch = pytest.importorskip("torch")
+        problem = conv2d(pass_=pass_, dtype=dtype, layout="nhwc", bias=pass_ is Pass.FPROP)
+        for each in problem.operands:
+            shape = torch.empty(each.shape, dtype=getattr(torch, dtype))
+            laid = shape if each.name == "b" else shape.contiguous(memory_format=torch.channels_last)
+            assert each.element_strides == laid.stride()
+            assert each.dtype == dtype
+            assert each.is_dense
+            assert each.is_in_row_order is (each.name == "b")
+
+    def test_are_large_from_2_to_31_elements_on(self) -> None:
+        assert not Conv2d((1, 8, 2**14, 2**14 - 1), (4, 8, 3, 3)).is_large
+        assert Conv2d((1, 8, 2**14, 2**14), (4, 8, 3, 3)).is_large
+        assert Conv2d((2**18, 4, 32, 32), (16, 4, 3, 2)).is_large
+        padded = {"weight": (1, 1, 1, 1), "padding": 2**14}
+        assert Conv2d((1, 1, 2**15, 2**15), padding_mode="replicate", **padded).is_large  # type: ignore[arg-type]
+
     def test_are_those_of_the_pass_with_the_result_last(self) -> None:
         def told(problem: Conv2d) -> list[tuple[str, tuple[int, ...]]]:
             assert [each.role for each in problem.operands] == [Role.INPUT] * (len(problem.operands) - 1) + [
@@ -198,6 +223,57 @@ class TestPaddingModes:
         assert zeros.of_padded is zeros
 
 
+class TestTransposed:
+    OPTIONS = tuple(itertools.product((1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 3), (1, 2)))
+    """Stride, padding, output padding, dilation, groups."""
+
+    def test_has_the_size_that_pytorch_gives_it_and_is_refused_where_it_refuses(self) -> None:
+        torch = pytest.importorskip("torch")
+        beyond = 0
+        for stride, padding, more, dilation, groups in self.OPTIONS:
+            given, weight = torch.zeros(2, 4, 5, 6), torch.zeros(4, 3, 2, 3)
+            try:
+                problem = Conv2d.transposed(given.shape, weight.shape, stride, padding, more, dilation, groups)
+            except BadArgument as error:
+                if "reaches beyond every tap" in str(error):
+                    beyond += 1
+                    assert more // stride * stride > padding
+                    continue
+                with pytest.raises(RuntimeError):
+                    torch.nn.functional.conv_transpose2d(given, weight, None, stride, padding, more, groups, dilation)
+                continue
+            result = torch.nn.functional.conv_transpose2d(given, weight, None, stride, padding, more, groups, dilation)
+            assert problem.output.shape == result.shape
+            assert [each.shape for each in problem.inputs] == [tuple(given.shape), tuple(weight.shape)]
+            assert problem.pass_ is Pass.DGRAD
+        assert 0 < beyond < len(self.OPTIONS) // 8
+
+    def test_has_a_bias_a_channel_of_its_result(self) -> None:
+        problem = Conv2d.transposed((2, 4, 5, 6), (4, 3, 2, 3), groups=2, bias=True, relu=True, dtype="bfloat16")  # type: ignore[arg-type]
+        assert [(each.name, each.shape) for each in problem.inputs][-1] == ("b", (6,))
+        assert problem.key().endswith("dtype=bfloat16 groups=2 bias=yes relu=yes")
+
+    @pytest.mark.parametrize(
+        ("fields", "says"),
+        [
+            ({"weight": (3, 4, 2, 3)}, "the weight is for 3 channels; the input has 4"),
+            ({"input": (2, 4, 5)}, "input must be four positive sizes below 2.30, N,C_in,H,W; got 2x4x5"),
+            ({"output_padding": 1}, "output_padding must be less than the stride or the dilation; got 1"),
+            ({"output_padding": -1}, "output_padding must be a number from 0"),
+            ({"padding": 4}, "a padding of 4 and 4 leaves nothing of the result"),
+            (
+                {"dilation": 3, "output_padding": 2, "padding": 1},
+                "an output_padding of 2 with stride 1 and a padding of 1 reaches beyond every tap",
+            ),
+            ({"weight": (4, 2, 2, 3), "groups": 3}, "4 filters do not divide into 3 groups"),
+        ],
+    )
+    def test_refusals_are_one_line(self, fields: dict[str, Any], says: str) -> None:
+        with pytest.raises(BadArgument, match=says) as caught:
+            Conv2d.transposed(**{"input": (2, 4, 5, 6), "weight": (4, 3, 2, 3), **fields})
+        assert "\n" not in str(caught.value)
+
+
 class TestDistance:
     def test_of_sizes_is_in_octaves_and_their_winners_answer(self) -> None:
         other = Conv2d((8, 8, 7, 36), (3, 8, 3, 2))
@@ -233,8 +309,11 @@ class TestDistance:
         assert LAYER.is_resized(conv2d(**fields))
         assert LAYER.distance(conv2d(**fields))
 
-    def test_between_passes_there_is_none(self) -> None:
+    def test_between_passes_precisions_dtypes_and_layouts_there_is_none(self) -> None:
         assert LAYER.distance(conv2d(pass_="dgrad")) is None
+        for fields in ({"precision": "tf32"}, {"dtype": "float16"}, {"layout": "nhwc"}):
+            assert LAYER.distance(conv2d(**fields)) is None
+            assert LAYER.features() != conv2d(**fields).features()
         assert LAYER.distance(Filter2d((8, 8), (3, 3))) is None
         assert not LAYER.is_resized(Filter2d((8, 8), (3, 3)))
         assert LAYER.distance(conv2d(weight=(6, 4, 1, 1))) is None
@@ -292,29 +371,35 @@ REFUSED = [
     ),
     ({"padding": 8, "padding_mode": "circular"}, "padding_mode circular makes at most 7 rows on each side"),
     (
-        {"input": (1, 1, 2**15, 2**15), "weight": (1, 1, 1, 1), "padding": 2**14, "padding_mode": "replicate"},
-        r"the padded x has 2\^31 elements or more",
-    ),
-    (
         {"input": (1, 1, 1, 2**30 - 1), "weight": (1, 1, 1, 1), "padding": (0, 1), "padding_mode": "replicate"},
-        r"or 2\^30 in a row or a column",
+        r"the padded x has 2\^30 elements or more in a row or a column",
     ),
     ({"pass_": "forward"}, "unknown pass 'forward'; choose one of fprop, dgrad, wgrad"),
     ({"accuracy": "exact"}, "unknown accuracy 'exact'; choose one of elementwise, normwise"),
     ({"workspace": -1}, "workspace must be 0 or more; got -1"),
     ({"workspace": 1.5}, "workspace must be 0 or more; got 1.5"),
-    ({"precision": "tf32"}, "precision tf32 is not in this version, which computes conv2d in ieee only"),
-    ({"precision": "bf16"}, "precision bf16 is not in this version"),
-    ({"precision": "fp8"}, "unknown precision 'fp8'; choose one of ieee, tf32, bf16"),
-    ({"layout": "nhwc"}, "layout nhwc is not in this version, which computes conv2d in nchw only"),
+    (
+        {"precision": "tf32", "dtype": "float16"},
+        "precision tf32 is not for float16 data; choose one of ieee, f16",
+    ),
+    ({"precision": "bf16", "dtype": "float16"}, "precision bf16 is not for float16 data; choose one of ieee, f16"),
+    ({"precision": "tf32", "dtype": "bfloat16"}, "precision tf32 is not for bfloat16 data; choose one of ieee, bf16"),
+    ({"precision": "f16", "dtype": "bfloat16"}, "precision f16 is not for bfloat16 data; choose one of ieee, bf16"),
+    ({"precision": "fp8"}, "unknown precision 'fp8'; choose one of ieee, tf32, f16, bf16"),
+    ({"dtype": "uint8"}, "unknown dtype 'uint8'; choose one of float32, float16, bfloat16"),
+    ({"dtype": None}, "unknown dtype None"),
     ({"layout": "chwn"}, "unknown layout 'chwn'; choose one of nchw, nhwc"),
-    ({"pass_": "dgrad", "bias": True}, "pass dgrad has no bias: only fprop has"),
-    ({"pass_": "wgrad", "relu": True}, "pass wgrad has no relu: only fprop has"),
+    ({"pass_": "wgrad", "bias": True}, "pass wgrad has no bias: only fprop and dgrad have"),
+    ({"pass_": "wgrad", "relu": True}, "pass wgrad has no relu: only fprop and dgrad have"),
     ({"weight": (6, 4, 8, 2)}, "the filter spans 8x2 and is larger than the padded input of 7x9"),
     ({"dilation": 4, "padding": (0, 1)}, "the filter spans 9x5 and is larger than the padded input of 7x11"),
-    ({"input": (2**20, 4, 32, 32)}, r"x has 2\^31 elements or more; split the batch"),
-    ({"input": (2**18, 4, 32, 32), "weight": (16, 4, 3, 2)}, r"y has 2\^31 elements or more; split the batch"),
-    ({"input": (2**18, 4, 32, 32), "weight": (16, 4, 3, 2), "pass_": "wgrad"}, r"dy has 2\^31 elements or more"),
+    ({"input": (2**24, 4, 32, 32)}, r"x has 2\^36 elements or more; split the batch"),
+    ({"input": (2**23, 4, 32, 32), "weight": (16, 4, 3, 2)}, r"y has 2\^36 elements or more; split the batch"),
+    ({"input": (2**23, 4, 32, 32), "weight": (16, 4, 3, 2), "pass_": "wgrad"}, r"dy has 2\^36 elements or more"),
+    (
+        {"input": (1, 2**15, 3, 3), "weight": (2**13, 2**15, 3, 3), "pass_": "wgrad"},
+        r"dw has 2\^31 elements or more; split the filters",
+    ),
 ]
 
 

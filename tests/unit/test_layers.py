@@ -57,6 +57,7 @@ LIVES_IN = {
     "cupyx": {"warpsmith.tuner.operations"},
     "scipy": {"warpsmith.tuner.operations"},
     "matplotlib": {"warpsmith.tuner.plots"},
+    "ml_dtypes": {"warpsmith.devices.elements"},
     "numpy": {
         "warpsmith.devices",
         "warpsmith.plans",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.base import Allocation, Runtime
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.problem import DType, Operand
 
 GUARD_BYTES = 64 * 1024
@@ -55,17 +56,17 @@ class GuardedBuffer:
 
     def upload(self, values: NDArray[Any]) -> None:
         """Writes the elements, given in row order, and leaves what lies between rows as it is filled."""
-        if self._operand.is_dense:
+        if self._operand.is_in_row_order:
             self._runtime.upload(self.address, values)
             return
         memory = np.full(self.nbytes, self.filled_with, np.uint8)
-        self._elements(memory, str(self._operand.dtype))[...] = values.reshape(self._operand.shape)
+        self._elements(memory, numpy_dtype(self._operand.dtype))[...] = values.reshape(self._operand.shape)
         self._runtime.upload(self.address, memory)
 
     def download(self) -> tuple[NDArray[Any], str]:
         """The elements in row order, and what was written between rows, in words; empty where nothing was."""
-        dtype = str(self._operand.dtype)
-        if self._operand.is_dense:
+        dtype = numpy_dtype(self._operand.dtype)
+        if self._operand.is_in_row_order:
             result = np.empty(self._operand.shape, dtype)
             self._runtime.download(result, self.address)
             return result, ""
@@ -73,7 +74,7 @@ class GuardedBuffer:
         self._runtime.download(memory, self.address)
         result = self._elements(memory, dtype).copy()
         size = self._operand.dtype.itemsize
-        self._elements(memory, f"u{size}")[...] = int.from_bytes(bytes([self.filled_with]) * size, "little")
+        self._elements(memory, np.dtype(f"u{size}"))[...] = int.from_bytes(bytes([self.filled_with]) * size, "little")
         written = int(np.count_nonzero(memory != self.filled_with))
         return result, f"{written} bytes written between the rows" if written else ""
 
@@ -104,7 +105,7 @@ class GuardedBuffer:
         changed = int(np.count_nonzero(there.reshape(-1).view(np.uint8) != values.reshape(-1).view(np.uint8)))
         return between or (f"{changed} bytes changed" if changed else "")
 
-    def _elements(self, memory: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
+    def _elements(self, memory: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
         """The operand's elements in a copy of its memory."""
         return np.ndarray(self._operand.shape, dtype, memory, strides=self._operand.strides)
 

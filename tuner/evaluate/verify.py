@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.reference import Reference
@@ -22,8 +23,8 @@ class Verdict:
     max_error: float
     """Largest error / sum of |terms|; infinite where an element is not a number.
 
-    The error of a float32 is |result - reference|. That of a float16 or a uint8 is the distance from the reference to
-    the nearest number that rounds to the result: none where the result is the reference rounded.
+    The error of a float32 is |result - reference|. That of a float16, bfloat16 or uint8 is the distance from the
+    reference to the nearest number that rounds to the result: none where the result is the reference rounded.
     """
     wrong: int
     """Elements over the bound."""
@@ -81,7 +82,7 @@ def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> ND
     """What rounding to `dtype` does not explain."""
     if dtype is DType.FLOAT32:
         return np.abs(got.astype(np.float64) - expected)
-    pattern = got.view(np.uint16 if dtype is DType.FLOAT16 else np.uint8)
+    pattern = got.view(np.uint8 if dtype is DType.UINT8 else np.uint16)
     low, high = _rounding_limits(dtype)
     error: NDArray[np.float64] = np.maximum(low[pattern] - expected, expected - high[pattern])
     return np.maximum(error, 0.0)
@@ -93,10 +94,13 @@ def _rounding_limits(dtype: DType) -> tuple[NDArray[np.float64], NDArray[np.floa
     if dtype is DType.UINT8:
         value = np.arange(256.0)
         return np.where(value == 0, -np.inf, value - 0.5), np.where(value == 255, np.inf, value + 0.5)
-    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    kind = numpy_dtype(dtype)
+    halves = np.arange(65536, dtype=np.uint16).view(kind)
+    lowest, highest = (np.asarray(end, kind) for end in (-np.inf, np.inf))
+    # IEEE 754: overflow begins halfway from the largest, such as 65504, to this power of 2, which would be the next.
+    beyond = 2.0 ** (128 if dtype is DType.BFLOAT16 else 16)
     with np.errstate(all="ignore"):  # the neighbours of the largest half and of a signalling NaN are told of
-        neighbours = (np.nextafter(halves, np.float16(-np.inf)), halves, np.nextafter(halves, np.float16(np.inf)))
-        # IEEE 754: overflow begins halfway from 65504, the largest, to 65536, which would be the next.
-        below, value, above = (np.clip(each.astype(np.float64), -65536.0, 65536.0) for each in neighbours)
+        neighbours = (np.nextafter(halves, lowest), halves, np.nextafter(halves, highest))
+        below, value, above = (np.clip(each.astype(np.float64), -beyond, beyond) for each in neighbours)
         low, high = (below + value) / 2, (value + above) / 2
-    return np.where(np.isneginf(halves), -np.inf, low), np.where(np.isposinf(halves), np.inf, high)
+    return np.where(value == -beyond, -np.inf, low), np.where(value == beyond, np.inf, high)

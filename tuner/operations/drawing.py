@@ -19,7 +19,7 @@ def noise(nbytes: int, seed: int) -> NDArray[np.uint8]:
 
 def drawn(
     shape: tuple[int, ...],
-    dtype: type[np.generic],
+    dtype: type[np.generic] | np.dtype[Any],
     generator: np.random.Generator,
     draw: Callable[[np.random.Generator, int], NDArray[Any]],
 ) -> NDArray[Any]:

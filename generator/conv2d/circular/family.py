@@ -16,6 +16,7 @@ from math import prod
 
 from warpsmith.generator.conv2d.circular.geometry import Geometry, sides_of, sums_of
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.limits import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import SOURCE, Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
@@ -64,6 +65,8 @@ class Conv2dCircular(Family):
             return "needs stride 1 and dilation 1"
         if problem.padding_mode is not PaddingMode.ZEROS:
             return "pads with zeros only"
+        if (why := why_not_usual_data(problem) or why_not_usual_end(problem)) is not None:
+            return why
         taps = prod(problem.weight[2:])
         if taps < MIN_TAPS:
             return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.conv2d.text import text_key
+from warpsmith.generator.conv2d.text import Conv2dText, text_key
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.program import Launch, Pointer, Program, Step, Unit
 from warpsmith.generator.render import render
@@ -99,7 +99,8 @@ def with_fold(program: Program, parts: FourierParts, last: str) -> Program:
         steps.append(step)
         if isinstance(step, Launch) and step.unit == last:
             steps.append(next(launches))
-    source = render("conv2d/fourier_fold.cu.jinja", f=fold, family=program.family)  # one text for all configs
+    text = Conv2dText.of(parts.layer)
+    source = render("conv2d/fourier_fold.cu.jinja", f=fold, p=text, family=program.family)  # one text for all configs
     return dataclasses.replace(program, units=(*program.units, Unit(FOLD, source)), steps=tuple(steps))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.conv2d.limits import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.problem import Accuracy
 
@@ -12,4 +13,4 @@ def why_not_by_transforms(layer: Conv2d) -> str | None:
         return "has errors relative to the whole result: accuracy normwise"
     if layer.stride != (1, 1) or layer.dilation != (1, 1) or layer.groups > 1:
         return "takes stride 1, dilation 1 and one group"
-    return None
+    return why_not_usual_data(layer) or why_not_usual_end(layer)

@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.tensors import (
     check_output,
     empty_tensor,
@@ -23,7 +24,7 @@ from warpsmith.devices.tensors import (
     torch_of,
 )
 from warpsmith.errors import BadArgument
-from warpsmith.generator.problem import Operand
+from warpsmith.generator.problem import DType, Operand
 
 ALIGNMENT = 16
 """Bytes. Kernels load up to a float4 at once, at addresses counted from the first element."""
@@ -132,7 +133,7 @@ def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
     """
     if torch := torch_of(x):
         return empty_tensor(torch, operand, x.device)
-    shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
+    shape, strides, dtype = operand.shape, operand.strides, numpy_dtype(operand.dtype)
     nbytes = operand.allocated_bytes
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
@@ -219,16 +220,14 @@ def _check_strides(array: _Array, operand: Operand) -> None:
     gaps = [depth for depth, stride in enumerate(expected) if stride != dense[depth]]
     if not gaps:
         raise BadArgument(f"{operand.name}: must be C-contiguous; copy it first, as numpy.ascontiguousarray does")
+    if operand.is_dense:
+        told = f"must be channels last, with strides of {expected} bytes; they are {given}"
+        raise BadArgument(f"{operand.name}: {told}; give x.contiguous(memory_format=torch.channels_last), or the like")
     rows = gaps[-1]
     told = f"its rows must start {expected[rows]} bytes apart; they start {given[rows]} bytes apart"
     if given[rows] == expected[rows]:
         told = f"its strides must be {expected} bytes; they are {given}"
     raise BadArgument(f"{operand.name}: {told}")
-
-
-def in_row_order(operand: Operand) -> bool:
-    """Whether an array of the operand's lies in memory in row order without gaps."""
-    return operand.strides == _row_order(operand)
 
 
 def _row_order(operand: Operand) -> tuple[int, ...]:
@@ -254,12 +253,18 @@ def _of_cuda_interface(x: object, interface: dict[str, Any]) -> _Array:
     return _Array(
         address=address,
         shape=tuple(interface["shape"]),
-        dtype=str(np.dtype(interface["typestr"])),
+        dtype=_dtype_name(x, interface["typestr"]),
         strides=None if strides is None else tuple(strides),
         readonly=readonly,
         keepalive=x,
         stream=0 if stream == LEGACY_DEFAULT_STREAM else stream,
     )
+
+
+def _dtype_name(x: object, typestr: str) -> str:
+    """By NumPy's name. A bfloat16 has no type string of its own: it is one of two bytes, and its array says which."""
+    name = str(getattr(x, "dtype", "")) if typestr.lstrip("<|=") == "V2" else ""
+    return name if name == DType.BFLOAT16.value else str(np.dtype(typestr))
 
 
 def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from warpsmith.devices.arrays import LEGACY_DEFAULT_STREAM
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.quick_library import AddressOf, Library
 from warpsmith.devices.quick_values import quick_values
 from warpsmith.devices.signature import Signature
@@ -42,7 +41,7 @@ def cupy_library(cupy: Any, signature: Signature, ordinal: int) -> Library:
 
 
 def _address_of(cupy: Any, operand: Operand, ordinal: int, alignment: int) -> AddressOf:
-    kind, dtype, shape, strides = cupy.ndarray, np.dtype(operand.dtype.value), operand.shape, operand.strides
+    kind, dtype, shape, strides = cupy.ndarray, numpy_dtype(operand.dtype), operand.shape, operand.strides
     misaligned = alignment - 1  # alignments are powers of two
 
     def address_of(x: Any) -> int:
@@ -58,7 +57,7 @@ def _address_of(cupy: Any, operand: Operand, ordinal: int, alignment: int) -> Ad
 
 def _empty_of(cupy: Any, operand: Operand, ordinal: int) -> Callable[[], tuple[Any, int]]:
     """Makes uninitialised arrays on the GPU, with memory up to the end of the last row."""
-    shape, strides, dtype = operand.shape, operand.strides, np.dtype(operand.dtype.value)
+    shape, strides, dtype = operand.shape, operand.strides, numpy_dtype(operand.dtype)
     nbytes = operand.allocated_bytes
     current, allocate, array = cupy.cuda.runtime.getDevice, cupy.cuda.alloc, cupy.ndarray
 

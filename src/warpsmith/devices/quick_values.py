@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.signature import Given, Known
 from warpsmith.devices.weights import weights_bytes
 from warpsmith.generator.problem import Operand
@@ -36,7 +37,7 @@ def quick_values(by_value: tuple[Given | Known, ...], torch: Any = None, compile
         place, bytes_of = given[0]
         if compiled is not None:
             operand = by_value[0].operand
-            dtype = np.dtype(operand.dtype.value)
+            dtype = numpy_dtype(operand.dtype)
             made: Values = compiled.ArrayValues(place, np.ndarray, dtype, operand.shape, bytes_of)
             return made
         return lambda inputs: (bytes_of(inputs[place]),)
@@ -49,7 +50,7 @@ def quick_values(by_value: tuple[Given | Known, ...], torch: Any = None, compile
 
 
 def _bytes_of(operand: Operand, torch: Any) -> Callable[[Any], bytes]:
-    array, shape, dtype = np.ndarray, operand.shape, np.dtype(operand.dtype.value)
+    array, shape, dtype = np.ndarray, operand.shape, numpy_dtype(operand.dtype)
     tensor = getattr(torch, "Tensor", None)
     tensor_dtype = getattr(torch, operand.dtype.value, None)
     cpu = torch.device("cpu") if torch is not None else None

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from warpsmith.devices.arrays import in_row_order
 from warpsmith.devices.quick_library import AddressOf, CurrentStream, Library
 from warpsmith.devices.quick_values import quick_values
 from warpsmith.devices.signature import Signature
@@ -20,7 +19,13 @@ from warpsmith.generator.problem import DType, Operand
 if TYPE_CHECKING:
     from warpsmith.devices.native_calls import ExchangeApi
 
-_DLPACK = {DType.FLOAT32: (2, 32), DType.FLOAT16: (2, 16), DType.UINT8: (1, 8), DType.COMPLEX64: (5, 64)}
+_DLPACK = {
+    DType.FLOAT32: (2, 32),
+    DType.FLOAT16: (2, 16),
+    DType.BFLOAT16: (4, 16),
+    DType.UINT8: (1, 8),
+    DType.COMPLEX64: (5, 64),
+}
 """DLPack's code and bits of element types."""
 
 
@@ -133,7 +138,7 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
         return bool(x.stride() == strides)
 
     # A method of PyTorch's, where it asks the same, is quicker than building the strides.
-    is_laid_out = tensor.is_contiguous if in_row_order(operand) else lies_so
+    is_laid_out = tensor.is_contiguous if operand.is_in_row_order else lies_so
     # A number, where `device` is an object each time. -1 is the CPU, and what has no memory: its address is 0.
     get_device, number = tensor.get_device, device.index if device.type == "cuda" else -1
 

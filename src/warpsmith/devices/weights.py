@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.tensors import check_tensor, torch_of
 from warpsmith.errors import BadArgument
-from warpsmith.generator.problem import Operand
+from warpsmith.generator.problem import DType, Operand
 
 
 def weights_bytes(w: object, operand: Operand) -> bytes:
@@ -22,11 +23,11 @@ def weights_bytes(w: object, operand: Operand) -> bytes:
         BadArgument: another shape, or no real numbers.
     """
     array = _on_host(w, operand)
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiub" and array.dtype.name != DType.BFLOAT16.value:
         raise BadArgument(f"{operand.name}: expected real numbers; got {array.dtype}")
     if array.shape not in (operand.shape, (operand.size,)):
         raise BadArgument(f"{operand.name}: expected shape {operand.shape}; got {array.shape}")
-    return array.astype(operand.dtype.value).tobytes()
+    return array.astype(numpy_dtype(operand.dtype)).tobytes()
 
 
 def _on_host(x: Any, operand: Operand) -> np.ndarray[Any, Any]:

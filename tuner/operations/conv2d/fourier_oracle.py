@@ -94,6 +94,8 @@ def _dgrad(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Value
     def images(part: slice) -> None:
         gradients = plane.planes(plane.spectra(given["dy"][part]) @ weights)[..., :rows, :columns]
         result[part] = folded(problem, gradients)
+        if problem.bias:
+            result[part] += given["b"][:, None, None]
 
     _each_part(problem, images)
     return result

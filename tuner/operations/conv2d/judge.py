@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import Operand
+from warpsmith.tuner.operations.conv2d.bounds import bound_of
 from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
 from warpsmith.tuner.operations.conv2d.peers import makers
 from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
@@ -19,7 +22,7 @@ class Conv2dJudge(Judge[Conv2d]):
     """Sums over taps of matrix products in float64; cuDNN through PyTorch, and PyTorch on the host."""
 
     def inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
-        return {each.name: drawn(each.shape, np.float32, generator, deviates) for each in problem.inputs}
+        return {each.name: drawn(each.shape, numpy_dtype(each.dtype), generator, deviates) for each in problem.inputs}
 
     def stress_inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
         return stress_inputs(problem, generator)
@@ -32,6 +35,9 @@ class Conv2dJudge(Judge[Conv2d]):
 
     def references(self, problem: Conv2d, operands: Operands) -> References:
         return {problem.output.name: Reference(*reference(problem, operands))}
+
+    def error_bound(self, problem: Conv2d, output: Operand) -> float:  # noqa: ARG002 - the same of every result
+        return bound_of(problem)
 
     def smaller(self, problem: Conv2d) -> Conv2d:
         return smaller(problem)

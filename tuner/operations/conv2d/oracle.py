@@ -118,6 +118,8 @@ def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -
             _add_product(weights[..., r, s].swapaxes(1, 2), dy, pixels)
             whole[meets] += pixels.reshape(problem.groups, problem.weight[1], rows, columns)
         result[n] = folded(problem, whole).reshape(problem.input[1:])
+        if problem.bias:
+            result[n] += of(operands["b"])[:, None, None]
 
     _each_image(problem, image)
     return result

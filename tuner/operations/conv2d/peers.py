@@ -1,25 +1,48 @@
-"""cuDNN's convolutions through PyTorch on a GPU, and PyTorch's own on the host: all three passes in float32."""
+"""cuDNN's convolutions through PyTorch on a GPU, and PyTorch's own on the host: every pass, dtype and layout."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.array_libraries import torch_stream, torch_with_cudnn
 from warpsmith.tuner.operations.peer import Peer, PeerMaker
+
+TF32_TOLERANCE = 2e-3
+"""cuDNN's TF32 kernels may cut factors off after 10 bits, which moves a term by up to 2^-9 of itself."""
+HALF_TOLERANCES = {DType.FLOAT16: 2e-3, DType.BFLOAT16: 1.6e-2}
+"""Of libraries on data of 16 bits: kernels that add up in several passes, or by Winograd's method, round what lies
+between to 16 bits too."""
 
 
 def makers(
     problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: DeviceKind, sets: int = 1
 ) -> tuple[PeerMaker, ...]:
-    """The libraries for a problem on this kind of device, each with `sets` sets of buffers."""
+    """The libraries for a problem on this kind of device, each with `sets` sets of buffers.
+
+    cuDNN in both layouts, the problem's own first: either may be the faster, and a caller may have either. On the host
+    in the problem's alone.
+    """
     name = "PyTorch on the CPU" if kind is DeviceKind.HOST else "cuDNN through PyTorch"
-    return (PeerMaker(name, ("torch",), lambda: torch_peer(problem, operands, kind, sets)),)
+    own = problem.layout is ImageLayout.NHWC
+    layouts = (own, not own) if kind is DeviceKind.CUDA else (own,)
+
+    def maker(channels_last: bool) -> PeerMaker:
+        told = f"{name}{', channels last' if channels_last else ''}"
+        make = functools.partial(torch_peer, problem, operands, kind, sets, channels_last=channels_last)
+        return PeerMaker(told, ("torch",), make)
+
+    return tuple(map(maker, layouts))
 
 
 def torch_peer(
@@ -28,10 +51,12 @@ def torch_peer(
     kind: DeviceKind,
     sets: int = 1,
     *,
-    channels_last: bool = False,
+    channels_last: bool | None = None,
 ) -> Peer:
-    """PyTorch's convolution: cuDNN in float32 arithmetic, TF32 off, with its own search on; on the host its CPU
-    kernels.
+    """PyTorch's convolution: cuDNN with its own search on; on the host its CPU kernels.
+
+    In the data's own type. Of float32 data in float32 arithmetic, TF32 off, where the problem asks for `ieee`; in TF32
+    where it asks for less: PyTorch has no other for them.
 
     PyTorch pads each axis alike on both sides, with zeros. Where the sides differ, or pixels stand in the padding, it
     pads in a step of its own, as its own layers do, and a gradient of the image goes back through that step: both are
@@ -43,34 +68,63 @@ def torch_peer(
         kind: of the device.
         sets: of buffers. PyTorch allocates each output anew: of as many as are kept the oldest is written next.
         channels_last: lay images and weights out with the channels of a pixel side by side, as some of cuDNN's kernels
-            want them; the layout is made before, not by a run.
+            want them; the layout is made before, not by a run. None for the problem's own.
 
     Raises Unavailable where PyTorch finds no GPU for a problem on one.
     """
     on_gpu = kind is DeviceKind.CUDA
     torch = torch_with_cudnn() if on_gpu else importlib.import_module("torch")
-    first = {
-        name: _laid_out(_tensor(array, torch, on_gpu=on_gpu), torch, channels_last=channels_last)
-        for name, array in operands.items()
-    }
-    # A copy within the device takes a hundredth of the way to it.
-    inputs = [first, *({name: tensor.clone() for name, tensor in first.items()} for _ in range(sets - 1))]
-    compute = _computation(problem, torch, channels_last=channels_last)
+    is_last = problem.layout is ImageLayout.NHWC if channels_last is None else channels_last
+    inputs = _inputs(operands, torch, sets, on_gpu=on_gpu, channels_last=is_last)
+    compute = _computation(problem, torch, channels_last=is_last)
     outputs: list[Any] = [None] * sets
+    is_tf32 = on_gpu and problem.dtype is DType.FLOAT32 and problem.precision is not Precision.IEEE
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
-        with torch_stream(torch, stream):
+        with torch_stream(torch, stream), _with_tf32(torch) if is_tf32 else contextlib.nullcontext():
             outputs[index] = compute(inputs[index])
 
     def result() -> NDArray[Any]:
         if outputs[0] is None:
             raise RuntimeError("the peer has not run")
-        array: NDArray[Any] = outputs[0].cpu().numpy()
-        return array
+        return array_of(outputs[0], torch)
 
     library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
-    where = f"{'' if on_gpu else ' on the CPU'}{', channels last' if channels_last else ''}"
-    return Peer(f"{library}torch {torch.__version__} conv2d {problem.pass_}{where}", run, result)
+    arithmetic = " in tf32" if is_tf32 else "" if problem.dtype is DType.FLOAT32 else f" in {problem.dtype}"
+    where = f"{arithmetic}{'' if on_gpu else ' on the CPU'}{', channels last' if is_last else ''}"
+    name = f"{library}torch {torch.__version__} conv2d {problem.pass_}{where}"
+    return Peer(name, run, result, tolerance=TF32_TOLERANCE if is_tf32 else HALF_TOLERANCES.get(problem.dtype))
+
+
+@contextlib.contextmanager
+def _with_tf32(torch: Any) -> Iterator[None]:
+    """cuDNN with TF32 within; others that are timed beside it are not."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def _inputs(
+    operands: Mapping[str, NDArray[Any]], torch: Any, sets: int, *, on_gpu: bool, channels_last: bool
+) -> list[dict[str, Any]]:
+    """A number of copies on the device; those within it take a hundredth of the way to it."""
+    first = {
+        name: _laid_out(tensor_of(array, torch, on_gpu=on_gpu), torch, channels_last=channels_last)
+        for name, array in operands.items()
+    }
+    return [first, *({name: tensor.clone() for name, tensor in first.items()} for _ in range(sets - 1))]
+
+
+def array_of(tensor: Any, torch: Any) -> NDArray[Any]:
+    """A tensor's values. PyTorch gives NumPy no bfloat16: they go as the integers that their bits are."""
+    if tensor.dtype is not torch.bfloat16:
+        array: NDArray[Any] = tensor.cpu().numpy()
+        return array
+    bits: NDArray[Any] = tensor.cpu().view(torch.int16).numpy()
+    return bits.view(numpy_dtype(DType.BFLOAT16))
 
 
 _MODES = {PaddingMode.ZEROS: "constant"}
@@ -99,8 +153,10 @@ def _folded(problem: Conv2d, torch: Any, padded: Any, pads: list[int]) -> Any:
     return dx
 
 
-def _tensor(array: NDArray[Any], torch: Any, *, on_gpu: bool) -> Any:
-    """A copy on the device. PyTorch warns of arrays that may not be written to."""
+def tensor_of(array: NDArray[Any], torch: Any, *, on_gpu: bool) -> Any:
+    """A copy on the device. PyTorch warns of arrays that may not be written to, and takes no bfloat16 from NumPy."""
+    if array.dtype.name == DType.BFLOAT16.value:
+        return tensor_of(array.view(np.int16), torch, on_gpu=on_gpu).view(torch.bfloat16)
     if on_gpu:
         return torch.from_numpy(array if array.flags.writeable else array.copy()).cuda()
     return torch.from_numpy(array.copy())
@@ -148,7 +204,10 @@ def _computation(problem: Conv2d, torch: Any, *, channels_last: bool) -> Callabl
     def dgrad(given: Mapping[str, Any]) -> Any:
         shape = problem.input if even else (*problem.input[:2], *problem.padded_size)
         dx = backward(given["dy"], placeholder(given["dy"], list(shape)), given["w"], (True, False, False))[0]
-        return dx if even else _folded(problem, torch, dx, pads)
+        dx = dx if even else _folded(problem, torch, dx, pads)
+        if problem.bias:
+            dx = dx.add_(given["b"][:, None, None])
+        return dx.relu_() if problem.relu else dx
 
     def wgrad(given: Mapping[str, Any]) -> Any:
         weight = placeholder(given["x"], list(problem.weight))

@@ -10,17 +10,24 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.problem import Accuracy, Operand
+from warpsmith.generator.problem import Accuracy, DType, Operand
+from warpsmith.tuner.operations.conv2d.bounds import bound_of
 from warpsmith.tuner.operations.conv2d.oracle import terms
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 
 _OCTAVES = 20
 """Magnitudes of images are 2 to the power of minus so many up to so many."""
+_HALF_OCTAVES = 5
+"""Of images of float16, whose sums of some thousand terms then stay below 65504 for the most part; what does not is
+infinite in the reference too."""
 _WEIGHT_OCTAVES = 6
 """Likewise of weights: a small pixel then meets a large weight beside a large pixel with a small weight."""
 _REGION = (7, 13)
@@ -52,26 +59,32 @@ def stress_slack(problem: Conv2d) -> float:
     text of conv2d_circular was off by 2.3e-6 in 16 draws, and on the same draw by 1.1e-6 or 1.9e-6 as the compiler
     fuses its products and sums, where the root of 49 terms allows 1.4e-6. Of deviates both keep half of the bound. A
     gradient of weights adds up over all planes, and is off by 8e-7 at the most.
+
+    Where factors are rounded, all of that comes on top of the bound, which the rounding itself keeps.
     """
     is_wgrad = problem.pass_ is Pass.WGRAD
     chain = terms(problem) / (_LEAST_PARTS if is_wgrad else 1)
     is_by_planes = problem.accuracy is Accuracy.NORMWISE and not is_wgrad
-    return max(_TRANSFORM_SLACK if is_by_planes else 1.0, _SLACK * math.sqrt(chain))
+    of_sums = max(_TRANSFORM_SLACK if is_by_planes else 1.0, _SLACK * math.sqrt(chain))
+    bound = bound_of(problem)
+    return of_sums if bound == FLOAT32_BOUND else 1 + of_sums * FLOAT32_BOUND / bound
 
 
-def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, NDArray[np.float32]]:
-    """Inputs by the operand's name, dense float32.
+def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Inputs by the operand's name, dense, rounded to the problem's element type.
 
     Images and gradients have the same regions where both are given. If the largest of one met the largest of the other
     at no distance that a gradient of weights keeps, its results would be small beside both, and the errors of a
     transform, which are relative to both, would be large beside its results: of 16x16 planes and 7x7 taps, 10 times the
     bound, by cuFFT and cuBLAS as well. Data do not do that but for a few images.
     """
-    regions = _Regions.drawn(_drawn_shape(problem.inputs[0]), generator)  # the first input is an image in every pass
+    # The first input is an image in every pass.
+    regions = _Regions.drawn(_drawn_shape(problem.inputs[0]), octaves_of(problem.dtype), generator)
     image = functools.partial(_image, regions)
     makers: dict[str, Callable[[Operand, np.random.Generator], NDArray[np.float32]]]
     makers = {"x": image, "dy": image, "w": _weights, "b": _bias}
-    return {operand.name: makers[operand.name](operand, generator) for operand in problem.inputs}
+    drawn = {operand.name: makers[operand.name](operand, generator) for operand in problem.inputs}
+    return {name: values.astype(numpy_dtype(problem.dtype), copy=False) for name, values in drawn.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -80,16 +93,17 @@ class _Regions:
 
     down: int
     across: int
+    octaves: int
     character: NDArray[np.int64]
     level: NDArray[np.float32]
 
     @classmethod
-    def drawn(cls, shape: tuple[int, ...], generator: np.random.Generator) -> _Regions:
+    def drawn(cls, shape: tuple[int, ...], octaves: int, generator: np.random.Generator) -> _Regions:
         images, _, rows, columns = shape
         down, across = (math.ceil(size / part) for size, part in zip((rows, columns), _REGION, strict=True))
         character = generator.integers(0, _CHARACTERS, images * down * across)
-        level = generator.uniform(-_OCTAVES, _OCTAVES, images * down * across).astype(np.float32)
-        return cls(down, across, character, level)
+        level = generator.uniform(-octaves, octaves, images * down * across).astype(np.float32)
+        return cls(down, across, octaves, character, level)
 
     def numbers(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Of the region that each pixel of smaller images lies in, or of larger ones, which repeat them."""
@@ -120,7 +134,7 @@ def _drawn_image(shape: tuple[int, ...], regions: _Regions, generator: np.random
     sign = np.where((row + column) % 2 == 0, np.float32(1), np.float32(-1))
     deviates = generator.standard_normal(shape, np.float32)
     uniform = generator.random(shape, np.float32)
-    kinds = hard_kinds(deviates, uniform, level, sign, _OCTAVES)
+    kinds = hard_kinds(deviates, uniform, level, sign, regions.octaves)
     return np.asarray(np.choose(character, kinds), np.float32)
 
 
@@ -136,4 +150,9 @@ def _weights(operand: Operand, generator: np.random.Generator) -> NDArray[np.flo
 
 
 def _bias(operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
-    return far_apart(generator, operand.shape, _OCTAVES).astype(np.float32)
+    return far_apart(generator, operand.shape, octaves_of(operand.dtype)).astype(np.float32)
+
+
+def octaves_of(dtype: DType) -> int:
+    """Of the magnitudes of images and biases."""
+    return _HALF_OCTAVES if dtype is DType.FLOAT16 else _OCTAVES

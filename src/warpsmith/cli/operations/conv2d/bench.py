@@ -24,10 +24,13 @@ from warpsmith.cli.benching import (
 from warpsmith.cli.operations.conv2d.words import (
     BiasOption,
     DilationOption,
+    DTypeOption,
     GroupsOption,
     InputOption,
+    LayoutOption,
     PaddingModeOption,
     PaddingOption,
+    PrecisionOption,
     ReluOption,
     StrideOption,
     WeightOption,
@@ -35,7 +38,8 @@ from warpsmith.cli.operations.conv2d.words import (
 )
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
+from warpsmith.generator.problem import DType
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
 
@@ -56,6 +60,9 @@ def bench_conv2d(
     bias: BiasOption = False,
     relu: ReluOption = False,
     padding_mode: PaddingModeOption = PaddingMode.ZEROS.value,
+    precision: PrecisionOption = Precision.IEEE.value,
+    layout: LayoutOption = ImageLayout.NCHW.value,
+    dtype: DTypeOption = DType.FLOAT32.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -66,7 +73,7 @@ def bench_conv2d(
 ) -> int:
     """Compare the passes of a convolution layer with cuDNN on a GPU, or PyTorch on the host.
 
-    Bias and ReLU are of the forward pass alone.
+    Bias and ReLU are of the forward pass alone, in this comparison.
     """
     problems = [
         conv2d(
@@ -77,9 +84,12 @@ def bench_conv2d(
             dilation,
             groups,
             pass_,
+            precision,
+            layout,
             bias=bias and pass_ == Pass.FPROP,
             relu=relu and pass_ == Pass.FPROP,
             padding_mode=padding_mode,
+            dtype=dtype,
         )
         for pass_ in passes or [str(each) for each in Pass]
     ]
@@ -92,8 +102,11 @@ def bench_conv2d(
 def _workload(problem: Conv2d) -> str:
     shapes = (",".join(map(str, shape)) for shape in (problem.input, problem.weight))
     mode = "" if problem.padding_mode is PaddingMode.ZEROS else f", padding {problem.padding_mode}"
-    told = "input {}, weight {}, stride {}x{}, groups {}{}, float32"
-    return told.format(*shapes, *problem.stride, problem.groups, mode)
+    told = "input {}, weight {}, stride {}x{}, groups {}{}, {}"
+    words = [str(problem.dtype)]
+    words += [f"precision {problem.precision}"] * (problem.precision is not Precision.IEEE)
+    words += [str(problem.layout)] * (problem.layout is not ImageLayout.NCHW)
+    return told.format(*shapes, *problem.stride, problem.groups, mode, ", ".join(words))
 
 
 def _show(results: Results) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
+from warpsmith.generator.conv2d.checks import DTYPES
 from warpsmith.generator.conv2d.problem import ACCURACIES
-from warpsmith.generator.problem import Accuracy, member
+from warpsmith.generator.problem import Accuracy, DType, member
 
 InputOption = Annotated[
     str, typer.Option("--input", metavar="N,C,H,W", help="Shape of x: images, channels, rows, columns.")
@@ -44,13 +47,36 @@ PassOption = Annotated[
     typer.Option("--pass", help="The layer (fprop), or the gradient of its input (dgrad) or of its weights (wgrad)."),
 ]
 PrecisionOption = Annotated[
-    str, typer.Option("--precision", help="Arithmetic: ieee is float32; tf32 and bf16 are not in this version.")
+    str,
+    typer.Option(
+        "--precision",
+        help="Of products: ieee is float32; tf32, f16 and bf16 may round factors to 11, 11 and 8 significant bits. "
+        "Sums are in float32.",
+    ),
 ]
 LayoutOption = Annotated[
-    str, typer.Option("--layout", help="Memory layout of images: nchw; nhwc is not in this version.")
+    str,
+    typer.Option("--layout", help="Of images and weights: nchw, or nhwc, which is PyTorch's channels_last."),
 ]
-BiasOption = Annotated[bool, typer.Option("--bias", help="Add one number a filter; fprop alone.")]
-ReluOption = Annotated[bool, typer.Option("--relu", help="End in a ReLU; fprop alone.")]
+DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type of all operands: {', '.join(DTYPES)}.")]
+BiasOption = Annotated[bool, typer.Option("--bias", help="Add one number a filter; of dgrad, a channel.")]
+ReluOption = Annotated[bool, typer.Option("--relu", help="End in a ReLU; not wgrad.")]
+TransposedOption = Annotated[
+    bool,
+    typer.Option(
+        "--transposed",
+        help="A transposed convolution, as torch.nn.functional.conv_transpose2d: --input is what it is given, and "
+        "--weight is C_in,C_out/G,R,S. It is the dgrad of a layer.",
+    ),
+]
+OutputPaddingOption = Annotated[
+    str,
+    typer.Option(
+        "--output-padding",
+        metavar="N|ROWS,COLUMNS",
+        help="Of --transposed: rows and columns of the result more, below and right.",
+    ),
+]
 AccuracyOption = Annotated[
     str,
     typer.Option(
@@ -77,27 +103,51 @@ def conv2d(
     accuracy: AccuracyOption = Accuracy.NORMWISE.value,
     workspace: WorkspaceOption = "1G",
     padding_mode: PaddingModeOption = PaddingMode.ZEROS.value,
+    dtype: DTypeOption = DType.FLOAT32.value,
+    transposed: TransposedOption = False,
+    output_padding: OutputPaddingOption = "0",
 ) -> Conv2d:
     """Convolution layers and their gradients, as torch.nn.functional.conv2d computes them."""
+    made: Callable[..., Conv2d]
+    if transposed:
+        _check_transposed(pass_, padding_mode)
+        made = functools.partial(Conv2d.transposed, output_padding=_pair(output_padding, "--output-padding"))
+    else:
+        _check_output_padding(output_padding)
+        mode = member(PaddingMode, padding_mode, "padding_mode")
+        made = functools.partial(Conv2d, pass_=member(Pass, pass_, "pass"), padding_mode=mode)
     pads: Any = padding if padding in ("same", "valid") else _pair(padding, "--padding", ", same or valid")
     images, channels, rows, columns = _four(input_shape, "--input", "N,C,H,W, such as 32,64,56,56")
     filters, own, tap_rows, tap_columns = _four(weight, "--weight", "K,C/G,R,S, such as 64,64,3,3")
-    return Conv2d(
+    return made(
         input=(images, channels, rows, columns),
         weight=(filters, own, tap_rows, tap_columns),
         stride=_pair(stride, "--stride"),
         padding=pads,
         dilation=_pair(dilation, "--dilation"),
         groups=groups,
-        pass_=member(Pass, pass_, "pass"),
         precision=member(Precision, precision, "precision"),
         layout=member(ImageLayout, layout, "layout"),
         bias=bias,
         relu=relu,
         accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
         workspace=_nbytes(workspace, "--workspace"),
-        padding_mode=member(PaddingMode, padding_mode, "padding_mode"),
+        dtype=member(DType, dtype, "dtype", DTYPES),
     )
+
+
+def _check_transposed(pass_: str, padding_mode: str) -> None:
+    """A transposed convolution is one pass, and what a layer pads with is no part of it. Raises BadArgument."""
+    if pass_ != Pass.FPROP:  # where nothing is said
+        raise BadArgument("--transposed is a pass of its own: leave --pass out")
+    if padding_mode != PaddingMode.ZEROS:
+        raise BadArgument("--transposed has no padding mode, as in PyTorch")
+
+
+def _check_output_padding(output_padding: str) -> None:
+    """Raises BadArgument where there is one."""
+    if output_padding != "0":
+        raise BadArgument("--output-padding is of a transposed convolution: add --transposed")
 
 
 def _nbytes(text: str, name: str) -> int:

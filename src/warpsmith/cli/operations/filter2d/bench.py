@@ -120,7 +120,7 @@ def bench_filter2d(
             extent(image, "--image"),
             extent(size, "--filter"),
             planes=planes,
-            dtype=member(DType, dtype, "dtype"),
+            dtype=member(DType, dtype, "dtype", PIXELS),
             border=Border.of(border),
             channels=channels,
             accuracy=member(Accuracy, accuracy, "accuracy"),

@@ -1,0 +1,86 @@
+"""What no convolution layer can be: refusals in one line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d.shapes import MAX_SIZE
+from warpsmith.generator.conv2d.words import Pass, Precision
+from warpsmith.generator.padding import PaddingMode, told_pads
+from warpsmith.generator.problem import DType
+
+if TYPE_CHECKING:
+    from warpsmith.generator.conv2d.problem import Conv2d
+
+DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+"""Element types of layers."""
+_PRECISIONS = {
+    DType.FLOAT32: tuple(Precision),
+    DType.FLOAT16: (Precision.IEEE, Precision.F16),
+    DType.BFLOAT16: (Precision.IEEE, Precision.BF16),
+}
+"""Arithmetic that makes sense: data of 16 bits are rounded to their own type, and would lose by another."""
+COUNTED = 2**31
+"""Elements from which on kernels count in 64 bits."""
+MAX_ELEMENTS = 2**36
+"""Of an operand, exclusive: a thread for each of so many results makes no more blocks than a grid may have."""
+
+
+def check_layer(layer: Conv2d) -> None:
+    """Raises BadArgument where the fields, each by itself as it should be, do not fit each other."""
+    _check_words(layer)
+    _check_channels(layer)
+    _check_padding(layer)
+    _check_sizes(layer)
+
+
+def _check_words(layer: Conv2d) -> None:
+    able = _PRECISIONS[layer.dtype]
+    if layer.precision not in able:
+        choices = ", ".join(able)
+        raise BadArgument(f"precision {layer.precision} is not for {layer.dtype} data; choose one of {choices}")
+    for name in ("bias", "relu"):
+        if getattr(layer, name) and layer.pass_ is Pass.WGRAD:
+            raise BadArgument(f"pass wgrad has no {name}: only fprop and dgrad have")
+
+
+def _check_channels(layer: Conv2d) -> None:
+    (_, channels, _, _), (filters, own, _, _) = layer.input, layer.weight
+    for what, number in (("channels", channels), ("filters", filters)):
+        if number % layer.groups:
+            raise BadArgument(f"{number} {what} do not divide into {layer.groups} groups")
+    if own * layer.groups != channels:
+        raise BadArgument(
+            f"the weight is for {own} channels a group; the input has {channels} in {layer.groups} "
+            f"group{'s' if layer.groups > 1 else ''}, {channels // layer.groups} each"
+        )
+
+
+def _check_padding(layer: Conv2d) -> None:
+    """Padding is as large as its mode allows, and kernels count rows and columns of padded images in int."""
+    if layer.padding_mode is PaddingMode.ZEROS:
+        return
+    for what, size, pads in zip(("rows", "columns"), layer.input[2:], layer.padding, strict=True):
+        most = layer.padding_mode.most(size)
+        if most is not None and max(pads) > most:
+            raise BadArgument(
+                f"padding_mode {layer.padding_mode} makes at most {most} {what} on each side of an image of {size}; "
+                f"got {told_pads(pads)}"
+            )
+    if max(layer.padded_size) >= MAX_SIZE:
+        raise BadArgument("the padded x has 2^30 elements or more in a row or a column")
+
+
+def _check_sizes(layer: Conv2d) -> None:
+    """A result has elements, and kernels count the weights in int."""
+    if min(layer.output_size) < 1:
+        padded = "x".join(map(str, layer.padded_size))
+        spans = zip(layer.weight[2:], layer.dilation, strict=True)
+        taps = "x".join(str((taps - 1) * dilation + 1) for taps, dilation in spans)
+        raise BadArgument(f"the filter spans {taps} and is larger than the padded input of {padded}")
+    for operand in layer.operands:
+        if operand.name in ("w", "dw") and operand.size >= COUNTED:
+            raise BadArgument(f"{operand.name} has 2^31 elements or more; split the filters")
+        if operand.size >= MAX_ELEMENTS:
+            raise BadArgument(f"{operand.name} has 2^36 elements or more; split the batch")
