@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from typing import Any
 
@@ -56,19 +57,57 @@ def test_is_right_by_default_and_at_random(
         assert isinstance(outcome, Measurement), (config, outcome)
 
 
-def test_adds_a_bias_and_ends_in_a_relu(host: Runtime, quickest: HostCompiler) -> None:
-    for bias, relu in ((True, True), (True, False), (False, True)):
-        problem = Conv2d(**SHAPES["padded"], bias=bias, relu=relu)
+KINDS = {
+    "tf32": {"precision": "tf32"},
+    "f16 of float32": {"precision": "f16"},
+    "float16": {"dtype": "float16"},
+    "f16": {"dtype": "float16", "precision": "f16"},
+    "bfloat16": {"dtype": "bfloat16"},
+    "bf16": {"dtype": "bfloat16", "precision": "bf16"},
+}
+CHANNELS_LAST = (
+    {"input": (2, 16, 6, 5), "weight": (8, 16, 3, 3), "padding": 1, "layout": "nhwc"},
+    {"input": (2, 6, 11, 9), "weight": (6, 3, 3, 5), "stride": (2, 3), "padding": (1, 2), "groups": 2, "layout": "nhwc"},
+)
+"""Channels of whole vectors, and others."""
+
+
+@every_pass
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_is_right_in_every_arithmetic(
+    host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass
+) -> None:
+    for shape in (SHAPES["strides"], CHANNELS_LAST[0]):
+        problem = Conv2d(**shape, **kind, pass_=pass_)
         outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
         assert isinstance(outcome, Measurement), outcome
 
 
 @every_pass
-def test_multiplies_high_parts_alone_for_tf32(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    problem = Conv2d(**SHAPES["strides"], pass_=pass_, precision="tf32")
-    program = WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE))
-    outcome = evaluated(host, quickest, problem, program)
-    assert isinstance(outcome, Measurement), outcome
-    assert outcome.max_error > 1e-6, "as accurate as float32: are the low parts multiplied too?"
-    exact = WARPGROUP.program(dataclasses.replace(problem, precision="ieee"), config_of(problem))
-    assert exact.source != program.source
+def test_is_right_with_channels_last(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    for shape, dtype in itertools.product(CHANNELS_LAST, ("float32", "float16")):
+        with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
+        problem = Conv2d(**shape, **with_end, dtype=dtype, pass_=pass_)
+        outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
+        assert isinstance(outcome, Measurement), outcome
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+def test_adds_a_bias_and_ends_in_a_relu(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    for bias, relu in ((True, True), (True, False), (False, True)):
+        problem = Conv2d(**SHAPES["groups"], bias=bias, relu=relu, pass_=pass_)
+        outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
+        assert isinstance(outcome, Measurement), outcome
+
+
+@every_pass
+def test_multiplies_low_parts_where_float32_is_asked_for_alone(
+    host: Runtime, quickest: HostCompiler, pass_: Pass
+) -> None:
+    problem = Conv2d(**SHAPES["strides"], pass_=pass_)
+    outcomes = [
+        evaluated(host, quickest, each, WARPGROUP.program(each, WARPGROUP.default(each, DEVICE)))
+        for each in (problem, dataclasses.replace(problem, precision="tf32"))
+    ]
+    exact, rounded = (each.max_error for each in outcomes if isinstance(each, Measurement))
+    assert exact < 1e-6 < 1e-5 < rounded

@@ -80,10 +80,10 @@ def image_clocks(problem: Conv2d, config: Config, device: Device) -> float:
     geometry = ImageGeometry.of(problem, config)
     steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
-    nbytes = 2 * geometry.parts * depth * (geometry.columns + geometry.run * share)
-    copies = 1 + geometry.parts * geometry.chunks * share
+    nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
+    copies = 1 + geometry.arithmetic.parts * geometry.chunks * share
     positions = GROUP_POSITIONS * geometry.warpgroups
-    step = _step_clocks(geometry.parts, positions * geometry.columns * depth, nbytes, copies)
+    step = _step_clocks(geometry.arithmetic.products, positions * geometry.columns * depth, nbytes, copies)
     a_tile = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step + TILE_CLOCKS
     return -(-geometry.tiles // device.multiprocessors) * a_tile
 
@@ -93,16 +93,16 @@ def weight_clocks(problem: Conv2d, config: Config, device: Device, splits: int |
     geometry = WeightGeometry.of(problem, config)
     splits = splits or geometry.splits
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
-    copies = 1 + geometry.parts * geometry.x_chunks
-    step = _step_clocks(geometry.parts, products, geometry.stage_bytes, copies)
+    copies = 1 + geometry.arithmetic.parts * geometry.x_chunks
+    step = _step_clocks(geometry.arithmetic.products, products, geometry.stage_bytes, copies)
     rounds = -(-geometry.tiles * splits // device.multiprocessors)
     summed = 2 * 4 * splits * geometry.weights / BYTES_A_US * CLOCKS_A_US
     return rounds * (-(-geometry.steps // splits) * step + TILE_CLOCKS) + summed
 
 
-def _step_clocks(parts: int, products: int, nbytes: float, copies: float) -> float:
-    """Of a stage: `products` of numbers, each of three products of halves where they have two parts."""
-    multiplying = (2 * parts - 1) * products / PRODUCTS_A_CLOCK + STEP_CLOCKS
+def _step_clocks(each: int, products: int, nbytes: float, copies: float) -> float:
+    """Of a stage: `products` of numbers, each of so many products of 16-bit ones."""
+    multiplying = each * products / PRODUCTS_A_CLOCK + STEP_CLOCKS
     return max(multiplying, nbytes / L2_BYTES_A_CLOCK, COPY_CLOCKS * copies)
 
 

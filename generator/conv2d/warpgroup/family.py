@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
 from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_choice, weight_choice
@@ -60,6 +61,8 @@ class Conv2dWarpgroup(Family):
             return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'
         if problem.padding_mode is not PaddingMode.ZEROS:
             return "has zeros between its images: solves padding_mode zeros only"
+        if (why_not := why_not_counted(problem)) is not None:
+            return why_not
         least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
         if not self.space(problem, device).contains(Config.of(least)):
             return f"its tiles and the halves that it writes do not fit into {problem.workspace} bytes of workspace"
@@ -93,10 +96,10 @@ def _image_program(problem: Conv2d, config: Config) -> Program:
     )
     bias = (Pointer("b"),) if problem.bias else ()
     arguments = (
-        Pointer(images.workspace),
-        Pointer(filters.workspace),
-        images.maximum.power,
-        filters.maximum.power,
+        Pointer(images.halves.name),
+        Pointer(filters.halves.name),
+        *images.powers,
+        *filters.powers,
         *bias,
         Pointer(problem.output.name),
     )
@@ -112,9 +115,11 @@ def _weight_program(problem: Conv2d, config: Config) -> Program:
     text = render(
         "conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key()
     )
-    multiply = _multiply(geometry, (Pointer(x.workspace), Pointer(dy.workspace), Pointer(PARTS)))
-    total = render("conv2d/warpgroup_sum.cu.jinja", key=text_key(problem), g=geometry, threads=SUM_THREADS)
-    arguments = (Pointer(PARTS), x.maximum.power, dy.maximum.power, Pointer(problem.output.name))
+    multiply = _multiply(geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
+    total = render(
+        "conv2d/warpgroup_sum.cu.jinja", p=Conv2dText.of(problem), key=text_key(problem), g=geometry, threads=SUM_THREADS
+    )
+    arguments = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
     add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_THREADS, arguments)
     units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), Unit(SUM, total))
     steps = (*x.launches(), *dy.launches(), multiply, dataclasses.replace(add, unit=SUM))

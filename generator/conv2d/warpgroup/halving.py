@@ -1,46 +1,44 @@
-"""Images and weights as halves: the kernels that scale float32 numbers by a power of two and split them.
+"""Images and weights as 16-bit numbers: the kernels that lay them out, and scale and split those of float32.
 
 A number x, scaled so that the largest of its operand lies in [2^14, 2^15), is the sum of high = half(x) and low =
 half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number. The largest finite number of an
-operand is found by a launch before.
+operand is found by a launch before. Data of 16 bits are laid out as they are.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
+from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Line
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
 from warpsmith.generator.render import render
 
 CHUNK = 8
-"""Channels that lie side by side: 16 bytes of halves, a row of a core matrix."""
+"""Channels that lie side by side: 16 bytes, a row of a core matrix."""
 THREADS = 256
 """Of a block that finds the largest number, or splits numbers."""
 NUMBERS_A_BLOCK, MAX_BLOCKS = 4096, 1056
 """Of a block that finds the largest number of its share, and such blocks at the most: eight a multiprocessor."""
+PREFIX = "conv2d_warpgroup"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Maximum:
-    """The launch that finds the largest magnitude of an operand: of each share of it one number."""
+    """The launch that finds the largest magnitude of a float32 operand: of each share of it one number."""
 
     operand: Operand
 
     @property
     def entry(self) -> str:
-        """The kernel."""
-        return f"conv2d_warpgroup_largest_{self.operand.name}"
-
-    @property
-    def workspace(self) -> str:
-        """Where the numbers are, and behind them the power of two."""
-        return f"largest_{self.operand.name}"
+        """The kernel, and its unit."""
+        return f"{PREFIX}_largest_{self.operand.name}"
 
     @property
     def blocks(self) -> int:
@@ -48,43 +46,84 @@ class Maximum:
         return max(1, min(MAX_BLOCKS, self.operand.size // NUMBERS_A_BLOCK))
 
     @property
-    def nbytes(self) -> int:
-        """Of the workspace."""
-        return 4 * (self.blocks + 1)
-
-    @property
-    def power_offset(self) -> int:
-        """Bytes from the workspace's begin to the power."""
-        return 4 * self.blocks
+    def workspace(self) -> Workspace:
+        """Where the numbers are, and behind them the power of two."""
+        name = self.operand.name
+        return Workspace(f"largest_{name}", 4 * (self.blocks + 1), holds=(name,) if name == "w" else ())
 
     @property
     def power(self) -> Pointer:
         """The argument of a kernel that reads the power."""
-        return Pointer(self.workspace, self.power_offset)
+        return Pointer(self.workspace.name, 4 * self.blocks)
 
     def launch(self) -> Launch:
-        """Of the unit named like its kernel."""
-        arguments = (Pointer(self.operand.name), Pointer(self.workspace))
+        """Of its unit."""
+        arguments = (Pointer(self.operand.name), Pointer(self.workspace.name))
         return dataclasses.replace(Launch.of_blocks(self.entry, self.blocks, THREADS, arguments), unit=self.entry)
 
     def unit(self, problem: Conv2d) -> Unit:
         """Its text."""
-        return Unit(
-            self.entry, render("conv2d/warpgroup_largest.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
-        )
+        text = render("conv2d/warpgroup_largest.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
+        return Unit(self.entry, text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Images:
-    """An operand of images on the line, as halves: [part][group and chunk][plane][position][channel of the chunk].
+class Halved(abc.ABC):
+    """An operand as 16-bit numbers."""
+
+    operand: Operand
+    arithmetic: Arithmetic
+
+    @property
+    def maximum(self) -> Maximum | None:
+        """What finds the largest number, where the operand is scaled."""
+        return Maximum(self.operand) if self.arithmetic.scales else None
+
+    @property
+    def powers(self) -> tuple[Pointer, ...]:
+        """The argument of a kernel that scales back."""
+        return () if self.maximum is None else (self.maximum.power,)
+
+    @property
+    def entry(self) -> str:
+        """The kernel, and its unit."""
+        return f"{PREFIX}_halve_{self.operand.name}"
+
+    @property
+    @abc.abstractmethod
+    def nbytes(self) -> int:
+        """Of the numbers."""
+
+    @property
+    def halves(self) -> Workspace:
+        """Where they are. Those of weights depend on weights alone."""
+        name = self.operand.name
+        return Workspace(f"halves_{name}", self.nbytes, holds=(name,) if name == "w" else ())
+
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """Of the largest numbers and of the 16-bit ones."""
+        return (self.halves,) if self.maximum is None else (self.maximum.workspace, self.halves)
+
+    def _launches(self, blocks: int) -> tuple[Launch, ...]:
+        maximum = self.maximum
+        first = () if maximum is None else (maximum.launch(),)
+        largest = () if maximum is None else (Pointer(maximum.workspace.name),)
+        arguments = (Pointer(self.operand.name), *largest, Pointer(self.halves.name))
+        return *first, dataclasses.replace(Launch.of_blocks(self.entry, blocks, THREADS, arguments), unit=self.entry)
+
+    def _units(self, problem: Conv2d, template: str) -> tuple[Unit, ...]:
+        first = () if self.maximum is None else (self.maximum.unit(problem),)
+        return *first, Unit(self.entry, render(template, key=text_key(problem), g=self, threads=THREADS))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Images(Halved):
+    """Images on the line: [part][group and chunk][plane][position][channel of the chunk].
 
     Where `terms` is given: [group][block of so many positions][chunk][part][position][channel of the chunk], so that what
     a product sums over lies in one piece.
     """
 
-    maximum: Maximum
-    parts: int
-    """2: high and low; 1: high alone."""
     images: int
     groups: int
     channels: int
@@ -98,44 +137,46 @@ class Images:
     terms: int = 0
 
     @classmethod
-    def of_sources(cls, problem: Conv2d, operand: Operand, lattice: Lattice, parts: int, chunks: int, length: int) -> Images:
+    def of_sources(cls, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int) -> Images:
         """What a layer's sum reads: x of fprop and wgrad, dy of dgrad."""
-        channels = operand.shape[1] // problem.groups
-        rows, columns = lattice.rows, lattice.columns
-        return cls(Maximum(operand), parts, operand.shape[0], problem.groups, channels, chunks, rows, columns, length)
+        return cls(
+            operand=operand,
+            arithmetic=Arithmetic.of(problem),
+            images=operand.shape[0],
+            groups=problem.groups,
+            channels=operand.shape[1] // problem.groups,
+            chunks=chunks,
+            rows=lattice.rows,
+            columns=lattice.columns,
+            length=length,
+        )
 
     @classmethod
     def of_results(
-        cls, problem: Conv2d, operand: Operand, lattice: Lattice, parts: int, chunks: int, length: int, terms: int
+        cls, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, terms: int
     ) -> Images:
         """dy of wgrad, where the results of fprop are."""
-        channels = operand.shape[1] // problem.groups
         rows, columns = (
             dataclasses.replace(line, sources=size, multiple=1, planes=(0,), before=0)
             for line, size in zip((lattice.rows, lattice.columns), operand.shape[2:], strict=True)
         )
-        images, groups = operand.shape[0], problem.groups
-        return cls(Maximum(operand), parts, images, groups, channels, chunks, rows, columns, length, terms)
-
-    @property
-    def name(self) -> str:
-        """Of the operand."""
-        return self.maximum.operand.name
-
-    @property
-    def entry(self) -> str:
-        """The kernel, and its unit."""
-        return f"conv2d_warpgroup_halve_{self.name}"
-
-    @property
-    def workspace(self) -> str:
-        """Where the halves are."""
-        return f"halves_{self.name}"
+        source = cls.of_sources(problem, operand, lattice, chunks, length)
+        return dataclasses.replace(source, rows=rows, columns=columns, terms=terms)
 
     @property
     def planes(self) -> tuple[tuple[int, int], ...]:
         """Rows and columns that they begin at."""
         return tuple((row, column) for row in self.rows.planes for column in self.columns.planes)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the operand, in elements."""
+        return self.operand.element_strides
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the channels of a chunk lie side by side in memory, in whole vectors of 16 bytes."""
+        return self.strides[1] == 1 and self.channels % CHUNK == 0
 
     @property
     def chunk_length(self) -> int:
@@ -149,43 +190,33 @@ class Images:
 
     @property
     def nbytes(self) -> int:
-        """Of the workspace."""
-        return 2 * CHUNK * self.parts * self.part_length
+        return 2 * CHUNK * self.arithmetic.parts * self.part_length
 
     @property
     def blocks_a_plane(self) -> int:
         """Blocks of threads, a position each."""
         return -(-self.length // THREADS)
 
-    def workspaces(self) -> tuple[Workspace, ...]:
-        """Of its largest numbers and its halves."""
-        return Workspace(self.maximum.workspace, self.maximum.nbytes), Workspace(self.workspace, self.nbytes)
-
     def launches(self) -> tuple[Launch, ...]:
         """One after the other."""
-        blocks = self.blocks_a_plane * len(self.planes) * self.groups * self.chunks
-        arguments = (Pointer(self.name), Pointer(self.maximum.workspace), Pointer(self.workspace))
-        halve = dataclasses.replace(Launch.of_blocks(self.entry, blocks, THREADS, arguments), unit=self.entry)
-        return self.maximum.launch(), halve
+        return self._launches(self.blocks_a_plane * len(self.planes) * self.groups * self.chunks)
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
         """Their texts."""
-        text = render("conv2d/warpgroup_images.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
-        return self.maximum.unit(problem), Unit(self.entry, text)
+        return self._units(problem, "conv2d/warpgroup_images.cu.jinja")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Filters:
-    """Weights as halves, as products read them: [group][tile of columns][block of channels][tap][part][chunk][column]
-    [channel of the chunk], where columns are channels of the result and channels those that are summed over."""
+class Filters(Halved):
+    """Weights as products read them: [group][tile of columns][block of channels][tap][part][chunk][column][channel of the
+    chunk], where columns are channels of the result and channels those that are summed over."""
 
-    maximum: Maximum
-    parts: int
     groups: int
     summed: int
     """Channels of a group that a result sums over."""
     results: int
     """Channels of a group of the result."""
+    filter_columns: int
     tap_count: int
     columns: int
     """Of a tile."""
@@ -198,19 +229,21 @@ class Filters:
     """Whether the weights lie as [summed][result], as for dgrad."""
 
     @property
-    def entry(self) -> str:
-        """The kernel, and its unit."""
-        return "conv2d_warpgroup_halve_w"
+    def strides(self) -> tuple[int, ...]:
+        """From one weight to the next, in elements: of the channels summed over, the results, and rows and columns."""
+        first, second, row, column = self.operand.element_strides
+        return (first, second, row, column) if self.is_turned else (second, first, row, column)
 
     @property
-    def workspace(self) -> str:
-        """Where the halves are."""
-        return "halves_w"
+    def group_stride(self) -> int:
+        """From a group to the next one: groups divide the filters."""
+        filters = self.summed if self.is_turned else self.results
+        return filters * self.operand.element_strides[0]
 
     @property
     def tile_halves(self) -> int:
         """Of one tap, one block of channels and one tile of columns; all parts."""
-        return self.parts * self.block_chunks * self.columns * CHUNK
+        return self.arithmetic.parts * self.block_chunks * self.columns * CHUNK
 
     @property
     def threads(self) -> int:
@@ -219,24 +252,12 @@ class Filters:
 
     @property
     def nbytes(self) -> int:
-        """Of the workspace."""
         return 2 * self.groups * self.tiles * self.blocks * self.tap_count * self.tile_halves
-
-    def workspaces(self) -> tuple[Workspace, ...]:
-        """Of its largest numbers and its halves, which depend on the weights alone."""
-        return (
-            Workspace(self.maximum.workspace, self.maximum.nbytes, holds=("w",)),
-            Workspace(self.workspace, self.nbytes, holds=("w",)),
-        )
 
     def launches(self) -> tuple[Launch, ...]:
         """One after the other."""
-        arguments = (Pointer("w"), Pointer(self.maximum.workspace), Pointer(self.workspace))
-        blocks = -(-self.threads // THREADS)
-        halve = dataclasses.replace(Launch.of_blocks(self.entry, blocks, THREADS, arguments), unit=self.entry)
-        return self.maximum.launch(), halve
+        return self._launches(-(-self.threads // THREADS))
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
         """Their texts."""
-        text = render("conv2d/warpgroup_filters.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
-        return self.maximum.unit(problem), Unit(self.entry, text)
+        return self._units(problem, "conv2d/warpgroup_filters.cu.jinja")

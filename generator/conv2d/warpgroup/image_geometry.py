@@ -7,9 +7,10 @@ import enum
 import itertools
 
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.halving import CHUNK, Filters, Images, Maximum
+from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.warpgroup.halving import CHUNK, Filters, Images
 from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Tap
-from warpsmith.generator.conv2d.words import Pass, Precision
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
 
@@ -60,7 +61,7 @@ class ImageGeometry:
     filter_stages: int
     blocks: int
     """Of threads, which take tiles in turns."""
-    parts: int
+    arithmetic: Arithmetic
     images: Images
     filters: Filters
     steps: tuple[Step, ...]
@@ -69,6 +70,8 @@ class ImageGeometry:
     """Of each phase, and how many there are in all."""
     run: int
     """Pixels of a chunk that a stage has."""
+    channels_last: bool
+    """Whether the channels of a pixel of the result lie side by side."""
 
     is_turned = False
     """What lies side by side in shared memory is summed over."""
@@ -80,7 +83,7 @@ class ImageGeometry:
         summed, results = problem.group_channels, problem.group_filters
         summed, results = (summed, results) if is_fprop else (results, summed)
         warpgroups, columns = config.integer("warpgroups"), config.integer("columns")
-        chunks, parts = config.integer("channels") // CHUNK, parts_of(problem)
+        chunks, arithmetic = config.integer("channels") // CHUNK, Arithmetic.of(problem)
         phases = [_stages(taps, Reach(config.text("reach"))) for taps in lattice.phases]
         span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
         positions = GROUP_POSITIONS * warpgroups
@@ -88,13 +91,14 @@ class ImageGeometry:
         steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
         channel_blocks = -(-summed // (chunks * CHUNK))
         source, weights = problem.inputs[0], problem.inputs[1]
-        images = Images.of_sources(problem, source, lattice, parts, channel_blocks * chunks, length)
+        images = Images.of_sources(problem, source, lattice, channel_blocks * chunks, length)
         filters = Filters(
-            maximum=Maximum(weights),
-            parts=parts,
+            operand=weights,
+            arithmetic=arithmetic,
             groups=problem.groups,
             summed=summed,
             results=results,
+            filter_columns=problem.weight[3],
             tap_count=problem.weight[2] * problem.weight[3],
             columns=columns,
             tiles=-(-results // columns),
@@ -110,18 +114,14 @@ class ImageGeometry:
             pixel_stages=config.integer("pixel_stages"),
             filter_stages=config.integer("filter_stages"),
             blocks=min(config.integer("blocks") or tiles, tiles),
-            parts=parts,
+            arithmetic=arithmetic,
             images=images,
             filters=filters,
             steps=tuple(itertools.chain.from_iterable(steps)),
             first_taps=(0, *itertools.accumulate(map(len, steps))),
             run=positions + span,
+            channels_last=problem.layout is ImageLayout.NHWC,
         )
-
-    @property
-    def promotes(self) -> bool:
-        """Whether sums leave the tensor cores after each stage."""
-        return self.parts > 1
 
     @property
     def threads(self) -> int:
@@ -169,13 +169,18 @@ class ImageGeometry:
         return self.results % self.columns > 0
 
     @property
+    def staged_bytes(self) -> int:
+        """Of results on their way out; those whose channels lie side by side are stored as they are."""
+        return 0 if self.channels_last else self.warpgroups * STAGED_BYTES
+
+    @property
     def shared_bytes(self) -> int:
         """Of a block."""
-        chunks = self.parts * self.chunks
+        chunks = self.arithmetic.parts * self.chunks
         pixels = self.pixel_stages * chunks * self.run
         filters = self.filter_stages * chunks * self.columns
         barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
-        return PIXEL_BYTES * (pixels + filters) + self.warpgroups * STAGED_BYTES + barriers
+        return PIXEL_BYTES * (pixels + filters) + self.staged_bytes + barriers
 
     @property
     def halves_bytes(self) -> int:
@@ -192,11 +197,6 @@ class ImageGeometry:
 def block_threads(warpgroups: int) -> int:
     """Of a block with so many warpgroups that multiply, and one that copies."""
     return 128 * (warpgroups + 1)
-
-
-def parts_of(problem: Conv2d) -> int:
-    """Halves of a number: two keep what float32 has, one has the 10 bits of mantissa of TF32."""
-    return 2 if problem.precision is Precision.IEEE else 1
 
 
 def _stages(taps: tuple[Tap, ...], reach: Reach) -> list[list[Tap]]:

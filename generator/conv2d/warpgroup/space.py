@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     REGISTERS,
     ImageGeometry,
     Reach,
     block_threads,
-    parts_of,
 )
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
@@ -80,9 +80,14 @@ def fits_registers(problem: Conv2d, warpgroups: int, columns: int) -> bool:
     return at_first and registers(problem, columns) <= REGISTERS[warpgroups]
 
 
+def sums_of(problem: Conv2d) -> int:
+    """Registers of a thread for a sum: two where it leaves the tensor cores after each stage."""
+    return 2 if Arithmetic.of(problem).promotes else 1
+
+
 def registers(problem: Conv2d, columns: int) -> int:
     """Of a thread at the least: its sums, twice where they leave the tensor cores after each stage."""
-    return columns // 2 * parts_of(problem) + OTHER_REGISTERS
+    return columns // 2 * sums_of(problem) + OTHER_REGISTERS
 
 
 def summed_and_results(problem: Conv2d) -> tuple[int, int]:
@@ -112,7 +117,7 @@ def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
 def _register_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
     return (
         Constraint(
-            f"a thread needs {parts_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
+            f"a thread needs {sums_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
             lambda warpgroups, columns: fits_registers(problem, warpgroups, columns),
         ),
@@ -162,7 +167,7 @@ def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
             lambda taps, channel_groups: taps * channel_groups <= WARPGROUPS[-1],
         ),
         Constraint(
-            f"a thread needs {parts_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
+            f"a thread needs {sums_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
             lambda taps, channel_groups, columns: (
                 fits_registers(problem, taps * channel_groups, columns)

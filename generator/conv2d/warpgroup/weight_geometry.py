@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.warpgroup.halving import CHUNK, Images
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     BARRIER_BYTES,
@@ -13,7 +14,6 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     PIXEL_BYTES,
     REGISTERS,
     block_threads,
-    parts_of,
 )
 from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Tap
 from warpsmith.generator.space import Config
@@ -57,7 +57,7 @@ class WeightGeometry:
     stages: int
     splits: int
     """Parts of a sum, each of a block of its own."""
-    parts: int
+    arithmetic: Arithmetic
     x: Images
     dy: Images
     tap_sets: tuple[TapSet, ...]
@@ -71,7 +71,7 @@ class WeightGeometry:
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> WeightGeometry:
-        lattice, parts = Lattice.of(problem), parts_of(problem)
+        lattice, arithmetic = Lattice.of(problem), Arithmetic.of(problem)
         taps, channel_groups = config.integer("taps"), config.integer("channel_groups")
         columns, terms = config.integer("columns"), config.integer("terms")
         sets = [list(each) for each in _sets(lattice.phases[0], taps)]
@@ -90,18 +90,13 @@ class WeightGeometry:
             terms=terms,
             stages=config.integer("stages"),
             splits=config.integer("splits"),
-            parts=parts,
-            x=Images.of_sources(problem, x, lattice, parts, x_chunks, x_length),
-            dy=Images.of_results(problem, dy, lattice, parts, dy_chunks, length, terms),
+            arithmetic=arithmetic,
+            x=Images.of_sources(problem, x, lattice, x_chunks, x_length),
+            dy=Images.of_results(problem, dy, lattice, dy_chunks, length, terms),
             tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
             run=terms + span,
             x_pitch=odd(terms + span),
         )
-
-    @property
-    def promotes(self) -> bool:
-        """Whether sums leave the tensor cores after each stage."""
-        return self.parts > 1
 
     @property
     def warpgroups(self) -> int:
@@ -176,12 +171,12 @@ class WeightGeometry:
     @property
     def stage_bytes(self) -> int:
         """Of shared memory, both operands."""
-        return self.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.terms)
+        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.terms)
 
     @property
     def copied_bytes(self) -> int:
         """Of a stage: without what lies between chunks."""
-        return self.parts * PIXEL_BYTES * (self.x_chunks * self.run + self.dy_chunks * self.terms)
+        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.run + self.dy_chunks * self.terms)
 
     @property
     def shared_bytes(self) -> int:

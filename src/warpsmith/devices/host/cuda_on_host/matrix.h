@@ -95,12 +95,12 @@ struct Halves {
     const char *first;
     int along, across;
 
-    // The half of a term and a row of A, or a column of B. `turned`: not the terms lie side by side, but those (MN-major).
-    double at(int term, int place, bool turned) const {
+    // The bits of a term and a row of A, or a column of B. `turned`: not the terms lie side by side, but those (MN-major).
+    unsigned short at(int term, int place, bool turned) const {
         const int row = turned ? term % 8 : place % 8, column = turned ? place % 8 : term % 8;
         unsigned short bits;
         memcpy(&bits, first + term / 8 * along + place / 8 * across + row * 16 + column * 2, sizeof bits);
-        return static_cast<double>(half_to_float(bits));
+        return bits;
     }
 };
 template <int kAlong, int kAcross> Halves halves(const void *first) {
@@ -122,14 +122,14 @@ inline float cut_off(double sum) {
 
 // sums = a * b, or sums += a * b where `add` holds, or -a * b instead. Products and their sum are taken in double and cut
 // off once.
-template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
-void multiply_halves(float (&sums)[kSums], Halves a, Halves b, bool add) {
+template <float (*kToFloat)(unsigned short), bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
+void multiply_16_bits(float (&sums)[kSums], Halves a, Halves b, bool add) {
     const int thread = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
     const int lane = thread % 32, row = thread % 128 / 32 * 16 + lane / 4;
     double rows[2][16];
     for (int k = 0; k < 16; ++k) {
         for (int i = 0; i < 2; ++i) {
-            const double value = a.at(k, row + 8 * i, kTurnedA);
+            const double value = static_cast<double>(kToFloat(a.at(k, row + 8 * i, kTurnedA)));
             rows[i][k] = kNegated ? -value : value;
         }
     }
@@ -139,7 +139,7 @@ void multiply_halves(float (&sums)[kSums], Halves a, Halves b, bool add) {
             double first = add ? static_cast<double>(sums[n + i]) : 0.0;
             double second = add ? static_cast<double>(sums[n + 2 + i]) : 0.0;
             for (int k = 0; k < 16; ++k) {
-                const double value = b.at(k, column, kTurnedB);
+                const double value = static_cast<double>(kToFloat(b.at(k, column, kTurnedB)));
                 first += rows[0][k] * value;
                 second += rows[1][k] * value;
             }
@@ -147,6 +147,16 @@ void multiply_halves(float (&sums)[kSums], Halves a, Halves b, bool add) {
             sums[n + 2 + i] = cut_off(second);
         }
     }
+}
+
+template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
+void multiply_halves(float (&sums)[kSums], Halves a, Halves b, bool add) {
+    multiply_16_bits<half_to_float, kNegated, kTurnedA, kTurnedB>(sums, a, b, add);
+}
+inline float bits_to_float(unsigned short bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
+void multiply_bfloats(float (&sums)[kSums], Halves a, Halves b, bool add) {
+    multiply_16_bits<bits_to_float, kNegated, kTurnedA, kTurnedB>(sums, a, b, add);
 }
 
 inline float add_now(float a, float b) { return __fadd_rn(a, b); }

@@ -1,0 +1,44 @@
+"""Which 16-bit numbers the tensor cores multiply for a layer, and where their sums are added up."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Precision
+from warpsmith.generator.problem import DType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """What a number becomes, and where sums leave the tensor cores.
+
+    float32 becomes the sum of two halves under `ieee`, after scaling by a power of two; one half has the 10 bits of
+    mantissa of TF32, and more than bfloat16. Data of 16 bits are multiplied as they are.
+    """
+
+    element: DType
+    """float16 or bfloat16."""
+    parts: int
+    """2: high and low; 1: high alone."""
+    scales: bool
+    """Whether an operand is scaled so that its largest number is near the largest half."""
+    promotes: bool
+    """Whether sums leave the tensor cores after each stage, since these cut off what float32 rounds."""
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Arithmetic:
+        is_exact = problem.precision is Precision.IEEE
+        if problem.dtype is not DType.FLOAT32:
+            return cls(problem.dtype, parts=1, scales=False, promotes=is_exact)
+        return cls(DType.FLOAT16, parts=2 if is_exact else 1, scales=True, promotes=is_exact)
+
+    @property
+    def products(self) -> int:
+        """Of 16-bit numbers for each product: that of both low parts is left out."""
+        return 2 * self.parts - 1
+
+    @property
+    def is_bfloat(self) -> bool:
+        """Whether the numbers are bfloat16."""
+        return self.element is DType.BFLOAT16
