@@ -30,7 +30,7 @@ STEP_CLOCKS = 60
 """For the barriers of a stage, where the products are few."""
 TILE_CLOCKS = 6000
 """To begin a tile and to store its results."""
-L2_BYTES_A_CLOCK = 32.0
+L2_BYTES_A_CLOCK = 28.0
 """That a multiprocessor reads where all do."""
 COPY_CLOCKS = 64
 """Of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
