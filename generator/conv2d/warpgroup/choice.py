@@ -13,6 +13,7 @@ from warpsmith.generator.conv2d.warpgroup.space import (
     LEAST_IMAGE,
     LEAST_WEIGHT,
     SPLITS,
+    TERMS,
     WARPGROUPS,
     fits_registers,
     image_space,
@@ -22,7 +23,7 @@ from warpsmith.generator.conv2d.warpgroup.space import (
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import GROUP_CHANNELS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
-from warpsmith.generator.space import Config, Value
+from warpsmith.generator.space import Config, Space, Value
 
 PRODUCTS_A_CLOCK = 2048 * 0.95
 """Of halves, of a multiprocessor: what its tensor cores keep up of 2048 (H200, stages of 64 channels)."""
@@ -131,15 +132,21 @@ def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
         for taps in (each for each in WARPGROUPS if warpgroups % each == 0 and each <= count):
             if warpgroups // taps > groups:
                 continue
-            tile: Values = {"taps": taps, "channel_groups": warpgroups // taps, "columns": columns, "terms": 64}
-            found = next((n for n in (3, 2) if space.contains(Config.of({**tile, "stages": n, "splits": 1}))), None)
-            if found is None:
-                continue
-            whole = Config.of({**tile, "stages": found, "splits": 1})
-            ordered = sorted(SPLITS, key=lambda splits: weight_clocks(problem, whole, device, splits))
-            configs = ((splits, Config.of({**whole.values(), "splits": splits})) for splits in ordered)
-            splits, config = next((each for each in configs if space.contains(each[1])), (1, whole))
-            yield Choice(config, weight_clocks(problem, whole, device, splits))
+            tile: Values = {"taps": taps, "channel_groups": warpgroups // taps, "columns": columns, "splits": 1}
+            for terms in TERMS[1:]:
+                wholes = (Config.of({**tile, "terms": terms, "stages": stages}) for stages in (3, 2))
+                if (whole := next(filter(space.contains, wholes), None)) is not None:
+                    yield _split(problem, device, space, whole)
+
+
+def _split(problem: Conv2d, device: Device, space: Space, whole: Config) -> Choice:
+    """A tile with the number of parts of its sums that is expected to take least."""
+    times = {splits: weight_clocks(problem, whole, device, splits) for splits in SPLITS}
+    for splits in sorted(times, key=times.__getitem__):
+        config = Config.of({**whole.values(), "splits": splits})
+        if space.contains(config):
+            return Choice(config, times[splits])
+    return Choice(whole, times[1])
 
 
 def _tiles(problem: Conv2d, results: int) -> list[tuple[int, int]]:

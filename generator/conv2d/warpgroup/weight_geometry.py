@@ -78,8 +78,8 @@ class WeightGeometry:
         span = max(each[-1].shift - each[0].shift for each in sets)
         length = -(-lattice.positions // terms) * terms
         x_length = length + lattice.reach + span
-        channels, filters = GROUP_CHANNELS * channel_groups, columns
-        x_chunks = -(-problem.group_channels // channels) * channels // CHUNK
+        filters = columns
+        x_chunks = -(-problem.group_channels // CHUNK)
         dy_chunks = -(-problem.group_filters // filters) * filters // CHUNK
         x, dy = problem.inputs
         return cls(
@@ -131,7 +131,12 @@ class WeightGeometry:
     @property
     def tiles_down(self) -> int:
         """Of the channels of x, in a group."""
-        return self.x.chunks // self.x_chunks
+        return -(-self.x.chunks // self.x_chunks)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last tile has more channels than x, which are copies of others."""
+        return self.x.chunks % self.x_chunks > 0
 
     @property
     def tiles_across(self) -> int:

@@ -1,0 +1,221 @@
+"""`conv2d_warpgroup`: lines of pixels, tiles, arithmetic, and what it chooses unsearched."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.warpgroup.choice import image_clocks, weight_clocks
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
+from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Line
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
+from warpsmith.generator.device import H200
+from warpsmith.generator.problem import DType
+from warpsmith.generator.registry import answering
+from warpsmith.tuner.operations.conv2d.oracle import reference
+
+FAMILY = Conv2dWarpgroup()
+SHAPES: dict[str, dict[str, Any]] = {
+    "padded": {"input": (2, 3, 6, 5), "weight": (4, 3, 3, 3), "padding": 1},
+    "valid": {"input": (2, 3, 7, 9), "weight": (2, 3, 5, 2)},
+    "uneven": {"input": (1, 2, 5, 7), "weight": (3, 2, 2, 4), "padding": ((1, 0), (0, 3))},
+    "strides": {"input": (2, 2, 11, 9), "weight": (3, 2, 3, 5), "stride": (2, 3), "padding": (1, 2)},
+    "strides beyond the filter": {"input": (2, 2, 9, 8), "weight": (3, 2, 1, 2), "stride": (2, 3), "padding": (0, 3)},
+    "dilation": {"input": (2, 2, 11, 12), "weight": (3, 2, 3, 3), "dilation": (2, 3), "padding": (2, 1)},
+    "both": {"input": (1, 2, 14, 13), "weight": (2, 2, 3, 4), "stride": (3, 2), "dilation": (2, 3)},
+    "much padding": {"input": (2, 2, 3, 4), "weight": (3, 2, 1, 2), "padding": (3, 5)},
+}
+every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+LAYERS: tuple[dict[str, Any], ...] = (
+    {"input": (128, 192, 13, 13), "weight": (384, 192, 3, 3), "padding": 1},
+    {"input": (128, 3, 224, 224), "weight": (64, 3, 11, 11), "stride": 4, "padding": 2},
+    {"input": (1, 64, 64, 64), "weight": (64, 64, 5, 5), "padding": 2},
+    {"input": (32, 128, 56, 56), "weight": (128, 128, 3, 3), "padding": 1, "stride": 2},
+    {"input": (16, 256, 65, 65), "weight": (256, 256, 3, 3), "padding": 2, "dilation": 2},
+    {"input": (8, 100, 30, 30), "weight": (33, 100, 1, 1)},
+    {"input": (4, 64, 40, 40), "weight": (64, 2, 3, 3), "groups": 32},
+    {"input": (2, 5, 70, 70), "weight": (7, 5, 31, 31), "padding": 15},
+)
+
+
+def on_line(image: NDArray[np.float64], line: Line, plane: int) -> dict[int, int]:
+    """Which row of an image stands at which position of a plane, by the rule that the line states."""
+    rows = range(line.planes[plane], image.shape[0], line.multiple)
+    return {place: row for index, row in enumerate(rows) if 0 <= (place := index + line.before) < line.pitch}
+
+
+def planes_of(images: NDArray[np.float64], lattice: Lattice) -> NDArray[np.float64]:
+    """All planes of one channel, with room behind the last image."""
+    found = np.zeros((lattice.planes, lattice.positions + lattice.reach + 1))
+    for down, across in itertools.product(range(len(lattice.rows.planes)), range(len(lattice.columns.planes))):
+        plane = down * len(lattice.columns.planes) + across
+        for n, image in enumerate(images):
+            for place, row in on_line(image, lattice.rows, down).items():
+                for left, column in on_line(image.T, lattice.columns, across).items():
+                    found[plane, n * lattice.image_pitch + place * lattice.columns.pitch + left] = image[row, column]
+    return found
+
+
+def operands(problem: Conv2d) -> dict[str, NDArray[np.float32]]:
+    generator = np.random.default_rng(5)
+    return {each.name: generator.standard_normal(each.shape).astype(np.float32) for each in problem.inputs}
+
+
+class TestLattice:
+    @every_shape
+    @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+    def test_a_tap_is_a_shift(self, shape: dict[str, Any], pass_: Pass) -> None:
+        problem = Conv2d(**shape, pass_=pass_)
+        lattice, given = Lattice.of(problem), operands(problem)
+        source = given["x" if pass_ is Pass.FPROP else "dy"].astype(np.float64)
+        weights = given["w"].astype(np.float64).reshape(*problem.weight[:2], -1)
+        result = np.full(problem.output.shape, np.nan)
+        lines = [planes_of(source[:, channel], lattice) for channel in range(source.shape[1])]
+        for number, taps in enumerate(lattice.phases):
+            first = divmod(number, len(lattice.columns.phases))
+            for own in range(result.shape[1]):
+                sums = np.zeros(lattice.positions)
+                for tap, (channel, line) in itertools.product(taps, enumerate(lines)):
+                    pair = (own, channel) if pass_ is Pass.FPROP else (channel, own)
+                    sums += weights[(*pair, tap.weight)] * line[tap.plane, tap.shift :][: lattice.positions]
+                images = sums.reshape(problem.input[0], lattice.rows.pitch, lattice.columns.pitch)
+                step = len(lattice.rows.phases), len(lattice.columns.phases)
+                target = result[:, own, first[0] :: step[0], first[1] :: step[1]]
+                target[...] = images[:, : target.shape[1], : target.shape[2]]
+        np.testing.assert_allclose(result, reference(problem, given)[0], atol=1e-12)
+
+    @every_shape
+    def test_a_gradient_of_weights_sums_along_the_line(self, shape: dict[str, Any]) -> None:
+        problem = Conv2d(**shape, pass_=Pass.WGRAD)
+        lattice, given = Lattice.of(problem), operands(problem)
+        dy = np.zeros((problem.weight[0], problem.input[0], lattice.rows.pitch, lattice.columns.pitch))
+        rows, columns = problem.output_size
+        dy[:, :, :rows, :columns] = given["dy"].transpose(1, 0, 2, 3)
+        result = np.full((*problem.weight[:2], problem.weight[2] * problem.weight[3]), np.nan)
+        for channel in range(problem.input[1]):
+            line = planes_of(given["x"][:, channel].astype(np.float64), lattice)
+            for tap in lattice.phases[0]:
+                read = line[tap.plane, tap.shift :][: lattice.positions]
+                result[:, channel, tap.weight] = dy.reshape(len(dy), -1) @ read
+        np.testing.assert_allclose(result.reshape(problem.weight), reference(problem, given)[0], atol=1e-12)
+
+    def test_images_share_their_zeros(self) -> None:
+        """13 rows with a row of zeros above and below take 14 positions, not 15."""
+        lattice = Lattice.of(Conv2d(**LAYERS[0]))
+        assert (lattice.rows.pitch, lattice.columns.pitch) == (14, 14)
+        assert lattice.fill == 13 * 13 / 14**2
+
+
+def drawn(problem: Conv2d, count: int) -> list[Any]:
+    space, rng = FAMILY.space(problem, H200), random.Random(problem.key())
+    found = [space.drawn(rng) for _ in range(count)]
+    return [FAMILY.default(problem, H200), *(each for each in found if each is not None)]
+
+
+class TestTiles:
+    @pytest.mark.parametrize("layer", LAYERS)
+    def test_each_position_and_channel_is_of_one_tile(self, layer: dict[str, Any]) -> None:
+        for pass_ in (Pass.FPROP, Pass.DGRAD):
+            problem = Conv2d(**layer, pass_=pass_)
+            for config in drawn(problem, 3):
+                geometry = ImageGeometry.of(problem, config)
+                positions = GROUP_POSITIONS * geometry.warpgroups
+                assert geometry.tiles_down * positions >= geometry.lattice.positions
+                assert (geometry.tiles_down - 1) * positions < geometry.lattice.positions
+                assert geometry.tiles_across * geometry.columns >= geometry.results
+                assert geometry.blocks <= geometry.tiles
+
+    @pytest.mark.parametrize("layer", LAYERS)
+    def test_stages_lie_within_what_is_written(self, layer: dict[str, Any]) -> None:
+        for pass_ in (Pass.FPROP, Pass.DGRAD):
+            problem = Conv2d(**layer, pass_=pass_)
+            for config in drawn(problem, 3):
+                geometry = ImageGeometry.of(problem, config)
+                last = (geometry.tiles_down - 1) * GROUP_POSITIONS * geometry.warpgroups
+                for step in geometry.steps:
+                    in_plane = step.first % geometry.images.length
+                    assert last + in_plane + geometry.run <= geometry.images.length
+                    assert step.shift + GROUP_POSITIONS * geometry.warpgroups <= geometry.run
+                assert sum(step.begins for step in geometry.steps) == sum(step.ends for step in geometry.steps)
+
+    @pytest.mark.parametrize("layer", LAYERS)
+    def test_each_weight_has_a_sum_and_each_position_a_split(self, layer: dict[str, Any]) -> None:
+        problem = Conv2d(**layer, pass_=Pass.WGRAD)
+        for config in drawn(problem, 3):
+            geometry = WeightGeometry.of(problem, config)
+            found = Counter(weight for each in geometry.tap_sets for weight in each.weights if weight >= 0)
+            assert found == Counter(range(problem.weight[2] * problem.weight[3]))
+            assert geometry.steps * geometry.terms == geometry.dy.length >= geometry.lattice.positions
+            assert (geometry.splits - 1) * geometry.split_steps < geometry.steps
+            assert geometry.splits * geometry.split_steps >= geometry.steps
+            for each in geometry.tap_sets:
+                in_plane = each.first % geometry.x.length
+                assert geometry.dy.length - geometry.terms + in_plane + geometry.run <= geometry.x.length
+                assert max(each.shifts) + geometry.terms <= geometry.run
+
+
+class TestArithmetic:
+    @pytest.mark.parametrize(
+        ("dtype", "precision", "expected"),
+        [
+            ("float32", "ieee", (DType.FLOAT16, 2, True, True)),
+            ("float32", "tf32", (DType.FLOAT16, 1, True, False)),
+            ("float32", "bf16", (DType.FLOAT16, 1, True, False)),
+            ("float16", "ieee", (DType.FLOAT16, 1, False, True)),
+            ("float16", "f16", (DType.FLOAT16, 1, False, False)),
+            ("bfloat16", "bf16", (DType.BFLOAT16, 1, False, False)),
+        ],
+    )
+    def test_follows_from_the_data_and_what_is_asked(
+        self, dtype: str, precision: str, expected: tuple[Any, ...]
+    ) -> None:
+        problem = Conv2d(**LAYERS[0], dtype=dtype, precision=precision)  # type: ignore[arg-type]
+        assert dataclasses.astuple(Arithmetic.of(problem)) == expected
+
+    def test_takes_three_products_for_each_of_float32(self) -> None:
+        assert Arithmetic.of(Conv2d(**LAYERS[0])).products == 3
+
+
+class TestChoice:
+    @pytest.mark.parametrize("pass_", Pass)
+    @pytest.mark.parametrize("layer", LAYERS)
+    def test_the_default_is_legal_and_no_worse_than_drawn_ones(self, layer: dict[str, Any], pass_: Pass) -> None:
+        problem = Conv2d(**layer, pass_=pass_)
+        default, *others = drawn(problem, 20)
+        assert FAMILY.space(problem, H200).contains(default)
+        clocks = weight_clocks if pass_ is Pass.WGRAD else image_clocks
+        least = min(clocks(problem, each, H200) for each in others)
+        assert clocks(problem, default, H200) <= 1.15 * least
+
+    def test_answers_layers_of_many_channels(self) -> None:
+        for pass_ in Pass:
+            assert answering(Conv2d(**LAYERS[0], pass_=pass_), H200)[0].name == FAMILY.name
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"accuracy": "elementwise"}, "relative to the largest"),
+            ({"padding_mode": "reflect"}, "zeros between its images"),
+            ({"workspace": 1000}, "do not fit into 1000 bytes"),
+        ],
+    )
+    def test_tell_the_reason_in_a_line(self, change: dict[str, Any], reason: str) -> None:
+        told = FAMILY.why_not(Conv2d(**LAYERS[0], **change), H200)
+        assert told is not None
+        assert reason in told
+
+    def test_other_gpus_lack_its_products(self) -> None:
+        other = dataclasses.replace(H200, compute_capability=(8, 0))
+        assert "9.0" in (FAMILY.why_not(Conv2d(**LAYERS[0]), other) or "")
