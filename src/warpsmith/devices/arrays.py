@@ -123,7 +123,7 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
         raise _no_array(x, operand, "a NumPy array")
     if x.__dlpack_device__()[0] != _DLPACK_CPU:
         raise _not_on_host(operand)
-    return _checked(_of_numpy(np.from_dlpack(x), x), operand, writable)
+    return _checked(_of_numpy(_numpy_over_dlpack(x, operand), x), operand, writable)
 
 
 def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
@@ -280,6 +280,15 @@ def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:
         readonly=view.readonly,
         keepalive=view,
     )
+
+
+def _numpy_over_dlpack(x: Any, operand: Operand) -> np.ndarray[Any, Any]:
+    try:
+        array: np.ndarray[Any, Any] = np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # such as a bfloat16, which NumPy does not know
+        told = f"cannot be read by NumPy over DLPack ({str(error).splitlines()[0]})"
+        raise BadArgument(f"{operand.name}: {told}; give an array of NumPy or PyTorch") from None
+    return array
 
 
 def _of_numpy(array: np.ndarray[Any, Any], x: object) -> _Array:
