@@ -165,11 +165,11 @@ def test_every_16_bits_at_both_ends_of_what_rounds_to_them(
         beside = np.nextafter(halves, np.asarray(sign * np.inf, kind))
         both = [np.clip(each.astype(np.float64), -(2.0**power), 2.0**power) for each in (halves, beside)]
         ends = (both[0] + both[1]) / 2
+        numbers = ~np.isnan(halves.astype(np.float64))
     scale = np.maximum(np.abs(ends), float(np.array(1, np.uint16).view(kind)))
     scale[np.isnan(scale)] = 1.0
     expected = ends + sign * beyond * FLOAT32_BOUND * scale
     made = bench(result_of(dtype, halves.shape))
-    numbers = ~np.isnan(halves)
     found = same_as_verify(made, halves, expected, scale, dtype)
     assert found.wrong >= np.count_nonzero(~numbers)
     tame = np.where(numbers, halves, np.zeros((), kind)), np.where(numbers, expected, 0.0)

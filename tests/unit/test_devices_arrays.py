@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -359,10 +360,11 @@ class TestBfloat16:
     def array(self) -> np.ndarray[Any, Any]:
         return np.ndarray(LAST.shape, numpy_dtype(DType.BFLOAT16), np.zeros(240, np.uint8), strides=LAST.strides)
 
-    def test_arrays_are_viewed_where_they_lie_and_made_alike(self, host: HostRuntime) -> None:
+    def test_arrays_are_viewed_where_they_lie_and_made_alike(self) -> None:
         array = self.array()
         assert host_view(array, LAST).address == array.ctypes.data
-        made = empty_like_caller(array, LAST, host)
+        with contextlib.closing(HostRuntime(workers=1)) as host:
+            made = empty_like_caller(array, LAST, host)
         assert (made.dtype, made.shape, made.strides) == (array.dtype, LAST.shape, LAST.strides)
 
     def test_a_gpus_array_says_its_type_itself(self) -> None:

@@ -212,7 +212,7 @@ def _check_strides(array: _Array, operand: Operand) -> None:
     """Raises BadArgument unless the array lies in memory as the operand does, whose shape it has."""
     if array.strides == operand.strides:
         return
-    expected, dense = operand.strides, _row_order(operand)
+    expected, dense = operand.strides, dataclasses.replace(operand, strides=()).strides
     given = array.strides or dense
     matters = [depth for depth, extent in enumerate(operand.shape) if extent > 1]  # one element has no stride
     if all(given[depth] == expected[depth] for depth in matters):
@@ -228,11 +228,6 @@ def _check_strides(array: _Array, operand: Operand) -> None:
     if given[rows] == expected[rows]:
         told = f"its strides must be {expected} bytes; they are {given}"
     raise BadArgument(f"{operand.name}: {told}")
-
-
-def _row_order(operand: Operand) -> tuple[int, ...]:
-    """The strides in bytes of an array without gaps."""
-    return dataclasses.replace(operand, strides=()).strides
 
 
 def _of_torch(torch: Any, x: Any, operand: Operand, writable: bool) -> ArrayView:
