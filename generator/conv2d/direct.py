@@ -47,8 +47,8 @@ class Conv2dDirect(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if problem.layout is not ImageLayout.NCHW:
-            return f"reads images in nchw only, and none in {problem.layout}"
+        if folds(problem) and problem.layout is not ImageLayout.NCHW:
+            return f"folds the gradient of padded images in nchw only, and none in {problem.layout}"
         if (why := why_not_counted(problem)) is not None:
             return why
         if problem.pass_ is Pass.WGRAD:

@@ -7,7 +7,7 @@ import enum
 
 from warpsmith.generator.conv2d.axes import Axis, axes_of
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.space import Config
 
 FLOAT_BYTES = 4
@@ -109,15 +109,17 @@ class ImageGeometry:
     row_axis: Axis
     column_axis: Axis
     weights_per_source: int
-    """Elements of w from one channel of the source to the next, and of the result."""
+    """Elements of w from one channel of the source to the next, of the result, and from one tap to the next."""
     weights_per_result: int
+    weights_per_tap: int
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
         names = ("filters", "rows", "columns", "channels", "block_filters", "block_rows", "block_columns", "min_blocks")
         taps = problem.weight[2] * problem.weight[3]
         # w is (K, C/G, R, S): fprop sums over its second dimension, dgrad over its first.
-        inner, outer = taps, problem.group_channels * taps
+        is_last = problem.layout is ImageLayout.NHWC  # then it lies as (K, R, S, C/G)
+        inner, outer = 1 if is_last else taps, problem.group_channels * taps
         per_source, per_result = (inner, outer) if problem.pass_ is Pass.FPROP else (outer, inner)
         source_channels, result_channels = channels_of(problem)
         rows, columns = axes_of(problem)
@@ -134,6 +136,7 @@ class ImageGeometry:
             column_axis=columns,
             weights_per_source=per_source,
             weights_per_result=per_result,
+            weights_per_tap=problem.group_channels if is_last else 1,
         )
 
     @property

@@ -38,6 +38,10 @@ STRIDED: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (128, 64, 3, 3),
 ALEXNET: dict[str, Any] = {"input": (128, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4}
 DEPTHWISE: dict[str, Any] = {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3}
 THIN: dict[str, Any] = {"input": (128, 3, 128, 128), "weight": (96, 3, 11, 11)}
+LARGE: dict[str, Any] = {"input": (1, 8, 16384, 16400), "weight": (4, 8, 3, 3)}
+"""With 2^31 elements of x and more."""
+GROUPED: dict[str, Any] = {"input": (32, 256, 28, 28), "weight": (256, 8, 3, 3), "groups": 32, "padding": 1}
+LAST: dict[str, Any] = {"layout": "nhwc", "dtype": "bfloat16"}
 LARGE_DEPTHWISE: dict[str, Any] = {"input": (16, 128, 56, 56), "weight": (128, 1, 31, 31), "groups": 128, "padding": 15}
 
 
@@ -71,6 +75,17 @@ CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
     "plain_wgrad": Case(Conv2dPlain(), Conv2d(**LAYER, pass_=Pass.WGRAD)),
+    "plain_fprop_large": Case(Conv2dPlain(), Conv2d(**LARGE)),
+    "plain_fprop_channels_last": Case(Conv2dPlain(), Conv2d(**LAYER, **LAST, bias=True, relu=True)),
+    "plain_dgrad_channels_last": Case(
+        Conv2dPlain(), Conv2d(**GROUPED, **LAST, pass_=Pass.DGRAD, padding_mode=PaddingMode.REFLECT, bias=True)
+    ),
+    "plain_wgrad_channels_last": Case(Conv2dPlain(), Conv2d(**LAYER, **LAST, pass_=Pass.WGRAD)),
+    "direct_fprop_channels_last": direct({**LAYER, **LAST}, Pass.FPROP, bias=True, relu=True),
+    "direct_wgrad_channels_last": direct({**DEPTHWISE, **LAST}, Pass.WGRAD),
+    "direct_dgrad_float16_reflected": direct(
+        {**LAYER, "dtype": "float16", "padding_mode": PaddingMode.REFLECT}, Pass.DGRAD, bias=True, relu=True
+    ),
     "direct_fprop": direct(LAYER, Pass.FPROP, bias=True, relu=True),
     "direct_dgrad": direct(LAYER, Pass.DGRAD),
     "direct_wgrad": direct(LAYER, Pass.WGRAD),

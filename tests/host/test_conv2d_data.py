@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,22 @@ class TestResults:
         assert {case.problem for case in cases if case.family is PLAIN} == set(problems)
         solved = [case.problem for case in cases if case.family is DIRECT]
         assert {problem.dtype for problem in solved} == set(DTYPES)
+        assert {problem.layout for problem in solved} == set(ImageLayout)
+        check(cases, quickest, host)
+
+    @every_pass
+    def test_of_random_configs_of_direct_sums(self, pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
+        """Channels last, and of 16 bits; what is staged in shared memory, and what is not."""
+        grouped = {"input": (2, 10, 11, 13), "weight": (6, 5, 3, 2), "groups": 2, "stride": (1, 2), "padding": 1}
+        dense = {"input": (1, 7, 9, 14), "weight": (9, 7, 2, 3), "dilation": (2, 1), "padding": (0, 2)}
+        cases = []
+        for number, (shape, layout, dtype) in enumerate(itertools.product((grouped, dense), ImageLayout, DTYPES)):
+            problem = Conv2d(**shape, pass_=pass_, layout=layout, dtype=dtype)  # type: ignore[arg-type]
+            space, rng = DIRECT.space(problem, HOST), random.Random(number)
+            cases += [Case(problem, DIRECT, config) for config in (space.drawn(rng) for _ in range(4)) if config]
+        assert {"shared", "global"} == {
+            case.config.values().get("pixels", "global") for case in cases
+        } or pass_ is Pass.WGRAD
         check(cases, quickest, host)
 
     @every_dtype
@@ -147,7 +165,7 @@ class TestFamilies:
         why = {family.name: family.why_not(problem, H200) for family in able}
         assert why.pop("conv2d_plain") is None
         of_direct = why.pop("conv2d_direct")
-        assert (of_direct is not None) is ("layout" in fields or "input" in fields)
+        assert (of_direct is not None) is ("input" in fields)
         for told in [*why.values(), *([of_direct] if of_direct else [])]:
             assert told is not None
             assert "\n" not in told

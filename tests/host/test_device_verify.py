@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.devices.base import Binary, Compiler
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
 from warpsmith.errors import CompileError, OutOfMemory
@@ -133,7 +134,7 @@ def test_a_result_larger_than_one_round_of_the_threads(bench: Callable[..., Benc
 NOT_FINITE = (math.nan, math.inf, -math.inf)
 
 
-@pytest.mark.parametrize("dtype", PIXELS)
+@pytest.mark.parametrize("dtype", [*PIXELS, DType.BFLOAT16])
 def test_what_is_not_finite_and_sums_without_terms(bench: Callable[..., Bench], dtype: DType) -> None:
     results = (0, 1, 200) if dtype is DType.UINT8 else (0.0, -0.0, 1.0, -1.0, 2.0**-24, *NOT_FINITE)
     cases = [
@@ -144,31 +145,35 @@ def test_what_is_not_finite_and_sums_without_terms(bench: Callable[..., Bench], 
     ]
     result, expected, scale = (np.array(each) for each in zip(*cases, strict=True))
     made = bench(result_of(dtype, result.shape))
-    same_as_verify(made, result.astype(str(dtype)), expected, scale, dtype)
+    same_as_verify(made, result.astype(numpy_dtype(dtype)), expected, scale, dtype)
     few = bench(result_of(dtype, (1,)))
     for got, wanted, of_terms in cases:
-        arrays = (np.array([got]).astype(str(dtype)), np.array([wanted]), np.array([of_terms]))
+        arrays = (np.array([got]).astype(numpy_dtype(dtype)), np.array([wanted]), np.array([of_terms]))
         same_as_verify(few, *arrays, dtype)
 
 
 @pytest.mark.parametrize("beyond", [0.0, 0.9, 1.1, 1e3])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_every_float16_at_both_ends_of_what_rounds_to_it(bench: Callable[..., Bench], beyond: float, sign: int) -> None:
+@pytest.mark.parametrize(("dtype", "power"), [(DType.FLOAT16, 16), (DType.BFLOAT16, 128)])
+def test_every_16_bits_at_both_ends_of_what_rounds_to_them(
+    bench: Callable[..., Bench], dtype: DType, power: int, beyond: float, sign: int
+) -> None:
     """Ties, subnormals, the largest, overflow, infinities: all patterns; the ends by NumPy's own rounding."""
-    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    kind = numpy_dtype(dtype)
+    halves = np.arange(65536, dtype=np.uint16).view(kind)
     with np.errstate(all="ignore"):
-        beside = np.nextafter(halves, np.float16(sign * np.inf))
-        both = [np.clip(each.astype(np.float64), -65536, 65536) for each in (halves, beside)]
+        beside = np.nextafter(halves, np.asarray(sign * np.inf, kind))
+        both = [np.clip(each.astype(np.float64), -(2.0**power), 2.0**power) for each in (halves, beside)]
         ends = (both[0] + both[1]) / 2
-    scale = np.maximum(np.abs(ends), 2.0**-24)
+        numbers = ~np.isnan(halves.astype(np.float64))
+    scale = np.maximum(np.abs(ends), float(np.array(1, np.uint16).view(kind)))
     scale[np.isnan(scale)] = 1.0
     expected = ends + sign * beyond * FLOAT32_BOUND * scale
-    made = bench(result_of(DType.FLOAT16, halves.shape))
-    numbers = ~np.isnan(halves)
-    found = same_as_verify(made, halves, expected, scale, DType.FLOAT16)
+    made = bench(result_of(dtype, halves.shape))
+    found = same_as_verify(made, halves, expected, scale, dtype)
     assert found.wrong >= np.count_nonzero(~numbers)
-    tame = np.where(numbers, halves, np.float16(0)), np.where(numbers, expected, 0.0)
-    found = same_as_verify(made, *tame, scale, DType.FLOAT16)
+    tame = np.where(numbers, halves, np.zeros((), kind)), np.where(numbers, expected, 0.0)
+    found = same_as_verify(made, *tame, scale, dtype)
     # What overflows has no end outwards.
     assert found.right if beyond < 1 else found.wrong > 60000
 

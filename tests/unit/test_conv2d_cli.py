@@ -9,6 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from warpsmith.cli.benching import Subject
+from warpsmith.cli.operations.conv2d import bench
 from warpsmith.cli.operations.conv2d.words import conv2d
 from warpsmith.cli.options import join
 from warpsmith.errors import BadArgument
@@ -110,3 +112,22 @@ def test_one_line_says_what_is_wrong(options: tuple[str, ...], says: str) -> Non
     with pytest.raises(BadArgument, match=says) as caught:
         given(*SHAPE, *options)
     assert "\n" not in str(caught.value)
+
+
+class _Measured(Exception):
+    """In place of a measurement."""
+
+
+def test_a_comparison_has_the_same_options_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the bias and the ReLU, which are those of the forward pass."""
+    found: list[Problem] = []
+
+    def measure(subjects: list[Subject], *_: Any) -> None:
+        found.extend(subject.problem for subject in subjects)
+        raise _Measured
+
+    monkeypatch.setattr(bench, "measure", measure)
+    arithmetic: dict[str, Any] = {"precision": "bf16", "layout": "nhwc", "dtype": "bfloat16"}
+    with pytest.raises(_Measured):
+        bench.bench_conv2d("2,4,7,9", "6,4,3,2", bias=True, device="host", **arithmetic)
+    assert found == [problem(pass_=pass_, bias=pass_ is Pass.FPROP, **arithmetic) for pass_ in Pass]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from warpsmith.devices.arrays import device_view, empty_like_caller, host_view, stream_handle
 from warpsmith.devices.cuda.interop import launch_stream
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import BadArgument
@@ -17,6 +19,8 @@ from warpsmith.generator.problem import PIXELS, DType, Operand, Role
 
 IMAGE = Operand("image", Role.INPUT, (4, 6), DType.FLOAT32)
 WEIGHTS = Operand("weights", Role.INPUT, (2, 3), DType.FLOAT32)
+LAST = Operand("x", Role.INPUT, (2, 3, 4, 5), DType.BFLOAT16, (120, 2, 30, 6))
+"""Channels last."""
 PITCHED = Operand("image", Role.INPUT, (2, 4, 6), DType.FLOAT32, (128, 32, 4))
 """Two planes of four rows, 32 bytes apart with 24 of them used."""
 
@@ -348,3 +352,46 @@ def test_what_is_no_stream() -> None:
 )
 def test_one_stream_needs_no_waiting(requested: int | None, owners: list[int | None], chosen: int | None) -> None:
     assert launch_stream(requested, owners) == chosen
+
+
+class TestBfloat16:
+    """Which NumPy has by the package ml_dtypes, and of which no protocol has a type string."""
+
+    def array(self) -> np.ndarray[Any, Any]:
+        return np.ndarray(LAST.shape, numpy_dtype(DType.BFLOAT16), np.zeros(240, np.uint8), strides=LAST.strides)
+
+    def test_arrays_are_viewed_where_they_lie_and_made_alike(self) -> None:
+        array = self.array()
+        assert host_view(array, LAST).address == array.ctypes.data
+        with contextlib.closing(HostRuntime(workers=1)) as host:
+            made = empty_like_caller(array, LAST, host)
+        assert (made.dtype, made.shape, made.strides) == (array.dtype, LAST.shape, LAST.strides)
+
+    def test_a_gpus_array_says_its_type_itself(self) -> None:
+        fields = {"shape": LAST.shape, "strides": LAST.strides, "typestr": "<V2"}
+        array = OnGpu(**fields)
+        with pytest.raises(BadArgument, match=r"x: expected bfloat16 of shape .*; got \|V2 of shape"):
+            device_view(array, LAST)
+        array.dtype = numpy_dtype(DType.BFLOAT16)  # type: ignore[attr-defined]
+        assert device_view(array, LAST).address == 0x7F0000000100
+
+    def test_of_a_library_that_numpy_cannot_read_is_refused_in_one_line(self) -> None:
+        torch = pytest.importorskip("torch")
+        foreign = OverDlpack(torch.zeros(LAST.shape, dtype=torch.bfloat16))
+        with pytest.raises(
+            BadArgument, match=r"x: cannot be read by NumPy over DLPack \(.*\); give an array"
+        ) as caught:
+            host_view(foreign, LAST)
+        assert "\n" not in str(caught.value)
+
+    def test_weights_are_numbers_too(self) -> None:
+        values = np.arange(1, 7).astype(numpy_dtype(DType.BFLOAT16)).reshape(2, 3)
+        assert weights_bytes(values, WEIGHTS) == EXPECTED
+
+    @pytest.mark.parametrize("strides", [None, (120, 40, 10, 2)])
+    def test_other_strides_are_refused_with_those_that_fit(self, strides: tuple[int, ...] | None) -> None:
+        array = OnGpu(shape=LAST.shape, strides=strides, typestr="<V2")
+        array.dtype = numpy_dtype(DType.BFLOAT16)  # type: ignore[attr-defined]
+        says = r"x: must be channels last, with strides of \(120, 2, 30, 6\) bytes; they are \(120, 40, 10, 2\); give"
+        with pytest.raises(BadArgument, match=says):
+            device_view(array, LAST)

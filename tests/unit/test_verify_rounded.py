@@ -1,4 +1,4 @@
-"""Verification of float16 and uint8: a result is right where some number within the bound rounds to it."""
+"""Verification of float16, bfloat16 and uint8: a result is right where some number within the bound rounds to it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.tuner.evaluate.verify import Verdict, verify
@@ -21,14 +22,16 @@ TINY = 2.0**-24
 
 def check(got: float, expected: float, dtype: DType, scale: float = 1e-3) -> Verdict:
     """One element; the default scale allows an error of 1e-9."""
-    return verify(np.full((1, 1), got, str(dtype)), Reference(np.full((1, 1), expected), np.full((1, 1), scale)), dtype)
+    return verify(
+        np.full((1, 1), got, numpy_dtype(dtype)), Reference(np.full((1, 1), expected), np.full((1, 1), scale)), dtype
+    )
 
 
 def rounded(exact: NDArray[np.float64], dtype: DType) -> NDArray[np.generic]:
     """To nearest, half to even, saturated: how a kernel must end."""
     if dtype is DType.UINT8:
         return np.clip(np.rint(exact), 0, 255).astype(np.uint8)
-    return exact.astype(str(dtype))
+    return exact.astype(numpy_dtype(dtype))
 
 
 class TestUint8:
@@ -154,20 +157,55 @@ class TestFloat16:
         assert "is nan and should be 0" in verdict.message
 
 
+LARGEST = float.fromhex("0x1.fep127")
+"""Of bfloat16."""
+
+
+class TestBfloat16:
+    @pytest.mark.parametrize(
+        ("expected", "right", "wrong"),
+        [
+            (1.0, [1.0], [1 + 2.0**-7, 1 - 2.0**-8]),
+            (1 + 2.0**-8, [1.0, 1 + 2.0**-7], [1 - 2.0**-8, 1 + 2.0**-6]),
+            (1 - 2.0**-9, [1.0, 1 - 2.0**-8], [1 + 2.0**-7, 1 - 2.0**-7]),
+            (1 + 0.9 * 2.0**-8, [1.0], [1 + 2.0**-7]),
+            (0.4 * 2.0**-133, [0.0, -0.0], [2.0**-133]),
+            (5.3 * 2.0**-133, [5 * 2.0**-133], [4 * 2.0**-133, 6 * 2.0**-133]),
+        ],
+    )
+    def test_which_numbers_are_right(self, expected: float, right: list[float], wrong: list[float]) -> None:
+        for sign in (1, -1):
+            assert all(check(sign * got, sign * expected, DType.BFLOAT16, scale=1e-40).right for got in right)
+            assert not any(check(sign * got, sign * expected, DType.BFLOAT16, scale=1e-40).right for got in wrong)
+
+    @pytest.mark.parametrize(
+        ("beyond", "finite", "infinite"),
+        [(0.0, True, False), (0.99, True, False), (1.0, True, True), (1.01, False, True)],
+    )
+    def test_overflow_begins_halfway_to_the_next_power(self, beyond: float, finite: bool, infinite: bool) -> None:
+        for sign in (1, -1):
+            expected = sign * (LARGEST + beyond * 2.0**119)
+            assert check(sign * LARGEST, expected, DType.BFLOAT16).right is finite
+            assert check(sign * math.inf, expected, DType.BFLOAT16).right is infinite
+
+    def test_not_a_number_is_wrong(self) -> None:
+        assert not check(math.nan, 0.0, DType.BFLOAT16, scale=math.inf).right
+
+
 class TestEveryType:
-    @pytest.mark.parametrize("dtype", PIXELS)
+    @pytest.mark.parametrize("dtype", [*PIXELS, DType.BFLOAT16])
     def test_the_reference_rounded_is_right_and_its_neighbours_are_wrong(self, dtype: DType) -> None:
-        problem = Filter2d(image=(60, 70), filter=(5, 5), result_dtype=dtype)
+        problem = Filter2d(image=(60, 70), filter=(5, 5), result_dtype=dtype if dtype in PIXELS else None)
         exact = reference(problem, random_operands(problem, 0))
         result = rounded(exact.expected, dtype)
         verdict = verify(result, exact, dtype)
         assert verdict.right, verdict.message
         assert (verdict.max_error == 0) is (dtype is not DType.FLOAT32)
         if dtype is not DType.FLOAT32:
-            off = result.view(np.uint16 if dtype is DType.FLOAT16 else np.uint8) ^ 1
+            off = result.view(np.uint8 if dtype is DType.UINT8 else np.uint16) ^ 1
             assert verify(off.view(result.dtype), exact, dtype).wrong > 0.9 * result.size
 
-    @pytest.mark.parametrize("dtype", PIXELS)
+    @pytest.mark.parametrize("dtype", [*PIXELS, DType.BFLOAT16])
     def test_a_sum_in_float32_is_right(self, dtype: DType) -> None:
         """8100 terms, one after the other: the largest filter, and the roughest way to add."""
         generator = np.random.default_rng(0)

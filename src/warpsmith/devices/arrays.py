@@ -123,7 +123,7 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
         raise _no_array(x, operand, "a NumPy array")
     if x.__dlpack_device__()[0] != _DLPACK_CPU:
         raise _not_on_host(operand)
-    return _checked(_of_numpy(np.from_dlpack(x), x), operand, writable)
+    return _checked(_of_numpy(_numpy_over_dlpack(x, operand), x), operand, writable)
 
 
 def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
@@ -212,7 +212,7 @@ def _check_strides(array: _Array, operand: Operand) -> None:
     """Raises BadArgument unless the array lies in memory as the operand does, whose shape it has."""
     if array.strides == operand.strides:
         return
-    expected, dense = operand.strides, _row_order(operand)
+    expected, dense = operand.strides, dataclasses.replace(operand, strides=()).strides
     given = array.strides or dense
     matters = [depth for depth, extent in enumerate(operand.shape) if extent > 1]  # one element has no stride
     if all(given[depth] == expected[depth] for depth in matters):
@@ -228,11 +228,6 @@ def _check_strides(array: _Array, operand: Operand) -> None:
     if given[rows] == expected[rows]:
         told = f"its strides must be {expected} bytes; they are {given}"
     raise BadArgument(f"{operand.name}: {told}")
-
-
-def _row_order(operand: Operand) -> tuple[int, ...]:
-    """The strides in bytes of an array without gaps."""
-    return dataclasses.replace(operand, strides=()).strides
 
 
 def _of_torch(torch: Any, x: Any, operand: Operand, writable: bool) -> ArrayView:
@@ -280,6 +275,15 @@ def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:
         readonly=view.readonly,
         keepalive=view,
     )
+
+
+def _numpy_over_dlpack(x: Any, operand: Operand) -> np.ndarray[Any, Any]:
+    try:
+        array: np.ndarray[Any, Any] = np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # such as a bfloat16, which NumPy does not know
+        told = f"cannot be read by NumPy over DLPack ({str(error).splitlines()[0]})"
+        raise BadArgument(f"{operand.name}: {told}; give an array of NumPy or PyTorch") from None
+    return array
 
 
 def _of_numpy(array: np.ndarray[Any, Any], x: object) -> _Array:
