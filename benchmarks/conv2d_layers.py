@@ -5,9 +5,9 @@
 such as: python benchmarks/conv2d_layers.py layers.db 20 L2 L3:wgrad table4 alexnet
 
 A layer is one of those of fbfft's tables 3 and 4 or of current networks, with or without a pass; `table4`, `alexnet`,
-`overfeat` and `current` are lists of them. SECONDS are those of each search; 0 takes what the store has. cuDNN in
-float32 takes turns with the winner. In TF32, whose error of 3e-4 no winner may have, it is timed behind them, in a CUDA
-graph. Beneath stand the best time of every family and what each step of the winner takes by itself, beside the paper's
+`overfeat`, `strided`, `resnet`, `depthwise` and `current` are lists of them. SECONDS are those of each search; 0 takes what the store has. cuDNN in
+float32 takes turns with the winner, in both layouts, of which the better one counts. In TF32, whose error of 3e-4 no
+winner may have, it is timed behind them, in a CUDA graph. Beneath stand the best time of every family and what each step of the winner takes by itself, beside the paper's
 table 5.
 
 A row is added to STORE.jsonl a pass; with SECONDS, passes that have one are passed over, so that a run that was stopped
@@ -22,11 +22,13 @@ import math
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from conv2d_bench import lines
 from conv2d_bench.breakdown import print_layers, print_steps
 from conv2d_bench.points import Point, layers, taken
+from conv2d_bench.rows import APART, LAST, layout_of
 from conv2d_bench.sampled import Unjudged
 
 import warpsmith as ws
@@ -55,32 +57,37 @@ REPLAYS, CALLS = 15, 5
 """Of a graph, and in it: TF32's time is the median."""
 
 
-def tf32_us(problem: ws.Conv2d) -> float:
-    """Of cuDNN, NCHW."""
+def tf32_us(problem: ws.Conv2d) -> dict[str, float]:
+    """Of cuDNN, by its layouts."""
+    asked = dataclasses.replace(problem, precision=ws.Precision.TF32)
+    operands = random_operands(asked, 0)
+    return {
+        layout: graph_us(torch_peer(asked, operands, DeviceKind.CUDA, channels_last=layout == LAST).run)
+        for layout in (APART, LAST)
+    }
+
+
+def graph_us(run: Callable[[], None]) -> float:
+    """The median time of a call in a CUDA graph."""
     import torch
 
-    peer = torch_peer(problem, random_operands(problem, 0), DeviceKind.CUDA)
-    torch.backends.cudnn.allow_tf32 = True
-    try:
-        for _ in range(3):
-            peer.run()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(CALLS):
-                peer.run()
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            run()
+    graph.replay()
+    times: list[float] = []
+    for _ in range(REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
         graph.replay()
-        times: list[float] = []
-        for _ in range(REPLAYS):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1000 / CALLS)
-        return statistics.median(times)
-    finally:
-        torch.backends.cudnn.allow_tf32 = False
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / CALLS)
+    return statistics.median(times)
 
 
 def step_name(step: Step) -> str:
@@ -142,13 +149,13 @@ def row_of(point: Point, path: str, store: Store, device: DeviceRef) -> lines.Ro
     record = ws.query(point.problem, str(device), store=path).record
     assert record is not None
     ours = record.timing.median_ns / 1000
-    cudnn = next((each.timing.median_ns / 1000 for each in record.baselines if "torch" in each.name), None)
+    libraries = [each for each in record.baselines if "torch" in each.name]
     outcome = record.trial.outcome
     assert isinstance(outcome, Measurement)
     return {
         "ours": {"family": record.trial.family, "us": ours, "error": outcome.max_error},
-        "cudnn_us": {} if cudnn is None else {"apart": cudnn},
-        "tf32_us": tf32_us(point.problem) if device.kind is DeviceKind.CUDA else None,
+        "cudnn_us": {layout_of(each.name): each.timing.median_ns / 1000 for each in libraries},
+        "tf32_us": tf32_us(point.problem) if device.kind is DeviceKind.CUDA else {},
         "families_us": families_us(store, point.problem, device),
         "steps_us": steps_us(record, device),
     }

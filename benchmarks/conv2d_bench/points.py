@@ -25,29 +25,44 @@ T = TypeVar("T")
 # Name: N, C, rows, columns, K, R, S, stride, padding, groups. L2 has 64 filters in the paper's table 5 and 128 in
 # table 4, by their times: the latter is L2b.
 LAYERS = {
-    "L1": (128, 3, 128, 128, 96, 11, 11, 1, 0, 1),
-    "L2": (128, 64, 64, 64, 64, 9, 9, 1, 0, 1),
-    "L2b": (128, 64, 64, 64, 128, 9, 9, 1, 0, 1),
-    "L3": (128, 128, 32, 32, 128, 9, 9, 1, 0, 1),
-    "L4": (128, 128, 16, 16, 128, 7, 7, 1, 0, 1),
-    "L5": (128, 384, 13, 13, 384, 3, 3, 1, 0, 1),
-    "alexnet2": (128, 64, 27, 27, 192, 5, 5, 1, 2, 1),
-    "alexnet3": (128, 192, 13, 13, 384, 3, 3, 1, 1, 1),
-    "alexnet4": (128, 384, 13, 13, 256, 3, 3, 1, 1, 1),
-    "alexnet5": (128, 256, 13, 13, 256, 3, 3, 1, 1, 1),
-    "overfeat2": (128, 96, 24, 24, 256, 5, 5, 1, 0, 1),
-    "overfeat3": (128, 256, 12, 12, 512, 3, 3, 1, 1, 1),
-    "overfeat4": (128, 512, 12, 12, 1024, 3, 3, 1, 1, 1),
-    "overfeat5": (128, 1024, 12, 12, 1024, 3, 3, 1, 1, 1),
-    "resnet64": (32, 64, 56, 56, 64, 3, 3, 1, 1, 1),
-    "depthwise7": (32, 192, 28, 28, 192, 7, 7, 1, 3, 192),
-    "depthwise31": (16, 128, 56, 56, 128, 31, 31, 1, 15, 128),
+    "L1": (128, 3, 128, 128, 96, 11, 11, 1, 0, 1, 1),
+    "L2": (128, 64, 64, 64, 64, 9, 9, 1, 0, 1, 1),
+    "L2b": (128, 64, 64, 64, 128, 9, 9, 1, 0, 1, 1),
+    "L3": (128, 128, 32, 32, 128, 9, 9, 1, 0, 1, 1),
+    "L4": (128, 128, 16, 16, 128, 7, 7, 1, 0, 1, 1),
+    "L5": (128, 384, 13, 13, 384, 3, 3, 1, 0, 1, 1),
+    "alexnet1": (128, 3, 224, 224, 64, 11, 11, 4, 2, 1, 1),
+    "alexnet2": (128, 64, 27, 27, 192, 5, 5, 1, 2, 1, 1),
+    "alexnet3": (128, 192, 13, 13, 384, 3, 3, 1, 1, 1, 1),
+    "alexnet4": (128, 384, 13, 13, 256, 3, 3, 1, 1, 1, 1),
+    "alexnet5": (128, 256, 13, 13, 256, 3, 3, 1, 1, 1, 1),
+    "overfeat1": (128, 3, 231, 231, 96, 11, 11, 4, 0, 1, 1),
+    "overfeat2": (128, 96, 24, 24, 256, 5, 5, 1, 0, 1, 1),
+    "overfeat3": (128, 256, 12, 12, 512, 3, 3, 1, 1, 1, 1),
+    "overfeat4": (128, 512, 12, 12, 1024, 3, 3, 1, 1, 1, 1),
+    "overfeat5": (128, 1024, 12, 12, 1024, 3, 3, 1, 1, 1, 1),
+    "resnet64": (32, 64, 56, 56, 64, 3, 3, 1, 1, 1, 1),
+    "resnet128": (32, 128, 28, 28, 128, 3, 3, 1, 1, 1, 1),
+    "resnet256": (32, 256, 14, 14, 256, 3, 3, 1, 1, 1, 1),
+    "resnet128s2": (32, 128, 56, 56, 128, 3, 3, 2, 1, 1, 1),
+    "depthwise7": (32, 192, 28, 28, 192, 7, 7, 1, 3, 1, 192),
+    "depthwise31": (16, 128, 56, 56, 128, 31, 31, 1, 15, 1, 128),
+    "dilated": (16, 256, 65, 65, 256, 3, 3, 1, 2, 2, 1),
+    "stem": (32, 3, 224, 224, 64, 7, 7, 2, 3, 1, 1),
+    "latency": (1, 64, 64, 64, 64, 5, 5, 1, 2, 1, 1),
 }
+"""N, C, H, W, K, R, S, stride, padding, dilation, groups."""
 LISTS = {
     "table4": ("L1", "L2", "L2b", "L3", "L4", "L5"),
     "alexnet": tuple(f"alexnet{number}" for number in range(2, 6)),
     "overfeat": tuple(f"overfeat{number}" for number in range(2, 6)),
-    "current": ("resnet64", "depthwise7", "depthwise31"),
+    "strided": ("alexnet1", "overfeat1"),
+    "resnet": ("resnet64", "resnet128", "resnet256", "resnet128s2"),
+    "depthwise": ("depthwise7", "depthwise31"),
+    "current": (
+        *("resnet64", "resnet128", "resnet256", "resnet128s2"),
+        *("depthwise7", "depthwise31", "dilated", "stem", "latency"),
+    ),
 }
 
 BATCHES = (1, 16, 64, 128)
@@ -108,11 +123,11 @@ def layers(words: Iterable[str]) -> Iterator[Point]:
         if wanted and wanted not in list(Pass):
             raise BadArgument(f"{word}: {wanted} is no pass: there are {', '.join(Pass)}")
         for layer in LISTS.get(name, (name,)):
-            n, c, rows, columns, k, r, s, stride, padding, groups = LAYERS[layer]
+            n, c, rows, columns, k, r, s, stride, padding, dilation, groups = LAYERS[layer]
             shape: dict[str, Any] = {"input": (n, c, rows, columns), "weight": (k, c // groups, r, s)}
-            options: dict[str, Any] = {"stride": stride, "padding": padding, "groups": groups}
+            steps: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
             for pass_ in (Pass(wanted),) if wanted else Pass:
-                yield Point(f"{layer} {pass_}", Conv2d(**shape, **options, pass_=pass_))
+                yield Point(f"{layer} {pass_}", Conv2d(**shape, **steps, groups=groups, pass_=pass_))
 
 
 def taken(points: Iterable[T]) -> list[T]:
