@@ -156,12 +156,12 @@ class ConvLayer:
             return
         self._told = True
         if answer is None:
-            told = f"x {self._size}, w {self._weight}: {self.problem}"
+            told = f"a layer of x {self._size} and w {self._weight}: {self.problem}"
         else:
             told = f"{answer.problem.key()}: {answer.why_not}"
             if answer.match is not None:
                 told += f"; to tune it: {tune_command(answer.problem, self.source.device)}"
-        text = f"PyTorch computes this layer, or passes of it, since warpsmith does not: {told}"
+        text = f"PyTorch computes {told}"
         warnings.warn(text, LeftToTorch, stacklevel=stacklevel + 1)
 
 
