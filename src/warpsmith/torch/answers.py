@@ -1,7 +1,7 @@
 """Which plan computes a problem, or that PyTorch does; looked up once, and held for as long as the process lives.
 
-`warpsmith.plan` remembers 64 plans; a network has three for each layer, and graphs that were captured need theirs alive.
-So each operator's layers hold their own. What this process stores in the meantime is seen at once, by a count; what
+`warpsmith.plan` remembers 64 plans; a network has three for each layer, and captured graphs need theirs alive. So
+each operator's layers hold their own. What this process stores in the meantime is seen at once, by a count; what
 another one stores is seen after `forget`.
 """
 
@@ -61,12 +61,9 @@ class HeldAnswer:
         if self._answer is None or self._writes != OWN_WRITES.count:
             writes = OWN_WRITES.count  # before the look: what is written meanwhile is seen at the next call
             answer = answer_of(self.problem, self.source)
-            before = self._answer
-            if before is not None and before.plan not in (None, answer.plan):
-                if before.match == answer.match:
-                    answer = before
-                else:
-                    self._retired.append(before.plan)  # type: ignore[arg-type]  # it is not None
+            before = None if self._answer is None else self._answer.plan
+            if before is not None and answer.plan is not before:
+                self._retired.append(before)
             self._answer, self._writes = answer, writes
         return self._answer
 

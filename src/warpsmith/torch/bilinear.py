@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-LIBRARY = torch.library.Library("warpsmith", "DEF")  # noqa: TOR901 - one library of the process, as PyTorch wants it
+LIBRARY: Any = torch.library.Library("warpsmith", "DEF")  # type: ignore[no-untyped-call]
 """Of all operators. It must live as long as they may be called."""
 
 
@@ -111,6 +111,8 @@ class _WeightGradient(torch.autograd.Function):
         return dx, forward(x, h, None, layer) if for_dy else None, None
 
 
+Kernel = Callable[..., Tensor]
+
 LayerOf = Callable[..., Bilinear]
 """From the operands' shapes, an operand, and the words of the operator, to the layer."""
 
@@ -136,7 +138,11 @@ class Operators:
     ) -> None:
         self._names = name, f"{name}_input_gradient", f"{name}_weight_gradient"
         self._layer_of, self._result_shape, self._linear = layer_of, result_shape, linear
-        operands = "Tensor x, Tensor w, Tensor? b", "Tensor dy, Tensor w, SymInt[] size", "Tensor x, Tensor dy, SymInt[] size"
+        operands = (
+            "Tensor x, Tensor w, Tensor? b",
+            "Tensor dy, Tensor w, SymInt[] size",
+            "Tensor x, Tensor dy, SymInt[] size",
+        )
         for each, given in zip(self._names, operands, strict=True):
             LIBRARY.define(f"{each}({given}, {words}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
         namespace = torch.ops.warpsmith
@@ -167,9 +173,9 @@ class Operators:
         def shaped_weight(x: Tensor, dy: Tensor, size: Sequence[Any], *_: Any) -> Tensor:  # noqa: ARG001
             return x.new_empty(size)
 
-        for name, kernel, fake in zip(
-            self._names, (run, run_input, run_weight), (shaped, shaped_input, shaped_weight), strict=True
-        ):
+        kernels: tuple[Kernel, ...] = (run, run_input, run_weight)
+        fakes: tuple[Kernel, ...] = (shaped, shaped_input, shaped_weight)
+        for name, kernel, fake in zip(self._names, kernels, fakes, strict=True):
             LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
             torch.library.register_fake(f"warpsmith::{name}", fake, lib=LIBRARY)
 

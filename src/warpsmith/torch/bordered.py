@@ -34,8 +34,8 @@ class Bordered:
 
     def forward(self, x: Tensor, w: Tensor) -> Tensor:
         """The result."""
-        result = torch.ops.aten.convolution(self._padded(x)[:, None], self._turned(w), None, *_CONVOLUTION)
-        return result  # type: ignore[no-any-return]
+        padded, turned = self._padded(x)[:, None], self._turned(w)
+        return torch.ops.aten.convolution(padded, turned, None, *_CONVOLUTION)  # type: ignore[no-any-return]
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
         """The gradient of the image."""

@@ -129,7 +129,7 @@ def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> T
     if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None):
         result = _conv2d_of_torch(x, w, b, words)
         if layer is not None:
-            layer.warn(layer.answer(Pass.FPROP, b is not None), stacklevel=4)
+            layer.warn(layer.answer(Pass.FPROP, b is not None), stacklevel=3)
         return result
     return bilinear.forward(*_cast(x, w, b), layer)
 
@@ -145,26 +145,41 @@ def _dispatched(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) 
 
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
-    direct = goes_direct(x, w, b)
-    geometry = _fitting(x, w, words, transposed=True)
-    size = None if geometry is None else geometry.input_size(x.shape, w.shape, output_padding)
-    layer = found_layer(size, x, w, words) if direct and size is not None else None
-    if size is None or geometry is None or (direct and _is_left(layer, x, w)):
-        stride, padding, dilation, groups, *_ = words
-        result = functional.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation)
+    if not goes_direct(x, w, b):
+        return _transposed_dispatched(x, w, b, output_padding, words)
+    layer = transposed_layer(x, w, output_padding, words)
+    if layer is None or layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
+        result = _transposed_of_torch(x, w, b, output_padding, words)
         if layer is not None:
-            layer.warn(layer.answer(Pass.DGRAD), stacklevel=4)
+            layer.warn(layer.answer(Pass.DGRAD), stacklevel=3)
         return result
     x, w, b = _cast(x, w, b)
-    if layer is not None:
-        result = bilinear.input_gradient(x, w, layer)
-    else:
-        result = CONV2D.input_gradient(x, w, size, *geometry.words, *words_of(words))
+    result = bilinear.input_gradient(x, w, layer)
     return result if b is None else result + b.view(-1, 1, 1)
 
 
-def _is_left(layer: ConvLayer | None, x: Tensor, w: Tensor) -> bool:
-    return layer is None or layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False)
+def _transposed_dispatched(
+    x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]
+) -> Tensor:
+    geometry = _fitting(x, w, words, transposed=True)
+    size = None if geometry is None else geometry.input_size(x.shape, w.shape, output_padding)
+    if geometry is None or size is None:
+        return _transposed_of_torch(x, w, b, output_padding, words)
+    x, w, b = _cast(x, w, b)
+    result: Tensor = CONV2D.input_gradient(x, w, size, *geometry.words, *words_of(words))
+    return result if b is None else result + b.view(-1, 1, 1)
+
+
+def transposed_layer(x: Tensor, w: Tensor, output_padding: Any, words: tuple[Any, ...]) -> ConvLayer | None:
+    """The layer whose gradient a transposed convolution is; None where PyTorch computes or refuses it."""
+    geometry = _fitting(x, w, words, transposed=True)
+    size = None if geometry is None else geometry.input_size(x.shape, w.shape, output_padding)
+    return None if size is None else found_layer(torch.Size(size), x, w, words)
+
+
+def _transposed_of_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    stride, padding, dilation, groups, *_ = words
+    return functional.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation)
 
 
 def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass, ...]:

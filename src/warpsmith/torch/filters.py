@@ -95,7 +95,8 @@ def filter2d(
     """Filters images as `warpsmith.Filter2d` does, with gradients of any order; `border` is SciPy's.
 
     The gradient of the image is a plan too, of the filter turned by 180 degrees, for one filter and a border of
-    `valid`, `constant` or `wrap`. With other borders, and for banks, PyTorch computes it, and always that of the weights.
+    `valid`, `constant` or `wrap`. With other borders, and for banks, PyTorch computes it, and that of the weights
+    always.
 
     Args:
         image: (..., rows, columns), float32.
@@ -182,7 +183,7 @@ _LAYERS: dict[Any, FilterLayer] = {}
 
 
 def forget_filters() -> None:
-    """As `found_layers.forget`, for filters."""
+    """Lets go of all filters."""
     _LAYERS.clear()
 
 
@@ -191,15 +192,16 @@ os.register_at_fork(after_in_child=forget_filters)
 
 def _layer(size: Sequence[int], weights: Sequence[int], x: Tensor, *words: Any) -> FilterLayer:
     """The layer of a call; arguments behind the operand are those of the operator."""
-    *numbers, anchor, fallback, store = words
-    key = (size, weights, x.device, *numbers, None if anchor is None else tuple(anchor), fallback, store)
+    border, cval, convolve, anchor, fallback, store = words
+    numbers = border, cval, convolve, None if anchor is None else tuple(anchor)
+    key = (size, weights, x.device, *numbers, fallback, store)
     found = _LAYERS.get(key)
     if found is None:
         name = device_name(x.device)
         if name is None:
             raise BadArgument(f"filter2d computes on CUDA GPUs and the CPU; the image is on {x.device}")
         source = Source(name, Fallback(fallback), named_location(store))
-        found = _LAYERS[key] = FilterLayer(_problem(size, weights, *numbers, anchor), source)
+        found = _LAYERS[key] = FilterLayer(_problem(size, weights, *numbers), source)
     return found
 
 

@@ -22,12 +22,12 @@ from warpsmith.torch.words import Fallback, Source
 _LAYERS: dict[Any, ConvLayer | None] = {}
 
 
-def forget() -> None:
-    """Lets go of all layers: each is looked up anew when it is called again. Not while a captured graph needs them."""
+def forget_layers() -> None:
+    """Lets go of all layers: each is looked up anew when it is called again."""
     _LAYERS.clear()
 
 
-os.register_at_fork(after_in_child=forget)
+os.register_at_fork(after_in_child=forget_layers)
 
 
 def found_layer(size: torch.Size, x: Tensor, w: Tensor, words: tuple[Any, ...]) -> ConvLayer | None:

@@ -72,13 +72,11 @@ class Geometry:
         """Rows and columns of the result; of sizes that may be symbols."""
         rows, columns = (
             (n + sum(pads) - dilation * (count - 1) - 1) // stride + 1
-            for n, count, pads, stride, dilation in zip(
-                size, taps, self.pads, self.stride, self.dilation, strict=True
-            )
+            for n, count, pads, stride, dilation in zip(size, taps, self.pads, self.stride, self.dilation, strict=True)
         )
         return rows, columns
 
-    def input_size(self, size: Sequence[Any], weight: Sequence[Any], output_padding: Any) -> torch.Size | None:
+    def input_size(self, size: Sequence[Any], weight: Sequence[Any], output_padding: Any) -> tuple[Any, ...] | None:
         """The shape of the image whose gradient a transposed convolution is.
 
         Args:
@@ -98,7 +96,7 @@ class Geometry:
                 size[2:], weight[2:], self.pads, self.stride, self.dilation, more, strict=True
             )
         )
-        found = torch.Size((size[0], weight[1] * self.groups, rows, columns))
+        found = size[0], weight[1] * self.groups, rows, columns
         fits = min(rows, columns, *more) >= 0 and self.output_size(found[2:], weight[2:]) == tuple(size[2:])
         return found if fits and 0 not in found else None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -159,7 +158,7 @@ class ConvLayer:
             told = f"a layer of x {self._size} and w {self._weight}: {self.problem}"
         else:
             told = f"{answer.problem.key()}: {answer.why_not}"
-            if answer.match is not None:
+            if answer.match is not None and isinstance(answer.problem, Conv2d):
                 told += f"; to tune it: {tune_command(answer.problem, self.source.device)}"
         text = f"PyTorch computes {told}"
         warnings.warn(text, LeftToTorch, stacklevel=stacklevel + 1)

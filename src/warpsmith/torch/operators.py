@@ -1,4 +1,4 @@
-"""Convolutions as operators of PyTorch's dispatcher, for torch.compile, torch.export and whatever intercepts operators."""
+"""Convolutions as operators of PyTorch's dispatcher, for torch.compile, torch.export and their kin."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from warpsmith.generator.conv2d.shapes import pads_of
 
 
 def tune_command(layer: Conv2d, device: str) -> str:
-    """What tunes a convolution layer's pass on a device: of the shell, or of Python where only that has words for its padding."""
+    """What tunes a layer's pass on a device: in the shell, or in Python where that alone has words for its padding."""
     padding = _padding(layer)
     if padding is None:
         return f"warpsmith.tune({layer!r}, {device!r})"

@@ -34,8 +34,7 @@ def call(plan: Plan, *operands: Tensor) -> Tensor:
         result: Tensor = plan(*operands)
         return result
     scratch = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=operands[0].device)
-    result = plan(*operands, workspace=scratch)
-    return result
+    return plan(*operands, workspace=scratch)  # type: ignore[no-any-return]
 
 
 def goes_direct(*tensors: Tensor | None) -> bool:

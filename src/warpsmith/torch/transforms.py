@@ -66,12 +66,12 @@ class Transform:
 
     def _by_torch(self, x: Tensor) -> Tensor:
         axes, norm = tuple(range(-len(self._size), 0)), self._norm
-        if self._kind is Kind.R2C:
-            return torch.fft.rfftn(x, self._size, axes, norm)
-        if self._kind is Kind.C2C and not self._inverse:
-            return torch.fft.fftn(x, self._size, axes, norm)
-        whole = torch.fft.ifftn if self._kind is Kind.C2C else torch.fft.irfftn
-        return whole(x, self._size, axes, norm)[..., *(slice(n) for n in self._valid)].contiguous()
+        if not self._inverse:
+            forward: Any = torch.fft.rfftn if self._kind is Kind.R2C else torch.fft.fftn
+            return forward(x, self._size, axes, norm)  # type: ignore[no-any-return]
+        inverse: Any = torch.fft.ifftn if self._kind is Kind.C2C else torch.fft.irfftn
+        result: Tensor = inverse(x, self._size, axes, norm)[..., *(slice(n) for n in self._valid)]
+        return result.contiguous()
 
 
 def transform(
@@ -135,7 +135,7 @@ _TRANSFORMS: dict[Any, Transform] = {}
 
 
 def forget_transforms() -> None:
-    """As `found_layers.forget`, for transforms."""
+    """Lets go of all transforms."""
     _TRANSFORMS.clear()
 
 
