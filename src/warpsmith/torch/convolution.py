@@ -15,7 +15,7 @@ from warpsmith.torch.found_layers import computed_dtype, found_layer, words_of
 from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.layers import DTYPES, ConvLayer, memory_format
 from warpsmith.torch.operators import CONV2D
-from warpsmith.torch.tensors import goes_direct
+from warpsmith.torch.tensors import goes_direct, is_transformed
 
 _FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
 """The passes of a convolution: the result, the gradients of the input and of the weights."""
@@ -123,6 +123,8 @@ def conv_transpose2d(
 
 
 def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
+    if is_transformed() or not _suits(b, w.shape[:1], x):
+        return _conv2d_of_torch(x, w, b, words)
     if not goes_direct(x, w, b):
         return _dispatched(x, w, b, words)
     layer = found_layer(x.shape, x, w, words)
@@ -145,6 +147,8 @@ def _dispatched(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) 
 
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    if is_transformed() or not _suits(b, (w.shape[1] * words[3],), x):
+        return _transposed_of_torch(x, w, b, output_padding, words)
     if not goes_direct(x, w, b):
         return _transposed_dispatched(x, w, b, output_padding, words)
     layer = transposed_layer(x, w, output_padding, words)
@@ -204,6 +208,11 @@ def _fitting(x: Tensor, w: Tensor, words: tuple[Any, ...], *, transposed: bool =
         return None
     channels = w.shape[0] if transposed else w.shape[1] * geometry.groups
     return geometry if x.shape[1] == channels and w.shape[0] % geometry.groups == 0 else None
+
+
+def _suits(b: Tensor | None, shape: tuple[int, ...], x: Tensor) -> bool:
+    """Whether a bias is one number a channel, of the same kind as x; PyTorch refuses any other."""
+    return b is None or (b.shape == shape and b.device == x.device and computed_dtype(b) is computed_dtype(x))
 
 
 def _cast(x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:

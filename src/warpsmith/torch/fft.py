@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from warpsmith.generator.fft import Kind, Norm
 from warpsmith.generator.problem import member
+from warpsmith.torch.tensors import is_transformed
 from warpsmith.torch.transforms import transform
 from warpsmith.torch.words import Fallback
 
@@ -91,7 +92,7 @@ def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str |
     """A transform of a signal, which is cropped first where it is longer, and padded by the plan where shorter."""
     dtypes = (torch.float32,) if kind is Kind.R2C else (torch.float32, torch.complex64)
     axes, words = _last_axes(x, dim), _words(norm, *choice)
-    if axes is None or x.dtype not in dtypes:
+    if axes is None or x.dtype not in dtypes or is_transformed():
         return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
     if kind is Kind.C2C and not x.is_complex():
         x = x.to(torch.complex64)
@@ -106,7 +107,7 @@ def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str |
 def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str | None, *choice: Any) -> Tensor:
     """A transform of a spectrum, which is cropped or padded first where it has another size."""
     axes, words = _last_axes(x, dim), _words(norm, *choice)
-    if axes is None or x.dtype is not torch.complex64:
+    if axes is None or x.dtype is not torch.complex64 or is_transformed():
         return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
     given = x.shape[-axes:]
     size = _points(s, given if kind is Kind.C2C else (*given[:-1], 2 * (given[-1] - 1)))

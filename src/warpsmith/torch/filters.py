@@ -18,7 +18,7 @@ from warpsmith.store.location import named_location
 from warpsmith.torch import bilinear
 from warpsmith.torch.answers import Answer, HeldAnswer, device_name
 from warpsmith.torch.bordered import Bordered
-from warpsmith.torch.tensors import call, goes_direct, usable_image
+from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable_image
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 _ADJOINT = (Border.VALID, Border.CONSTANT, Border.WRAP)
@@ -124,7 +124,9 @@ def filter2d(
     x = image.reshape(planes.numel(), *image.shape[-2:])
     if weights.requires_grad and weights.device != image.device:
         bank = bank.to(image.device)
-    if goes_direct(image, weights):
+    if is_transformed():
+        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank.to(x.device))
+    elif goes_direct(image, weights):
         y = bilinear.forward(x, bank, None, _layer(x.shape, bank.shape, x, *words, *choice))
     else:
         y = FILTER2D.forward(x, bank, None, *words, *choice)

@@ -80,6 +80,8 @@ def found_by_operator(
 def computed_dtype(x: Tensor) -> torch.dtype:
     """What `torch.autocast` casts an operand of a convolution to; its own dtype where it casts none."""
     kind = x.device.type
+    if kind not in ("cpu", "cuda"):  # others may know no autocast, and have no plans
+        return x.dtype
     if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype is not torch.float64:
         return torch.get_autocast_dtype(kind)
     return x.dtype

@@ -37,6 +37,13 @@ def call(plan: Plan, *operands: Tensor) -> Tensor:
     return plan(*operands, workspace=scratch)  # type: ignore[no-any-return]
 
 
+def is_transformed() -> bool:
+    """Whether the caller is within `torch.func.grad`, `vmap` or their kin, which take no operator whose gradient is
+    Python's: PyTorch's own computes there.
+    """
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
 def goes_direct(*tensors: Tensor | None) -> bool:
     """Whether a call needs no dispatcher: ordinary tensors, and nobody traces, transforms or intercepts operators.
 
@@ -45,6 +52,6 @@ def goes_direct(*tensors: Tensor | None) -> bool:
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return False
-    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
+    if torch._C._len_torch_dispatch_stack():
         return False
     return all(each is None or type(each) in _PLAIN for each in tensors)
