@@ -44,6 +44,6 @@ def losses(device: str, epochs: int, *, patched: bool, **options: Any) -> list[f
             loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
             loss.backward()
             optimizer.step()
-            total += float(loss)
+            total += float(loss.detach())
         found.append(total / len(batches))
     return found

@@ -283,6 +283,20 @@ def test_a_layer_that_is_left_to_pytorch_is_told_of_once_with_its_remedy(own_fol
     assert ws.Conv2d(x.shape, w.shape, 2, (1, 0), groups=2, bias=True).key() in text  # type: ignore[arg-type]
 
 
+def test_a_remedy_that_only_python_has_words_for() -> None:
+    import warpsmith
+    from warpsmith.torch.remedy import tune_command
+
+    layer = ws.Conv2d((2, 3, 8, 8), (4, 3, 3, 3), padding=((1, 0), (2, 2)), pass_="wgrad")  # type: ignore[arg-type]
+    command = tune_command(layer, "cuda:1")
+    asked: list[Any] = []
+    namespace = type("warpsmith", (), {"tune": lambda *given: asked.extend(given), "Conv2d": warpsmith.Conv2d})
+    eval(command, {"warpsmith": namespace})
+    assert asked == [layer, "cuda:1"]
+    same = ws.Conv2d((2, 3, 8, 8), (4, 3, 2, 3), padding="same")  # type: ignore[arg-type]
+    assert "--padding same" in tune_command(same, "host")
+
+
 def test_what_has_no_kernels_is_pytorch_s() -> None:
     x, w, b = (each.detach() for each in operands(LAYERS["usual"]))
     with pytest.warns(wt.LeftToTorch, match="float64"):

@@ -76,6 +76,8 @@ class _Forward(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         (dy,), (x, w), layer = gradients, ctx.saved_tensors, ctx.layer
         for_x, for_w, for_b, _ = ctx.needs_input_grad
+        if for_x and for_w:
+            dy = dy.contiguous()  # once for both
         dx = input_gradient(dy, w, layer) if for_x else None
         dw = weight_gradient(x, dy, layer) if for_w else None
         return dx, dw, bias_gradient(dy) if for_b else None, None

@@ -190,8 +190,9 @@ def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass
     """Those passes that a call may lead to."""
     if not torch.is_grad_enabled():
         return passes[:1]
-    first, of_input, of_weight = passes
-    return (first, *((of_input,) if x.requires_grad else ()), *((of_weight,) if w.requires_grad else ()))
+    if x.requires_grad:
+        return passes if w.requires_grad else passes[:2]
+    return passes[::2] if w.requires_grad else passes[:1]
 
 
 def _fitting(x: Tensor, w: Tensor, words: tuple[Any, ...], *, transposed: bool = False) -> Geometry | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
 from warpsmith.plans.match import MatchKind
+from warpsmith.store.own_writes import OWN_WRITES
 from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.remedy import tune_command
@@ -83,7 +84,7 @@ class ConvLayer:
         source: where plans come from.
     """
 
-    __slots__ = ("_answers", "_geometry", "_size", "_told", "_weight", "problem", "source")
+    __slots__ = ("_answers", "_geometry", "_left", "_left_at", "_size", "_told", "_weight", "problem", "source")
 
     def __init__(
         self, size: Sequence[int], weight: Sequence[int], geometry: Geometry, problem: Conv2d | str, source: Source
@@ -91,6 +92,8 @@ class ConvLayer:
         self._size, self._weight, self._geometry = tuple(size), tuple(weight), geometry
         self.problem, self.source = problem, source
         self._told = False
+        self._left: dict[tuple[tuple[Pass, ...], bool], bool] = {}
+        self._left_at = -1
         self._answers: dict[tuple[Pass, bool], HeldAnswer] = {}
         if isinstance(problem, Conv2d):
             passes = {(pass_, False): dataclasses.replace(problem, pass_=pass_) for pass_ in Pass}
@@ -116,10 +119,16 @@ class ConvLayer:
         is_better = without.plan is not None and (own.plan is None or without.plan.match.kind is MatchKind.EXACT)
         return without if is_better else own
 
-    def is_left_to_torch(self, passes: Sequence[Pass], bias: bool) -> bool:
+    def is_left_to_torch(self, passes: tuple[Pass, ...], bias: bool) -> bool:
         """Whether PyTorch computes all of these passes."""
-        answers = [self.answer(pass_, bias and pass_ is Pass.FPROP) for pass_ in passes]
-        return all(answer is None or answer.plan is None for answer in answers)
+        if self._left_at != OWN_WRITES.count:
+            self._left_at = OWN_WRITES.count
+            self._left.clear()
+        found = self._left.get((passes, bias))
+        if found is None:
+            answers = [self.answer(pass_, bias and pass_ is Pass.FPROP) for pass_ in passes]
+            found = self._left[passes, bias] = all(each is None or each.plan is None for each in answers)
+        return found
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         """y of x and w, and b where there is one."""

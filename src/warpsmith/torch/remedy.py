@@ -7,12 +7,17 @@ from collections.abc import Iterable
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.shapes import pads_of
 
+_USUAL = Conv2d((1, 1, 1, 1), (1, 1, 1, 1))
+"""A layer of nothing special."""
+
 
 def tune_command(layer: Conv2d, device: str) -> str:
     """What tunes a layer's pass on a device: in the shell, or in Python where that alone has words for its padding."""
     padding = _padding(layer)
     if padding is None:
-        return f"warpsmith.tune({layer!r}, {device!r})"
+        usual = _USUAL.spec()
+        told = ", ".join(f"{name}={value!r}" for name, value in layer.spec().items() if value != usual[name])
+        return f"warpsmith.tune(warpsmith.Conv2d({told}), {device!r})"
     options = {
         "--input": _by_commas(layer.input),
         "--weight": _by_commas(layer.weight),
