@@ -99,25 +99,39 @@ def transform(
 def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
     """The gradient of a transform's operand, from that of its result and the transform's words.
 
-    The half spectrum of a real signal has each inner column once, for two of the whole one. So the gradient of the
-    signal takes those columns' gradients by halves, and theirs is twice what the transform of the signal's gradient is.
+    Half a spectrum has each inner column once, for two of the whole one. So the gradient of the signal takes these
+    columns' gradients by halves, and theirs is twice what the transform of the signal's gradient is.
     """
     size, valid, kind, inverse, norm, *choice = words
-    columns = size[-1]
     if kind == Kind.R2C:
-        gradient = gradient / _counts(columns, gradient)
+        gradient = _half_of_hermitian(gradient, size)
     other = {Kind.R2C: Kind.C2R, Kind.C2R: Kind.R2C, Kind.C2C: Kind.C2C}[Kind(kind)]
     result = transform(gradient, size, valid, other, not inverse, ADJOINT_NORM[norm], choice)
-    return result * _counts(columns, gradient) if kind == Kind.C2R else result
+    if kind != Kind.C2R:
+        return result
+    first, inner, last = _columns(result, size)
+    return torch.cat([first, 2 * inner, last], -1)
 
 
-def _counts(columns: int, like: Tensor) -> Tensor:
-    """How many columns of a whole spectrum each of half a one stands for: 1 for its own mirror image, else 2."""
-    counts = torch.full((columns // 2 + 1,), 2.0, dtype=like.real.dtype if like.is_complex() else like.dtype)
-    counts[0] = 1
-    if columns % 2 == 0:
-        counts[-1] = 1
-    return counts.to(like.device)
+def _half_of_hermitian(spectrum: Tensor, size: Sequence[int]) -> Tensor:
+    """Half the spectrum of the real part of what a whole one transforms to, of which the other half is zeros.
+
+    Columns that are their own mirror image become Hermitian: libraries differ in what they make of such that are not.
+    """
+    first, inner, last = _columns(spectrum, size)
+    return torch.cat([_hermitian(first, size), inner / 2, _hermitian(last, size)], -1)
+
+
+def _columns(spectrum: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """The first column, the inner ones, and the last where it is its own mirror image, of an even size; else none."""
+    stop = (size[-1] + 1) // 2
+    return spectrum[..., :1], spectrum[..., 1:stop], spectrum[..., stop:]
+
+
+def _hermitian(columns: Tensor, size: Sequence[int]) -> Tensor:
+    """The mean of each row and the conjugate of that which mirrors it."""
+    mirrored = columns if len(size) == 1 else columns.flip(-2).roll(1, -2)
+    return (columns + mirrored.conj()) / 2
 
 
 class _Transformed(torch.autograd.Function):
