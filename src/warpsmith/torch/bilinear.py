@@ -76,7 +76,7 @@ class _Forward(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         (dy,), (x, w), layer = gradients, ctx.saved_tensors, ctx.layer
         for_x, for_w, for_b, _ = ctx.needs_input_grad
-        if for_x and for_w:
+        if for_x and for_w and not dy.is_contiguous(memory_format=torch.channels_last):
             dy = dy.contiguous()  # once for both
         dx = input_gradient(dy, w, layer) if for_x else None
         dw = weight_gradient(x, dy, layer) if for_w else None

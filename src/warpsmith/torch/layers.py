@@ -84,13 +84,26 @@ class ConvLayer:
         source: where plans come from.
     """
 
-    __slots__ = ("_answers", "_geometry", "_left", "_left_at", "_size", "_told", "_weight", "problem", "source")
+    __slots__ = (
+        "_answers",
+        "_form",
+        "_geometry",
+        "_left",
+        "_left_at",
+        "_size",
+        "_told",
+        "_weight",
+        "problem",
+        "source",
+    )
 
     def __init__(
         self, size: Sequence[int], weight: Sequence[int], geometry: Geometry, problem: Conv2d | str, source: Source
     ) -> None:
         self._size, self._weight, self._geometry = tuple(size), tuple(weight), geometry
         self.problem, self.source = problem, source
+        is_last = isinstance(problem, Conv2d) and problem.layout is ImageLayout.NHWC
+        self._form = torch.channels_last if is_last else torch.contiguous_format
         self._told = False
         self._left: dict[tuple[tuple[Pass, ...], bool], bool] = {}
         self._left_at = -1
@@ -137,10 +150,10 @@ class ConvLayer:
             self.warn(answer)
             return self._geometry.forward(x, w, b)
         if b is None:
-            return call(answer.plan, usable(x), usable(w))
+            return call(answer.plan, self._usable(x), self._usable(w))
         if answer.plan.problem.bias:  # type: ignore[attr-defined]  # its problem is a Conv2d
-            return call(answer.plan, usable(x), usable(w), usable(b))
-        return call(answer.plan, usable(x), usable(w)).add_(b.detach().view(-1, 1, 1))
+            return call(answer.plan, self._usable(x), self._usable(w), usable(b))
+        return call(answer.plan, self._usable(x), self._usable(w)).add_(b.detach().view(-1, 1, 1))
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
         """dx."""
@@ -148,7 +161,7 @@ class ConvLayer:
         if answer is None or answer.plan is None:
             self.warn(answer)
             return self._geometry.input_gradient(dy, w, self._size)
-        return call(answer.plan, usable(dy), usable(w))
+        return call(answer.plan, self._usable(dy), self._usable(w))
 
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
         """dw."""
@@ -156,7 +169,10 @@ class ConvLayer:
         if answer is None or answer.plan is None:
             self.warn(answer)
             return self._geometry.weight_gradient(x, dy, self._weight)
-        return call(answer.plan, usable(x), usable(dy))
+        return call(answer.plan, self._usable(x), self._usable(dy))
+
+    def _usable(self, x: Tensor) -> Tensor:
+        return usable(x, form=self._form)
 
     def warn(self, answer: Answer | None, stacklevel: int = 2) -> None:
         """Says once that PyTorch computes a pass of the layer, and what tunes it."""

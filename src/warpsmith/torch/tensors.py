@@ -15,11 +15,13 @@ _TEXTURE_ALIGNMENT = 512
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def usable(x: Tensor, alignment: int = _ALIGNMENT) -> Tensor:
-    """The same values as a plan takes them: in row order and aligned, without a gradient; a copy only where needed."""
+def usable(x: Tensor, alignment: int = _ALIGNMENT, form: torch.memory_format = torch.contiguous_format) -> Tensor:
+    """The same values as a plan takes them: dense in a memory format, aligned, without a gradient; a copy only where
+    needed.
+    """
     x = x.detach()
-    if not x.is_contiguous():
-        x = x.contiguous()
+    if not x.is_contiguous(memory_format=form):
+        x = x.contiguous(memory_format=form)
     return x.clone() if x.data_ptr() % alignment else x
 
 
