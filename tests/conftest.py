@@ -173,6 +173,8 @@ def own_folders(common_folder: Path, homes: Iterator[Path], monkeypatch: pytest.
     """No test sees or touches the user's store, or a plan of another test. Compiled binaries are shared by one run."""
     if made := sys.modules.get("warpsmith.plans.make"):
         made.forget_plans()
+    if operators := sys.modules.get("warpsmith.torch.forgetting"):
+        operators.forget()
     home = next(homes)
     home.mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))

@@ -14,6 +14,7 @@ CLAIMS = {
     "docs/quickstart-signal-processing.md": 7,
     "docs/quickstart-cuda.md": 1,
     "docs/samplers.md": 0,
+    "docs/pytorch.md": 1,
 }
 """Pages, and in how many places each says in a comment what NumPy or SciPy would compute."""
 
@@ -23,6 +24,7 @@ def test_every_quick_start_is_run() -> None:
     assert {str(page.relative_to(root)) for page in root.glob("docs/quickstart-*.md")} == CLAIMS.keys() - {
         "README.md",
         "docs/samplers.md",
+        "docs/pytorch.md",
     }
 
 

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "tuner": {"errors", "files", "units", "generator", "store", "devices", "plans"},
     "api": {"errors", "extras", "generator", "store", "devices", "plans", "tuner"},
     "": {"api", "errors", "generator"},
+    "torch": {"errors", "generator", "store", "devices", "plans"},
     "cli": {"", "api", "errors", "extras", "files", "units", "generator", "store", "devices", "plans", "tuner"},
     "__main__": {"cli"},
 }
@@ -52,7 +53,7 @@ LIVES_IN = {
     "platformdirs": {"warpsmith.devices.binary_cache", "warpsmith.store.location"},
     "cuda": {"warpsmith.devices.cuda", "warpsmith.devices.arrays"},
     # What winners are measured beside, operation by operation.
-    "torch": {"warpsmith.tuner.operations"},
+    "torch": {"warpsmith.tuner.operations", "warpsmith.torch"},
     "cupy": {"warpsmith.tuner.operations"},
     "cupyx": {"warpsmith.tuner.operations"},
     "scipy": {"warpsmith.tuner.operations"},
@@ -178,6 +179,7 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
         "tuner",
         "api",
         "",
+        "torch",
         "cli",
         "__main__",
     ):

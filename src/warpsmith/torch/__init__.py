@@ -1,0 +1,37 @@
+"""warpsmith's plans as operators of PyTorch, with gradients. Importing this loads PyTorch."""
+
+from __future__ import annotations
+
+from warpsmith.torch.convolution import conv2d, conv_transpose2d
+from warpsmith.torch.fft import fft, fft2, ifft, ifft2, irfft, irfft2, rfft, rfft2
+from warpsmith.torch.filters import filter2d
+from warpsmith.torch.forgetting import forget
+from warpsmith.torch.modules import Conv2d, ConvTranspose2d
+from warpsmith.torch.patching import patch, unpatch
+from warpsmith.torch.report import LeftLayer, PassReport, PatchReport, ReplacedLayer
+from warpsmith.torch.words import Fallback, LeftToTorch
+
+__all__ = [
+    "Conv2d",
+    "ConvTranspose2d",
+    "Fallback",
+    "LeftLayer",
+    "LeftToTorch",
+    "PassReport",
+    "PatchReport",
+    "ReplacedLayer",
+    "conv2d",
+    "conv_transpose2d",
+    "fft",
+    "fft2",
+    "filter2d",
+    "forget",
+    "ifft",
+    "ifft2",
+    "irfft",
+    "irfft2",
+    "patch",
+    "rfft",
+    "rfft2",
+    "unpatch",
+]

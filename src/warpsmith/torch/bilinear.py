@@ -1,0 +1,216 @@
+"""Gradients, to any order, of operations that are linear in an image and in weights.
+
+Such an operation y = B(x, w) has two adjoints: dx = X(dy, w) and dw = W(x, dy). Each of the three is linear in both of
+its operands, and its gradients are the other two. So three computations are all that is needed, as autograd functions
+(which cost least) and as operators of the dispatcher (which torch.compile and its kin can see).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+LIBRARY: Any = torch.library.Library("warpsmith", "DEF")  # type: ignore[no-untyped-call]
+"""Of all operators. It must live as long as they may be called."""
+
+
+class Bilinear(Protocol):
+    """The three computations, for operands of given shapes. None records a gradient."""
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        """y; b is one number for each channel of y, or None."""
+        ...
+
+    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
+        """dx."""
+        ...
+
+    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
+        """dw."""
+        ...
+
+    @property
+    def linear(self) -> Bilinear:
+        """The same without what does not depend on x, such as a constant border."""
+        ...
+
+
+def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
+    """y, with its gradients where they are recorded."""
+    if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or (b is not None and b.requires_grad)):
+        return _Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
+    return layer.forward(x, w, b)
+
+
+def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
+    """dx, with its gradients where they are recorded."""
+    if torch.is_grad_enabled() and (dy.requires_grad or w.requires_grad):
+        return _InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
+    return layer.input_gradient(dy, w)
+
+
+def weight_gradient(x: Tensor, dy: Tensor, layer: Bilinear) -> Tensor:
+    """dw, with its gradients where they are recorded."""
+    if torch.is_grad_enabled() and (x.requires_grad or dy.requires_grad):
+        return _WeightGradient.apply(x, dy, layer)  # type: ignore[no-any-return, no-untyped-call]
+    return layer.weight_gradient(x, dy)
+
+
+def bias_gradient(dy: Tensor) -> Tensor:
+    """The sum of dy for each channel."""
+    return dy.sum((0, *range(2, dy.dim())))
+
+
+class _Forward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
+        for_x, for_w, *_ = ctx.needs_input_grad
+        ctx.save_for_backward(x if for_w else None, w if for_x else None)
+        ctx.layer = layer
+        return layer.forward(x, w, b)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (dy,), (x, w), layer = gradients, ctx.saved_tensors, ctx.layer
+        for_x, for_w, for_b, _ = ctx.needs_input_grad
+        if for_x and for_w and not dy.is_contiguous(memory_format=torch.channels_last):
+            dy = dy.contiguous()  # once for both
+        dx = input_gradient(dy, w, layer) if for_x else None
+        dw = weight_gradient(x, dy, layer) if for_w else None
+        return dx, dw, bias_gradient(dy) if for_b else None, None
+
+
+class _InputGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
+        ctx.save_for_backward(dy, w)
+        ctx.layer = layer
+        return layer.input_gradient(dy, w)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (g,), (dy, w), layer = gradients, ctx.saved_tensors, ctx.layer.linear
+        for_dy, for_w, _ = ctx.needs_input_grad
+        d_dy = forward(g, w, None, layer) if for_dy else None
+        return d_dy, weight_gradient(g, dy, layer) if for_w else None, None
+
+
+class _WeightGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dy: Tensor, layer: Bilinear) -> Tensor:
+        ctx.save_for_backward(x, dy)
+        ctx.layer = layer
+        return layer.weight_gradient(x, dy)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (h,), (x, dy), layer = gradients, ctx.saved_tensors, ctx.layer
+        for_x, for_dy, _ = ctx.needs_input_grad
+        dx = input_gradient(dy, h, layer) if for_x else None
+        return dx, forward(x, h, None, layer) if for_dy else None, None
+
+
+Kernel = Callable[..., Tensor]
+
+LayerOf = Callable[..., Bilinear]
+"""From the operands' shapes, an operand, and the words of the operator, to the layer."""
+
+
+class Operators:
+    """The three as operators of the dispatcher: `NAME`, `NAME_input_gradient` and `NAME_weight_gradient`.
+
+    Args:
+        name: of the first.
+        words: the schema of the arguments behind the operands.
+        layer_of: makes the layer from (shape of x, shape of w, any operand, *words).
+        result_shape: the shape of y, from (shape of x, shape of w, *words), whose sizes may be symbols.
+        linear: the words of the layer without what does not depend on x.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        words: str,
+        layer_of: LayerOf,
+        result_shape: Callable[..., Sequence[Any]],
+        linear: Callable[..., tuple[Any, ...]] = lambda *words: words,
+    ) -> None:
+        self._names = name, f"{name}_input_gradient", f"{name}_weight_gradient"
+        self._layer_of, self._result_shape, self._linear = layer_of, result_shape, linear
+        operands = (
+            "Tensor x, Tensor w, Tensor? b",
+            "Tensor dy, Tensor w, SymInt[] size",
+            "Tensor x, Tensor dy, SymInt[] size",
+        )
+        for each, given in zip(self._names, operands, strict=True):
+            LIBRARY.define(f"{each}({given}, {words}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+        namespace = torch.ops.warpsmith
+        self.forward, self.input_gradient, self.weight_gradient = (
+            getattr(namespace, each).default for each in self._names
+        )
+        self._implement()
+        self._differentiate()
+
+    def _implement(self) -> None:
+        """What runs, and what is traced. A result is dense, and shares no memory with an operand."""
+
+        def run(x: Tensor, w: Tensor, b: Tensor | None, *words: Any) -> Tensor:
+            return self._layer_of(x.shape, w.shape, x, *words).forward(x, w, b).contiguous()
+
+        def run_input(dy: Tensor, w: Tensor, size: Sequence[int], *words: Any) -> Tensor:
+            return self._layer_of(torch.Size(size), w.shape, dy, *words).input_gradient(dy, w).contiguous()
+
+        def run_weight(x: Tensor, dy: Tensor, size: Sequence[int], *words: Any) -> Tensor:
+            return self._layer_of(x.shape, torch.Size(size), x, *words).weight_gradient(x, dy).contiguous()
+
+        def shaped(x: Tensor, w: Tensor, _: Tensor | None, *words: Any) -> Tensor:
+            return x.new_empty(self._result_shape(x.shape, w.shape, *words))
+
+        def shaped_input(dy: Tensor, w: Tensor, size: Sequence[Any], *_: Any) -> Tensor:  # noqa: ARG001
+            return dy.new_empty(size)
+
+        def shaped_weight(x: Tensor, dy: Tensor, size: Sequence[Any], *_: Any) -> Tensor:  # noqa: ARG001
+            return x.new_empty(size)
+
+        kernels: tuple[Kernel, ...] = (run, run_input, run_weight)
+        fakes: tuple[Kernel, ...] = (shaped, shaped_input, shaped_weight)
+        for name, kernel, fake in zip(self._names, kernels, fakes, strict=True):
+            LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+            torch.library.register_fake(f"warpsmith::{name}", fake, lib=LIBRARY)
+
+    def _differentiate(self) -> None:
+        def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+            (x, w), (for_x, for_w, for_b, *_) = ctx.saved_tensors, ctx.needs_input_grad
+            dx = self.input_gradient(dy, w, ctx.sizes[0], *ctx.words) if for_x else None
+            dw = self.weight_gradient(x, dy, ctx.sizes[1], *ctx.words) if for_w else None
+            return dx, dw, bias_gradient(dy) if for_b else None, *(None for _ in ctx.words)
+
+        def backward_of_input(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+            (dy, w), (for_dy, for_w, *_) = ctx.saved_tensors, ctx.needs_input_grad
+            words = self._linear(*ctx.words)
+            d_dy = self.forward(g, w, None, *words) if for_dy else None
+            dw = self.weight_gradient(g, dy, w.shape, *words) if for_w else None
+            return d_dy, dw, None, *(None for _ in ctx.words)
+
+        def backward_of_weight(ctx: Any, h: Tensor) -> tuple[Any, ...]:
+            (x, dy), (for_x, for_dy, *_) = ctx.saved_tensors, ctx.needs_input_grad
+            dx = self.input_gradient(dy, h, x.shape, *ctx.words) if for_x else None
+            d_dy = self.forward(x, h, None, *ctx.words) if for_dy else None
+            return dx, d_dy, None, *(None for _ in ctx.words)
+
+        def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+            (one, other, _, *words), (for_one, for_other, *_) = inputs, ctx.needs_input_grad
+            ctx.save_for_backward(one if for_other else None, other if for_one else None)
+            ctx.words, ctx.sizes = words, (one.shape, other.shape)
+
+        def keep_both(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+            one, other, _, *words = inputs
+            ctx.save_for_backward(one, other)
+            ctx.words = words
+
+        rules = (backward, keep), (backward_of_input, keep_both), (backward_of_weight, keep_both)
+        for name, (rule, setup) in zip(self._names, rules, strict=True):
+            torch.library.register_autograd(f"warpsmith::{name}", rule, setup_context=setup, lib=LIBRARY)

@@ -1,0 +1,110 @@
+"""Image filters by PyTorch's own operations: the border by an index for each axis, then a convolution.
+
+The gradients that no `Filter2d` problem is are computed so, and so is a filter that is left to PyTorch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from warpsmith.generator.filter2d import Border, Filter2d
+
+_CONVOLUTION = (1, 1), (0, 0), (1, 1), False, (0, 0), 1
+"""Stride, padding, dilation, transposed, output padding and groups of `aten.convolution`."""
+
+
+class Bordered:
+    """The three computations of a filter, for images (P, H, W), weights (F, R, S) and results (P, F, rows, columns).
+
+    Args:
+        problem: the filter.
+    """
+
+    def __init__(self, problem: Filter2d) -> None:
+        self._problem = problem
+        rows, columns = problem.image
+        if problem.border in (Border.VALID, Border.CONSTANT):
+            self._sources = None
+            return
+        self._sources = tuple(
+            sources(problem.border, size, before, taps)
+            for size, before, taps in zip((rows, columns), problem.before, problem.filter, strict=True)
+        )
+
+    def forward(self, x: Tensor, w: Tensor) -> Tensor:
+        """The result."""
+        padded, turned = self._padded(x)[:, None], self._turned(w)
+        return torch.ops.aten.convolution(padded, turned, None, *_CONVOLUTION)  # type: ignore[no-any-return]
+
+    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
+        """The gradient of the image."""
+        x = dy.new_empty(1).expand(dy.shape[0], 1, *self._padded_size)
+        back = torch.ops.aten.convolution_backward
+        dx: Tensor = back(dy, x, self._turned(w), None, *_CONVOLUTION, (True, False, False))[0][:, 0]
+        (above, left), (rows, columns) = self._problem.before, self._problem.image
+        if self._problem.border is Border.VALID:
+            return dx.contiguous()
+        if self._sources is None:
+            return dx[:, above : above + rows, left : left + columns].contiguous()
+        for axis, own in enumerate(self._sources, 1):
+            shape = list(dx.shape)
+            shape[axis] = self._problem.image[axis - 1]
+            dx = dx.new_zeros(shape).index_add_(axis, torch.tensor(own, device=dx.device), dx)
+        return dx
+
+    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
+        """The gradient of the weights."""
+        w = dy.new_empty(1).expand(dy.shape[1], 1, *self._problem.filter)
+        back = torch.ops.aten.convolution_backward
+        dw: Tensor = back(dy, self._padded(x)[:, None], w, None, *_CONVOLUTION, (False, True, False))[1]
+        return self._turned(dw[:, 0])[:, 0].contiguous()
+
+    @property
+    def _padded_size(self) -> tuple[int, int]:
+        if self._problem.border is Border.VALID:
+            return self._problem.image
+        rows, columns = (n + taps - 1 for n, taps in zip(self._problem.image, self._problem.filter, strict=True))
+        return rows, columns
+
+    def _padded(self, x: Tensor) -> Tensor:
+        if self._problem.border is Border.VALID:
+            return x
+        if self._sources is None:
+            (above, left), (r, s) = self._problem.before, self._problem.filter
+            pads = (left, s - 1 - left, above, r - 1 - above)
+            return torch.nn.functional.pad(x, pads, value=self._problem.cval)
+        for axis, own in enumerate(self._sources, 1):
+            x = x.index_select(axis, torch.tensor(own, device=x.device))
+        return x
+
+    def _turned(self, w: Tensor) -> Tensor:
+        """The weights as a convolution layer's, turned as they are applied."""
+        return (w.flip(-2, -1) if self._problem.convolve else w)[:, None]
+
+
+def sources(border: Border, size: int, before: int, taps: int) -> tuple[int, ...]:
+    """For each place of a padded axis the element of the image that stands there.
+
+    Args:
+        border: one that repeats pixels of the image.
+        size: elements of the axis.
+        before: places in front of it.
+        taps: of the filter, one less of which are places of padding.
+    """
+    return tuple(_source(border, size, place) for place in range(-before, size + taps - 1 - before))
+
+
+def _source(border: Border, size: int, place: int) -> int:
+    match border:
+        case Border.WRAP:
+            return place % size
+        case Border.REFLECT:
+            turned = place % (2 * size)
+            return min(turned, 2 * size - 1 - turned)
+        case Border.MIRROR:
+            period = max(2 * (size - 1), 1)
+            turned = place % period
+            return min(turned, period - turned) if size > 1 else 0
+        case _:
+            return min(max(place, 0), size - 1)

@@ -1,0 +1,233 @@
+"""Convolutions with the signatures of `torch.nn.functional`, by tuned plans where winners are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d import Pass
+from warpsmith.torch import bilinear
+from warpsmith.torch.found_layers import computed_dtype, found_layer, words_of
+from warpsmith.torch.geometry import Geometry
+from warpsmith.torch.layers import DTYPES, ConvLayer, memory_format
+from warpsmith.torch.operators import CONV2D
+from warpsmith.torch.tensors import goes_direct, is_transformed
+
+_FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
+"""The passes of a convolution: the result, the gradients of the input and of the weights."""
+_TRANSPOSED = (Pass.DGRAD, Pass.FPROP, Pass.WGRAD)
+"""Those of a transposed one, which is the gradient of a convolution's input."""
+
+
+def conv2d(
+    input: Tensor,  # noqa: A002 - PyTorch's name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    precision: str = "ieee",
+    fallback: str = "torch",
+    store: str | None = None,
+) -> Tensor:
+    """A convolution layer, as `torch.nn.functional.conv2d` computes it, with gradients of any order.
+
+    The forward pass and the gradients of the input and of the weights are three plans of `warpsmith.Conv2d`, looked up
+    when a layer is first called, and never searched for. Each pass for which no winner is stored, neither of this size
+    nor of a near one, is PyTorch's own, and a warning says once for each layer how to tune it. So are other element
+    types than float32, tensors in `channels_last`, and what `torch.autocast` makes 16 bits wide.
+
+    Args:
+        input: x, (N, C, H, W) or (C, H, W).
+        weight: w, (K, C/groups, R, S).
+        bias: (K,), or None.
+        stride: input pixels from one output to the next; one number, or rows and columns.
+        padding: pixels on each side; one number, rows and columns, `same` or `valid`.
+        dilation: input pixels from one tap to the next.
+        groups: of channels.
+        padding_mode: what the padding is made of, as in `torch.nn.Conv2d`.
+        precision: arithmetic of the plans, a word of `warpsmith.Precision`. PyTorch's settings for TF32 are not asked:
+            they hold for what PyTorch computes.
+        fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
+        store: as for `warpsmith.plan`.
+
+    Returns:
+        y, (N, K, P, Q) or (K, P, Q), of the input's dtype and device.
+
+    Raises:
+        BadArgument: an unknown `precision`, `fallback` or `padding_mode`.
+        RuntimeError: PyTorch's own errors, for shapes that do not fit each other, and the like.
+
+    Warns:
+        LeftToTorch: PyTorch computes the layer, or a pass of it.
+    """
+    words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store)
+    if input.dim() == 3 and weight.dim() == 4:
+        return _conv2d(input[None], weight, bias, words)[0]
+    return _conv2d(input, weight, bias, words)
+
+
+def conv_transpose2d(
+    input: Tensor,  # noqa: A002 - PyTorch's name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    *,
+    precision: str = "ieee",
+    fallback: str = "torch",
+    store: str | None = None,
+) -> Tensor:
+    """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it, with gradients of any order.
+
+    It is the `dgrad` of a layer whose image is the result here; its gradients are that layer's `fprop` and `wgrad`. A
+    bias is added in a step of its own.
+
+    Args:
+        input: (N, K, P, Q) or (K, P, Q).
+        weight: (K, C/groups, R, S).
+        bias: (C,), or None.
+        stride: output pixels from one input to the next; one number, or rows and columns.
+        padding: output pixels that are left out on each side.
+        output_padding: rows and columns that the result has more, below and right.
+        groups: of channels.
+        dilation: output pixels from one tap to the next.
+        precision: as for `conv2d`.
+        fallback: as for `conv2d`.
+        store: as for `conv2d`.
+
+    Returns:
+        (N, C, H, W) or (C, H, W), of the input's dtype and device.
+
+    Raises:
+        BadArgument: as for `conv2d`.
+        RuntimeError: as for `conv2d`.
+
+    Warns:
+        LeftToTorch: as for `conv2d`.
+    """
+    words = (stride, padding, dilation, groups, "zeros", precision, fallback, store)
+    if input.dim() == 3 and weight.dim() == 4:
+        return _transposed(input[None], weight, bias, output_padding, words)[0]
+    return _transposed(input, weight, bias, output_padding, words)
+
+
+def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
+    if is_transformed() or not _suits(b, w.shape[:1], x):
+        return _conv2d_of_torch(x, w, b, words)
+    if not goes_direct(x, w, b):
+        return _dispatched(x, w, b, words)
+    layer = found_layer(x.shape, x, w, words)
+    if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None):
+        result = _conv2d_of_torch(x, w, b, words)
+        if layer is not None:
+            layer.warn(layer.answer(Pass.FPROP, b is not None), stacklevel=3)
+        return result
+    return bilinear.forward(*_cast(x, w, b), layer)
+
+
+def _dispatched(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
+    """By an operator that torch.compile and its kin can see."""
+    geometry = _fitting(x, w, words)
+    if geometry is None:
+        return _conv2d_of_torch(x, w, b, words)
+    x, w, b = _cast(x, w, b)
+    result: Tensor = CONV2D.forward(x, w, b, *geometry.words, *words_of(words))
+    return result
+
+
+def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    if is_transformed() or not _suits(b, (w.shape[1] * words[3],), x):
+        return _transposed_of_torch(x, w, b, output_padding, words)
+    if not goes_direct(x, w, b):
+        return _transposed_dispatched(x, w, b, output_padding, words)
+    layer = transposed_layer(x, w, output_padding, words)
+    if layer is None or layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
+        result = _transposed_of_torch(x, w, b, output_padding, words)
+        if layer is not None:
+            layer.warn(layer.answer(Pass.DGRAD), stacklevel=3)
+        return result
+    x, w, b = _cast(x, w, b)
+    result = bilinear.input_gradient(x, w, layer)
+    return result if b is None else result + b.view(-1, 1, 1)
+
+
+def _transposed_dispatched(
+    x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]
+) -> Tensor:
+    geometry = _fitting(x, w, words, transposed=True)
+    size = None if geometry is None else geometry.input_size(x.shape, w.shape, output_padding)
+    if geometry is None or size is None:
+        return _transposed_of_torch(x, w, b, output_padding, words)
+    x, w, b = _cast(x, w, b)
+    result: Tensor = CONV2D.input_gradient(x, w, size, *geometry.words, *words_of(words))
+    return result if b is None else result + b.view(-1, 1, 1)
+
+
+def transposed_layer(x: Tensor, w: Tensor, output_padding: Any, words: tuple[Any, ...]) -> ConvLayer | None:
+    """The layer whose gradient a transposed convolution is; None where PyTorch computes or refuses it."""
+    geometry = _fitting(x, w, words, transposed=True)
+    size = None if geometry is None else geometry.input_size(x.shape, w.shape, output_padding)
+    return None if size is None else found_layer(torch.Size(size), x, w, words)
+
+
+def _transposed_of_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    stride, padding, dilation, groups, *_ = words
+    return functional.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation)
+
+
+def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass, ...]:
+    """Those passes that a call may lead to."""
+    if not torch.is_grad_enabled():
+        return passes[:1]
+    if x.requires_grad:
+        return passes if w.requires_grad else passes[:2]
+    return passes[::2] if w.requires_grad else passes[:1]
+
+
+def _fitting(x: Tensor, w: Tensor, words: tuple[Any, ...], *, transposed: bool = False) -> Geometry | None:
+    """How the filter moves; None for tensors that have no kernels, and for what PyTorch itself will refuse."""
+    dtypes = {computed_dtype(x), computed_dtype(w)}
+    if len(dtypes) > 1 or dtypes.isdisjoint(DTYPES) or memory_format(x) is not torch.contiguous_format:
+        return None
+    if x.dim() != 4 or w.dim() != 4 or x.device != w.device:
+        return None
+    stride, padding, dilation, groups, mode, *_ = words
+    try:
+        geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
+    except (BadArgument, TypeError, ValueError):
+        return None
+    channels = w.shape[0] if transposed else w.shape[1] * geometry.groups
+    return geometry if x.shape[1] == channels and w.shape[0] % geometry.groups == 0 else None
+
+
+def _suits(b: Tensor | None, shape: tuple[int, ...], x: Tensor) -> bool:
+    """Whether a bias is one number a channel, of the same kind as x; PyTorch refuses any other."""
+    return b is None or (b.shape == shape and b.device == x.device and computed_dtype(b) is computed_dtype(x))
+
+
+def _cast(x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """As `torch.autocast` casts the operands of a convolution; what has that dtype is returned itself."""
+    dtype = computed_dtype(x)
+    if x.dtype is w.dtype is dtype and (b is None or b.dtype is dtype):
+        return x, w, b
+    return x.to(dtype), w.to(dtype), None if b is None else b.to(dtype)
+
+
+def _conv2d_of_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
+    """PyTorch's own, with its errors."""
+    stride, padding, dilation, groups, mode, *_ = words
+    if mode == "zeros":
+        return functional.conv2d(x, w, b, stride, padding, dilation, groups)
+    geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
+    return functional.conv2d(geometry.padded(x), w, b, stride, 0, dilation, groups)

@@ -1,0 +1,158 @@
+"""Fourier transforms with the names and arguments of `torch.fft`, by tuned plans where winners are stored.
+
+All take `fallback` and `store` beside PyTorch's arguments, as `warpsmith.torch.conv2d` does, and have gradients of any
+order, which are transforms of the other direction. Plans transform the last axis, or the last two, of float32 and
+complex64 tensors; PyTorch transforms other axes and dtypes, sizes of which a prime factor is above 31, and those that
+fit no kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpsmith.generator.fft import Kind, Norm
+from warpsmith.generator.problem import member
+from warpsmith.torch.tensors import is_transformed
+from warpsmith.torch.transforms import transform
+from warpsmith.torch.words import Fallback
+
+Sizes = Sequence[int] | None
+
+
+def fft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.fft`: complex to complex, along one axis. A real input is made complex first."""
+    return _forward(Kind.C2C, torch.fft.fft, input, n, dim, norm, fallback, store)
+
+
+def ifft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.ifft`: the inverse of `fft`."""
+    return _inverse(Kind.C2C, torch.fft.ifft, input, n, dim, norm, fallback, store)
+
+
+def rfft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.rfft`: real to half a spectrum, n // 2 + 1 frequencies, along one axis."""
+    return _forward(Kind.R2C, torch.fft.rfft, input, n, dim, norm, fallback, store)
+
+
+def irfft(
+    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.irfft`: the inverse of `rfft`, of 2 (frequencies - 1) points where no n is given."""
+    return _inverse(Kind.C2R, torch.fft.irfft, input, n, dim, norm, fallback, store)
+
+
+def fft2(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.fft2`: complex to complex, along two axes. A real input is made complex first."""
+    return _forward(Kind.C2C, torch.fft.fft2, input, s, dim, norm, fallback, store)
+
+
+def ifft2(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.ifft2`: the inverse of `fft2`."""
+    return _inverse(Kind.C2C, torch.fft.ifft2, input, s, dim, norm, fallback, store)
+
+
+def rfft2(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.rfft2`: real to half a spectrum, columns // 2 + 1 frequencies in a row, along two axes."""
+    return _forward(Kind.R2C, torch.fft.rfft2, input, s, dim, norm, fallback, store)
+
+
+def irfft2(
+    input: Tensor, s: Sizes = None, dim: Sequence[int] = (-2, -1), norm: str | None = None,  # noqa: A002
+    *, fallback: str = "torch", store: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`torch.fft.irfft2`: the inverse of `rfft2`."""
+    return _inverse(Kind.C2R, torch.fft.irfft2, input, s, dim, norm, fallback, store)
+
+
+def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str | None, *choice: Any) -> Tensor:
+    """A transform of a signal, which is cropped first where it is longer, and padded by the plan where shorter."""
+    dtypes = (torch.float32,) if kind is Kind.R2C else (torch.float32, torch.complex64)
+    axes, words = _last_axes(x, dim), _words(norm, *choice)
+    if axes is None or x.dtype not in dtypes or is_transformed():
+        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
+    if kind is Kind.C2C and not x.is_complex():
+        x = x.to(torch.complex64)
+    given = x.shape[-axes:]
+    size = _points(s, given)
+    if size is None:
+        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
+    valid = [min(part, whole) for part, whole in zip(given, size, strict=True)]
+    return _batched(_cropped(x, valid), size, valid, kind, False, words)
+
+
+def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str | None, *choice: Any) -> Tensor:
+    """A transform of a spectrum, which is cropped or padded first where it has another size."""
+    axes, words = _last_axes(x, dim), _words(norm, *choice)
+    if axes is None or x.dtype is not torch.complex64 or is_transformed():
+        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
+    given = x.shape[-axes:]
+    size = _points(s, given if kind is Kind.C2C else (*given[:-1], 2 * (given[-1] - 1)))
+    if size is None:
+        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
+    frequencies = size if kind is Kind.C2C else [*size[:-1], size[-1] // 2 + 1]
+    x = _cropped(x, [min(part, whole) for part, whole in zip(given, frequencies, strict=True)])
+    missing = [whole - part for part, whole in zip(x.shape[-axes:], frequencies, strict=True)]
+    if any(missing):
+        x = functional.pad(x, [n for each in reversed(missing) for n in (0, each)])
+    return _batched(x, size, size, kind, True, words)
+
+
+def _last_axes(x: Tensor, dim: Any) -> int | None:
+    """How many axes `dim` names; None where they are not the last ones in order, or the tensor has no elements."""
+    axes = [dim] if isinstance(dim, int) else list(dim)
+    if x.dim() < len(axes) or 0 in x.shape:
+        return None
+    last = list(range(x.dim() - len(axes), x.dim()))
+    return len(axes) if [axis % x.dim() for axis in axes] == last else None
+
+
+def _points(s: Any, given: Sequence[int]) -> list[int] | None:
+    """Points along each axis; None for what PyTorch refuses, or has one point."""
+    named = list(given) if s is None else [s] if isinstance(s, int) else list(s)
+    if len(named) != len(given):
+        return None
+    size = [whole if points == -1 else points for points, whole in zip(named, given, strict=True)]
+    return size if min(size) > 1 else None
+
+
+def _words(norm: str | None, fallback: str, store: str | None) -> tuple[str, str, str | None]:
+    """Raises BadArgument for an unknown word."""
+    return str(member(Norm, norm or "backward", "norm")), str(member(Fallback, fallback, "fallback")), store
+
+
+def _cropped(x: Tensor, size: Sequence[int]) -> Tensor:
+    for axis, points in enumerate(size, x.dim() - len(size)):
+        x = x if x.shape[axis] == points else x.narrow(axis, 0, points)
+    return x
+
+
+def _batched(x: Tensor, size: list[int], valid: list[int], kind: Kind, inverse: bool, words: Any) -> Tensor:
+    """With all axes before the last ones as one batch."""
+    norm, *choice = words
+    outer = x.shape[: -len(size)]
+    result = transform(x.reshape(-1, *x.shape[-len(size) :]), size, valid, kind, inverse, norm, choice)
+    return result.reshape(*outer, *result.shape[1:])

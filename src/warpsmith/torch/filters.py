@@ -1,0 +1,227 @@
+"""Image filters with gradients, by tuned plans."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.problem import member
+from warpsmith.store.location import named_location
+from warpsmith.torch import bilinear
+from warpsmith.torch.answers import Answer, HeldAnswer, device_name
+from warpsmith.torch.bordered import Bordered
+from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable_image
+from warpsmith.torch.words import Fallback, LeftToTorch, Source
+
+_ADJOINT = (Border.VALID, Border.CONSTANT, Border.WRAP)
+"""Borders whose gradient of the image is a filter too: the others add up what stands in several places."""
+
+
+class FilterLayer:
+    """A filter of images of one shape, as `bilinear.Bilinear`: images (P, H, W), weights (F, R, S).
+
+    Args:
+        problem: the filter.
+        source: where plans come from.
+    """
+
+    def __init__(self, problem: Filter2d, source: Source) -> None:
+        self._problem, self._source = problem, source
+        self._by_torch = Bordered(problem)
+        self._answer = HeldAnswer(problem, source)
+        adjoint = _adjoint(problem)
+        self._adjoint = None if adjoint is None else HeldAnswer(adjoint, source)
+        self._told = False
+
+    @property
+    def linear(self) -> FilterLayer:
+        """The same with zeros outside of the image, where there are numbers."""
+        if not self._problem.cval:
+            return self
+        return FilterLayer(dataclasses.replace(self._problem, cval=0.0), self._source)
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:  # noqa: ARG002 - filters have no bias
+        """The result, (P, F, rows, columns)."""
+        problem = self._problem
+        answer = self._answer.get()
+        if answer.plan is None:
+            self._warn(answer)
+            return self._by_torch.forward(x, w.to(x.device))
+        result = _filtered(answer, x, w)
+        return result.view(problem.planes, problem.filters, *problem.output_shape)
+
+    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
+        """The gradient of the image: a filter turned by 180 degrees, where its border allows."""
+        problem = self._problem
+        answer = None if self._adjoint is None else self._adjoint.get()
+        if answer is None or answer.plan is None:
+            return self._by_torch.input_gradient(dy, w.to(dy.device))
+        dy = dy[:, 0]
+        if problem.border is Border.VALID:
+            dy = torch.nn.functional.pad(dy, (0, problem.filter[1] - 1, 0, problem.filter[0] - 1))
+        return _filtered(answer, dy, w).view(problem.planes, *problem.image)
+
+    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
+        """The gradient of the weights: a correlation of the image with dy, by PyTorch."""
+        return self._by_torch.weight_gradient(x, dy)
+
+    def _warn(self, answer: Answer) -> None:
+        if not self._told:
+            self._told = True
+            remedy = "tune it with warpsmith.tune, or take fallback='default'"
+            text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
+            warnings.warn(text, LeftToTorch, stacklevel=3)
+
+
+def filter2d(
+    image: Tensor,
+    weights: Tensor,
+    border: str = "valid",
+    *,
+    cval: float = 0.0,
+    convolve: bool = False,
+    anchor: tuple[int, int] | None = None,
+    fallback: str = "default",
+    store: str | None = None,
+) -> Tensor:
+    """Filters images as `warpsmith.Filter2d` does, with gradients of any order; `border` is SciPy's.
+
+    The gradient of the image is a plan too, of the filter turned by 180 degrees, for one filter and a border of
+    `valid`, `constant` or `wrap`. With other borders, and for banks, PyTorch computes it, and that of the weights
+    always.
+
+    Args:
+        image: (..., rows, columns), float32.
+        weights: (R, S), or (F, R, S) for a bank, float32. Up to 32 KB of them are parameters of the kernel: on a GPU
+            give them as a CPU tensor, since they are fetched otherwise, which waits, and which no graph can capture.
+        border: how pixels outside of the image are made, a word of `warpsmith.Border`.
+        cval: the value there, for `constant`.
+        convolve: turn the filter by 180 degrees.
+        anchor: row and column of the tap that lies on the output pixel; None for (R//2, S//2).
+        fallback: `default`, which takes a plan's default configuration where nothing is stored, or `torch`.
+        store: as for `warpsmith.plan`.
+
+    Returns:
+        (..., rows, columns), or (..., F, rows, columns) for a bank, on the image's device; `valid` leaves R-1 rows and
+        S-1 columns out.
+
+    Raises:
+        BadArgument: another dtype, device or dimension, or as for `warpsmith.Filter2d`.
+    """
+    _check(image, weights)
+    planes = image.shape[:-2]
+    bank = weights if weights.dim() == 3 else weights[None]
+    words = str(Border.of(border)), float(cval), bool(convolve), None if anchor is None else list(anchor)
+    choice = str(member(Fallback, fallback, "fallback")), store
+    x = image.reshape(planes.numel(), *image.shape[-2:])
+    if weights.requires_grad and weights.device != image.device:
+        bank = bank.to(image.device)
+    if is_transformed():
+        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank.to(x.device))
+    elif goes_direct(image, weights):
+        y = bilinear.forward(x, bank, None, _layer(x.shape, bank.shape, x, *words, *choice))
+    else:
+        y = FILTER2D.forward(x, bank, None, *words, *choice)
+    return y.reshape(*planes, *y.shape[1 if weights.dim() == 3 else 2 :])
+
+
+def _check(image: Tensor, weights: Tensor) -> None:
+    for name, x in (("image", image), ("weights", weights)):
+        if x.dtype is not torch.float32:
+            told = str(x.dtype).removeprefix("torch.")
+            raise BadArgument(f"{name}: this operator takes float32, got {told}; a plan takes float16 and uint8 images")
+    if image.dim() < 2 or weights.dim() not in (2, 3):
+        told = f"{tuple(image.shape)} and {tuple(weights.shape)}"
+        raise BadArgument(f"filter2d takes an image (..., rows, columns) and weights (R, S) or (F, R, S); got {told}")
+    if 0 in image.shape:
+        raise BadArgument(f"image: has no elements, its shape is {tuple(image.shape)}")
+
+
+def _problem(
+    size: Sequence[int], weights: Sequence[int], border: str, cval: float, convolve: bool, anchor: Sequence[int] | None
+) -> Filter2d:
+    (planes, rows, columns), (filters, r, s) = size, weights
+    return Filter2d(
+        image=(rows, columns),
+        filter=(r, s),
+        planes=planes,
+        filters=filters,
+        border=Border.of(border),
+        cval=cval,
+        convolve=convolve,
+        anchor=None if anchor is None else (anchor[0], anchor[1]),
+    )
+
+
+def _adjoint(problem: Filter2d) -> Filter2d | None:
+    """The filter that the gradient of the image is; None where it is none. That of `valid` reads padded gradients."""
+    if problem.filters > 1 or problem.border not in _ADJOINT:
+        return None
+    if problem.border is Border.VALID:
+        (r, s), is_turned = problem.filter, problem.convolve
+        anchor = (r - 1, s - 1) if is_turned else (0, 0)
+        return dataclasses.replace(problem, border=Border.CONSTANT, convolve=not is_turned, anchor=anchor)
+    return dataclasses.replace(problem, cval=0.0, convolve=not problem.convolve)
+
+
+def _filtered(answer: Answer, x: Tensor, w: Tensor) -> Tensor:
+    plan = answer.plan
+    assert plan is not None
+    image, weights, _ = plan.problem.operands
+    by_value = weights.name in plan.match.program.by_value
+    given = w.detach().cpu() if by_value else usable_image(w.to(x.device))
+    return call(plan, usable_image(x).view(image.shape), given.reshape(weights.shape))
+
+
+_LAYERS: dict[Any, FilterLayer] = {}
+
+
+def forget_filters() -> None:
+    """Lets go of all filters."""
+    _LAYERS.clear()
+
+
+os.register_at_fork(after_in_child=forget_filters)
+
+
+def _layer(size: Sequence[int], weights: Sequence[int], x: Tensor, *words: Any) -> FilterLayer:
+    """The layer of a call; arguments behind the operand are those of the operator."""
+    border, cval, convolve, anchor, fallback, store = words
+    numbers = border, cval, convolve, None if anchor is None else tuple(anchor)
+    key = (size, weights, x.device, *numbers, fallback, store)
+    found = _LAYERS.get(key)
+    if found is None:
+        name = device_name(x.device)
+        if name is None:
+            raise BadArgument(f"filter2d computes on CUDA GPUs and the CPU; the image is on {x.device}")
+        source = Source(name, Fallback(fallback), named_location(store))
+        found = _LAYERS[key] = FilterLayer(_problem(size, weights, *numbers), source)
+    return found
+
+
+def _result_shape(size: Sequence[Any], weights: Sequence[Any], border: str, *_: Any) -> tuple[Any, ...]:
+    (planes, rows, columns), (filters, r, s) = size, weights
+    is_valid = Border(border) is Border.VALID
+    return (planes, filters, rows - r + 1, columns - s + 1) if is_valid else (planes, filters, rows, columns)
+
+
+def _linear(border: str, cval: float, *others: Any) -> tuple[Any, ...]:  # noqa: ARG001
+    return border, 0.0, *others
+
+
+FILTER2D = bilinear.Operators(
+    "filter2d",
+    "str border, float cval, bool convolve, SymInt[]? anchor, str fallback, str? store",
+    _layer,
+    _result_shape,
+    _linear,
+)
+"""`warpsmith::filter2d` and its two gradients."""

@@ -1,0 +1,169 @@
+"""A convolution layer's numbers as PyTorch's arguments give them, and PyTorch's own three computations for them.
+
+PyTorch pads both sides of an axis alike, with zeros. Where the sides differ, or pixels stand in the padding, images are
+padded before, and a gradient of the image is folded back by the adjoint of that step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d.shapes import pads_of
+from warpsmith.generator.padding import PaddingMode, Pads
+from warpsmith.generator.problem import member
+
+Pair = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """How a filter moves over an image.
+
+    Args:
+        stride: input rows and columns from one output to the next.
+        pads: rows above and below, columns left and right.
+        dilation: input rows and columns from one tap to the next.
+        groups: of channels.
+        mode: what the padding is made of.
+    """
+
+    stride: Pair
+    pads: tuple[Pads, Pads]
+    dilation: Pair
+    groups: int
+    mode: PaddingMode
+
+    @classmethod
+    def of(cls, stride: Any, padding: Any, dilation: Any, groups: int, mode: str, taps: Sequence[int]) -> Geometry:
+        """From the arguments of `torch.nn.functional.conv2d`. Raises BadArgument, TypeError or ValueError."""
+        steps, reach = _pair(stride), _pair(dilation)
+        given = padding if isinstance(padding, str) else _pair(padding)
+        pads = pads_of(given, steps, reach, taps)
+        return cls(steps, pads, reach, operator.index(groups), member(PaddingMode, mode, "padding_mode"))
+
+    @property
+    def words(self) -> tuple[list[int], list[int], list[int], int, str]:
+        """As arguments of an operator: stride, rows above and below, columns left and right, dilation, groups, mode."""
+        (above, below), (left, right) = self.pads
+        return list(self.stride), [above, below, left, right], list(self.dilation), self.groups, str(self.mode)
+
+    @classmethod
+    def of_words(
+        cls, stride: Sequence[int], pads: Sequence[int], dilation: Sequence[int], groups: int, mode: str
+    ) -> Geometry:
+        """From the arguments of an operator."""
+        (rows, columns), (above, below, left, right), (down, across) = stride, pads, dilation
+        return cls((rows, columns), ((above, below), (left, right)), (down, across), groups, PaddingMode(mode))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether PyTorch's convolution pads so itself."""
+        is_zeros = self.mode is PaddingMode.ZEROS or not any(map(sum, self.pads))
+        return is_zeros and all(before == after for before, after in self.pads)
+
+    def output_size(self, size: Sequence[Any], taps: Sequence[Any]) -> tuple[Any, Any]:
+        """Rows and columns of the result; of sizes that may be symbols."""
+        rows, columns = (
+            (n + sum(pads) - dilation * (count - 1) - 1) // stride + 1
+            for n, count, pads, stride, dilation in zip(size, taps, self.pads, self.stride, self.dilation, strict=True)
+        )
+        return rows, columns
+
+    def input_size(self, size: Sequence[Any], weight: Sequence[Any], output_padding: Any) -> tuple[Any, ...] | None:
+        """The shape of the image whose gradient a transposed convolution is.
+
+        Args:
+            size: shape of its input.
+            weight: shape of w.
+            output_padding: rows and columns more, as PyTorch has them.
+
+        Returns: None where no convolution of such an image has results of that size.
+        """
+        try:
+            more = _pair(output_padding)
+        except (BadArgument, TypeError, ValueError):
+            return None
+        rows, columns = (
+            (n - 1) * stride - sum(pads) + dilation * (count - 1) + 1 + extra
+            for n, count, pads, stride, dilation, extra in zip(
+                size[2:], weight[2:], self.pads, self.stride, self.dilation, more, strict=True
+            )
+        )
+        found = size[0], weight[1] * self.groups, rows, columns
+        fits = min(rows, columns, *more) >= 0 and self.output_size(found[2:], weight[2:]) == tuple(size[2:])
+        return found if fits and 0 not in found else None
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        """PyTorch's y."""
+        return torch.ops.aten.convolution(self.padded(x), w, b, *self._numbers)  # type: ignore[no-any-return]
+
+    def input_gradient(self, dy: Tensor, w: Tensor, size: Sequence[int]) -> Tensor:
+        """PyTorch's gradient of x, whose shape is `size`."""
+        shape = size if self.is_native else self.padded_shape(size)
+        x = dy.new_empty(1).expand(tuple(shape))
+        back = torch.ops.aten.convolution_backward
+        dx: Tensor = back(dy, x, w, None, *self._numbers, (True, False, False))[0]
+        return dx if self.is_native else self._folded(dx, size)
+
+    def weight_gradient(self, x: Tensor, dy: Tensor, size: Sequence[int]) -> Tensor:
+        """PyTorch's gradient of w, whose shape is `size`."""
+        w = dy.new_empty(1).expand(tuple(size))
+        back = torch.ops.aten.convolution_backward
+        dw: Tensor = back(dy, self.padded(x), w, None, *self._numbers, (False, True, False))[1]
+        return dw
+
+    def padded(self, x: Tensor) -> Tensor:
+        """x with what PyTorch's convolution does not pad itself."""
+        if self.is_native:
+            return x
+        (above, below), (left, right) = self.pads
+        mode = "constant" if self.mode is PaddingMode.ZEROS else str(self.mode)
+        return torch.nn.functional.pad(x, (left, right, above, below), mode)
+
+    def padded_shape(self, size: Sequence[int]) -> tuple[int, ...]:
+        """The shape of x with its padding."""
+        return *size[:2], *(n + sum(pads) for n, pads in zip(size[2:], self.pads, strict=True))
+
+    @property
+    def _numbers(self) -> tuple[Any, ...]:
+        """Of `aten.convolution`, behind the operands."""
+        padding = tuple(before for before, _ in self.pads) if self.is_native else (0, 0)
+        return self.stride, padding, self.dilation, False, (0, 0), self.groups
+
+    def _folded(self, dx: Tensor, size: Sequence[int]) -> Tensor:
+        """The gradient of an image from that of the padded one."""
+        (above, below), (left, right) = self.pads
+        pads, x = [left, right, above, below], dx.new_empty(1).expand(tuple(size))
+        match self.mode:
+            case PaddingMode.ZEROS:
+                return dx[:, :, above : above + size[2], left : left + size[3]].contiguous()
+            case PaddingMode.REFLECT:
+                return torch.ops.aten.reflection_pad2d_backward(dx, x, pads)  # type: ignore[no-any-return]
+            case PaddingMode.REPLICATE:
+                return torch.ops.aten.replication_pad2d_backward(dx, x, pads)  # type: ignore[no-any-return]
+            case PaddingMode.CIRCULAR:
+                return _unrolled(_unrolled(dx, 2, above, size[2]), 3, left, size[3]).contiguous()
+
+
+def _unrolled(dx: Tensor, axis: int, before: int, size: int) -> Tensor:
+    """What lies `before` the image, and behind it, is added where it came from: less than the whole axis each."""
+    inner = dx.narrow(axis, before, size).clone()
+    after = dx.shape[axis] - before - size
+    inner.narrow(axis, size - before, before).add_(dx.narrow(axis, 0, before))
+    inner.narrow(axis, 0, after).add_(dx.narrow(axis, before + size, after))
+    return inner
+
+
+def _pair(value: Any) -> Pair:
+    """Of one number, one in a list, or two."""
+    numbers = [operator.index(n) for n in value] if hasattr(value, "__iter__") else [operator.index(value)]
+    if len(numbers) not in (1, 2):
+        raise BadArgument(f"expected one number or two; got {value}")
+    return numbers[0], numbers[-1]

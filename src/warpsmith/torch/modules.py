@@ -1,0 +1,96 @@
+"""Convolution layers as modules, by the operators of this package; parameters and `state_dict` are PyTorch's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from warpsmith.generator.conv2d import Precision
+from warpsmith.generator.problem import member
+from warpsmith.torch.convolution import conv2d, conv_transpose2d
+from warpsmith.torch.words import Fallback
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """How the layers of a model are computed; the arguments of `warpsmith.torch.conv2d`.
+
+    Raises BadArgument for an unknown word.
+    """
+
+    precision: Precision = Precision.IEEE
+    fallback: Fallback = Fallback.TORCH
+    store: str | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "precision", member(Precision, self.precision, "precision"))
+        set_field(self, "fallback", member(Fallback, self.fallback, "fallback"))
+
+    @property
+    def words(self) -> tuple[str, str, str | None]:
+        """As arguments of an operator."""
+        return self.precision.value, self.fallback.value, self.store
+
+
+class Conv2d(nn.Conv2d):
+    """`torch.nn.Conv2d` whose forward pass is `warpsmith.torch.conv2d`; `patch` makes these of a model's own layers."""
+
+    choice = Choice()
+    """What `patch` was told."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        choice = self.choice
+        return conv2d(
+            input,
+            weight,
+            bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            padding_mode=self.padding_mode,
+            precision=choice.precision.value,
+            fallback=choice.fallback,
+            store=choice.store,
+        )
+
+
+class ConvTranspose2d(nn.ConvTranspose2d):
+    """`torch.nn.ConvTranspose2d` whose forward pass is `warpsmith.torch.conv_transpose2d`."""
+
+    choice = Choice()
+    """What `patch` was told."""
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:  # noqa: A002
+        choice = self.choice
+        more = output_padding(self, input, output_size)
+        return conv_transpose2d(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            more,
+            self.groups,
+            self.dilation,
+            precision=choice.precision.value,
+            fallback=choice.fallback,
+            store=choice.store,
+        )
+
+
+def output_padding(module: nn.ConvTranspose2d, x: Tensor, output_size: Sequence[int] | None) -> list[int]:
+    """Rows and columns that the result of a transposed convolution has more, as PyTorch's module finds them.
+
+    Raises ValueError for a size that it cannot have.
+    """
+    size = None if output_size is None else list(output_size)
+    stride, padding, taps = list(module.stride), [int(each) for each in module.padding], list(module.kernel_size)
+    return module._output_padding(x, size, stride, padding, taps, 2, list(module.dilation))
+
+
+OURS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: Conv2d, nn.ConvTranspose2d: ConvTranspose2d}
+"""What takes the place of which of PyTorch's modules; of classes that somebody derived from these, nothing does."""

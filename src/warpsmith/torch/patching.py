@@ -1,0 +1,186 @@
+"""A model's convolution layers in the hands of warpsmith, in place and back again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from warpsmith.generator.conv2d import Pass
+from warpsmith.torch.answers import device_name
+from warpsmith.torch.convolution import transposed_layer
+from warpsmith.torch.found_layers import found_layer
+from warpsmith.torch.layers import DTYPES, ConvLayer
+from warpsmith.torch.modules import OURS, Choice, output_padding
+from warpsmith.torch.report import LeftLayer, PassReport, PatchReport, ReplacedLayer
+
+_Seen = tuple[ConvLayer, bool] | str
+"""A layer and whether it has a bias of its own, or why there is none."""
+_THEIRS = {ours: theirs for theirs, ours in OURS.items()}
+
+
+def patch(
+    model: nn.Module,
+    example_inputs: Any = None,
+    *,
+    precision: str = "ieee",
+    fallback: str = "torch",
+    store: str | None = None,
+) -> PatchReport:
+    """Has warpsmith compute a model's `nn.Conv2d` and `nn.ConvTranspose2d` layers for which winners are stored.
+
+    In place: the modules stay the same objects, with their parameters, hooks and names, and get another class. So
+    optimizers and `state_dict` know nothing of it. A layer is replaced where a winner is stored for one of its passes
+    at least; PyTorch computes the others. A model that was patched before is unpatched first.
+
+    Args:
+        model: on the device, and of the dtype, that it will be used with.
+        example_inputs: arguments of the model, a tensor, a tuple, or a mapping by name. A layer's shape is known only
+            when it sees an input: the model is run on these once, in its evaluation mode and without gradients, so that
+            nothing that is learned changes. None replaces all layers that have kernels, and leaves the look-up to the
+            first input of each.
+        precision: as for `warpsmith.torch.conv2d`.
+        fallback: as for `warpsmith.torch.conv2d`; `default` replaces layers for which nothing is stored too.
+        store: as for `warpsmith.plan`.
+
+    Returns:
+        Which layers were replaced, by which kernels, which were left and why, and what tunes these.
+
+    Raises:
+        BadArgument: an unknown `precision` or `fallback`.
+        Exception: whatever the model raises for the example inputs; no layer is replaced then.
+    """
+    unpatch(model)
+    choice = Choice(precision, fallback, store)  # type: ignore[arg-type]  # words, which it canonicalises
+    reasons = {name: _why_not(module) for name, module in model.named_modules() if _is_convolution(module)}
+    suitable = {name: model.get_submodule(name) for name, reason in reasons.items() if reason is None}
+    seen = None if example_inputs is None else _seen(model, suitable, example_inputs, choice)
+    replaced, left = [], [LeftLayer(name, reason) for name, reason in reasons.items() if reason is not None]
+    for name, module in suitable.items():
+        passes, why_not = ((), None) if seen is None else _reported(seen[name])
+        if why_not is not None:
+            left.append(LeftLayer(name, why_not, passes))
+            continue
+        module.__class__ = OURS[type(module)]
+        vars(module)["choice"] = choice
+        replaced.append(ReplacedLayer(name, passes))
+    return PatchReport(tuple(replaced), tuple(left), _device(suitable.values()))
+
+
+def unpatch(model: nn.Module) -> tuple[str, ...]:
+    """Gives the layers that `patch` replaced back to PyTorch, in place.
+
+    Returns: their names.
+    """
+    names = []
+    for name, module in model.named_modules():
+        theirs = _THEIRS.get(type(module))
+        if theirs is not None and "choice" in vars(module):
+            del vars(module)["choice"]
+            module.__class__ = theirs
+            names.append(name)
+    return tuple(names)
+
+
+def _is_convolution(module: nn.Module) -> bool:
+    return isinstance(module, tuple(OURS)) and type(module) not in _THEIRS
+
+
+def _why_not(module: nn.Module) -> str | None:
+    """Why a convolution is left as it is, whatever its inputs; None where it may be replaced."""
+    if type(module) not in OURS:
+        return f"its class {type(module).__qualname__} is derived from PyTorch's, and may compute something else"
+    weight = module.weight
+    if not isinstance(weight, Tensor) or isinstance(weight, nn.parameter.UninitializedParameter):
+        return "its parameters are not made yet"
+    if weight.dtype not in DTYPES:
+        return f"its weights are {str(weight.dtype).removeprefix('torch.')}, for which this version has no kernels"
+    if device_name(weight.device) is None:
+        return f"it is on {weight.device.type}; warpsmith computes on CUDA GPUs and the CPU"
+    return None
+
+
+def _seen(model: nn.Module, layers: Mapping[str, nn.Module], inputs: Any, choice: Choice) -> dict[str, list[_Seen]]:
+    """What each layer is for each of the inputs that it sees while the model runs once."""
+    found: dict[str, list[_Seen]] = {name: [] for name in layers}
+    hooks = []
+    for name, module in layers.items():
+
+        def look(module: nn.Module, given: tuple[Any, ...], options: Any, name: str = name) -> None:
+            layer = _layer(module, given[0] if given else options["input"], (*given[1:], *options.values()), choice)
+            if layer not in found[name]:
+                found[name].append(layer)
+
+        hooks.append(module.register_forward_pre_hook(look, with_kwargs=True))
+    try:
+        with _evaluating(model), torch.no_grad():
+            if isinstance(inputs, Mapping):
+                model(**inputs)
+            else:
+                model(*(inputs if isinstance(inputs, tuple | list) else (inputs,)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Every module in its evaluation mode, and back in its own afterwards: running statistics stay as they are."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _layer(module: Any, x: Tensor, others: tuple[Any, ...], choice: Choice) -> _Seen:
+    """A module's layer for an input.
+
+    Args:
+        module: a convolution.
+        x: its input.
+        others: further arguments of its call: of a transposed convolution the size of the result.
+        choice: how layers are computed.
+    """
+    words = module.stride, module.padding, module.dilation, module.groups, module.padding_mode, *choice.words
+    batch = x[None] if x.dim() == 3 else x
+    bias, layer = False, None
+    if isinstance(module, nn.Conv2d):
+        bias, layer = module.bias is not None, found_layer(batch.shape, batch, module.weight, words)
+    else:
+        size = next((each for each in others if isinstance(each, list | tuple)), None)
+        layer = transposed_layer(batch, module.weight, output_padding(module, x, size), words)
+    if layer is None:
+        return f"there are no kernels for its input, {str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}"
+    return layer, bias
+
+
+def _reported(seen: list[_Seen]) -> tuple[tuple[PassReport, ...], str | None]:
+    """The passes of a layer, and why it is left to PyTorch; None where it is not."""
+    if not seen:
+        return (), "the example inputs do not reach it"
+    passes: list[PassReport] = []
+    reasons: list[str] = []
+    for each in seen:
+        if isinstance(each, str):
+            reasons.append(each)
+            continue
+        layer, bias = each
+        if isinstance(layer.problem, str):
+            reasons.append(layer.problem)
+        answers = [layer.answer(pass_, bias and pass_ is Pass.FPROP) for pass_ in Pass]
+        passes += [PassReport.of(answer) for answer in answers if answer is not None]
+    if any(each.family for each in passes):
+        return tuple(passes), None
+    return tuple(passes), reasons[0] if reasons else "nothing is stored for its passes, or for near sizes"
+
+
+def _device(modules: Any) -> str:
+    weights = (module.weight for module in modules)
+    return next((device_name(weight.device) or "host" for weight in weights), "host")

@@ -1,0 +1,47 @@
+"""The command that tunes a problem, for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.generator.conv2d.shapes import pads_of
+
+_USUAL = Conv2d((1, 1, 1, 1), (1, 1, 1, 1))
+"""A layer of nothing special."""
+
+
+def tune_command(layer: Conv2d, device: str) -> str:
+    """What tunes a layer's pass on a device: in the shell, or in Python where that alone has words for its padding."""
+    padding = _padding(layer)
+    if padding is None:
+        usual = _USUAL.spec()
+        told = ", ".join(f"{name}={value!r}" for name, value in layer.spec().items() if value != usual[name])
+        return f"warpsmith.tune(warpsmith.Conv2d({told}), {device!r})"
+    options = {
+        "--input": _by_commas(layer.input),
+        "--weight": _by_commas(layer.weight),
+        "--stride": None if layer.stride == (1, 1) else _by_commas(layer.stride),
+        "--padding": padding or None,
+        "--padding-mode": None if layer.padding_mode is PaddingMode.ZEROS else str(layer.padding_mode),
+        "--dilation": None if layer.dilation == (1, 1) else _by_commas(layer.dilation),
+        "--groups": None if layer.groups == 1 else str(layer.groups),
+        "--pass": None if layer.pass_ is Pass.FPROP else str(layer.pass_),
+        "--device": device,
+    }
+    told = " ".join(f"{name} {value}" for name, value in options.items() if value is not None)
+    return f"warpsmith tune conv2d {told}{' --bias' if layer.bias else ''}"
+
+
+def _padding(layer: Conv2d) -> str | None:
+    """The command's word for it; empty for none, and None where it has no word for such sides."""
+    (above, below), (left, right) = layer.padding
+    if (above, left) == (below, right):
+        return _by_commas((above, left)) if above or left else ""
+    is_same = layer.stride == (1, 1) and layer.padding == pads_of("same", (1, 1), layer.dilation, layer.weight[2:])
+    return "same" if is_same else None
+
+
+def _by_commas(numbers: Iterable[int]) -> str:
+    numbers = tuple(numbers)
+    return str(numbers[0]) if len(set(numbers)) == 1 and len(numbers) == 2 else ",".join(map(str, numbers))

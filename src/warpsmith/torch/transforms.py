@@ -1,0 +1,197 @@
+"""Fourier transforms of one shape: by a plan, or by PyTorch; and their adjoints, which are transforms too."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.fft import Fft, Kind, Norm
+from warpsmith.store.location import named_location
+from warpsmith.torch.answers import HeldAnswer, device_name
+from warpsmith.torch.bilinear import LIBRARY
+from warpsmith.torch.tensors import call, goes_direct, usable
+from warpsmith.torch.words import Fallback, LeftToTorch, Source
+
+ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+"""The norm under which the other direction has the same factor."""
+_SINGLE = (torch.float32, torch.complex64)
+
+
+class Transform:
+    """A batch of transforms. Signals are (batch, *valid), spectra (batch, *frequencies).
+
+    Args:
+        problem: what is computed; None for shapes that no plan has, which PyTorch transforms.
+        source: where plans come from; None for tensors that no plan takes.
+        size: points along each axis.
+        valid: of the signal along each axis.
+        kind: which side is real.
+        inverse: the direction.
+        norm: which direction is scaled.
+    """
+
+    def __init__(
+        self, source: Source | None, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str,
+        batch: int,
+    ) -> None:  # fmt: skip
+        self._size, self._valid, self._kind, self._inverse, self._norm = tuple(size), valid, kind, inverse, norm
+        self._told = False
+        self._answer = None
+        if source is None:
+            return
+        try:
+            problem = Fft(
+                size=self._size, batch=batch, kind=kind, inverse=inverse, valid=tuple(valid), norm=Norm(norm)
+            )  # a batch of none, and a single point, are refused
+        except BadArgument:
+            return
+        self._answer = HeldAnswer(problem, source)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The result, without a gradient."""
+        answer = None if self._answer is None else self._answer.get()
+        if answer is not None and answer.plan is not None:
+            return call(answer.plan, usable(x))
+        if answer is not None and not self._told:
+            self._told = True
+            text = f"PyTorch computes {answer.problem.key()}: {answer.why_not}; tune it with warpsmith.tune"
+            warnings.warn(text, LeftToTorch, stacklevel=2)
+        return self._by_torch(x)
+
+    def _by_torch(self, x: Tensor) -> Tensor:
+        axes, norm = tuple(range(-len(self._size), 0)), self._norm
+        if not self._inverse:
+            forward: Any = torch.fft.rfftn if self._kind is Kind.R2C else torch.fft.fftn
+            return forward(x, self._size, axes, norm)  # type: ignore[no-any-return]
+        inverse: Any = torch.fft.ifftn if self._kind is Kind.C2C else torch.fft.irfftn
+        result: Tensor = inverse(x, self._size, axes, norm)[..., *(slice(n) for n in self._valid)]
+        return result.contiguous()
+
+
+def transform(
+    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any]
+) -> Tensor:
+    """A batch of transforms of x, (batch, ...), with gradients of any order.
+
+    Args:
+        x: signals where the direction is forward, spectra otherwise.
+        size: points along each axis.
+        valid: of the signal; the rest of a forward transform is zeros, and is left out of the result of an inverse one.
+        kind: which side is real.
+        inverse: the direction.
+        norm: which direction is scaled.
+        choice: fallback, and store.
+    """
+    words = list(size), list(valid), str(kind), inverse, norm, *choice
+    if not goes_direct(x):
+        return _TRANSFORM(x, *words)  # type: ignore[no-any-return]
+    if torch.is_grad_enabled() and x.requires_grad:
+        return _Transformed.apply(x, words)  # type: ignore[no-any-return, no-untyped-call]
+    return _found(x, *words)(x)
+
+
+def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
+    """The gradient of a transform's operand, from that of its result and the transform's words.
+
+    Half a spectrum has each inner column once, for two of the whole one. So the gradient of the signal takes these
+    columns' gradients by halves, and theirs is twice what the transform of the signal's gradient is.
+    """
+    size, valid, kind, inverse, norm, *choice = words
+    if kind == Kind.R2C:
+        gradient = _half_of_hermitian(gradient, size)
+    other = {Kind.R2C: Kind.C2R, Kind.C2R: Kind.R2C, Kind.C2C: Kind.C2C}[Kind(kind)]
+    result = transform(gradient, size, valid, other, not inverse, ADJOINT_NORM[norm], choice)
+    if kind != Kind.C2R:
+        return result
+    first, inner, last = _columns(result, size)
+    return torch.cat([first, 2 * inner, last], -1)
+
+
+def _half_of_hermitian(spectrum: Tensor, size: Sequence[int]) -> Tensor:
+    """Half the spectrum of the real part of what a whole one transforms to, of which the other half is zeros.
+
+    Columns that are their own mirror image become Hermitian: libraries differ in what they make of such that are not.
+    """
+    first, inner, last = _columns(spectrum, size)
+    return torch.cat([_hermitian(first, size), inner / 2, _hermitian(last, size)], -1)
+
+
+def _columns(spectrum: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """The first column, the inner ones, and the last where it is its own mirror image, of an even size; else none."""
+    stop = (size[-1] + 1) // 2
+    return spectrum[..., :1], spectrum[..., 1:stop], spectrum[..., stop:]
+
+
+def _hermitian(columns: Tensor, size: Sequence[int]) -> Tensor:
+    """The mean of each row and the conjugate of that which mirrors it."""
+    mirrored = columns if len(size) == 1 else columns.flip(-2).roll(1, -2)
+    return (columns + mirrored.conj()) / 2
+
+
+class _Transformed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, words: Sequence[Any]) -> Tensor:
+        ctx.words = words
+        return _found(x, *words)(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return adjoint(gradients[0], ctx.words), None
+
+
+_TRANSFORMS: dict[Any, Transform] = {}
+
+
+def forget_transforms() -> None:
+    """Lets go of all transforms."""
+    _TRANSFORMS.clear()
+
+
+os.register_at_fork(after_in_child=forget_transforms)
+
+
+def _found(x: Tensor, size: Sequence[int], valid: Sequence[int], *words: Any) -> Transform:
+    kind, inverse, norm, fallback, store = words
+    key = (tuple(size), tuple(valid), x.shape[0], x.dtype, x.device, *words)
+    found = _TRANSFORMS.get(key)
+    if found is None:
+        name = device_name(x.device) if x.dtype in _SINGLE else None
+        source = None if name is None else Source(name, Fallback(fallback), named_location(store))
+        found = _TRANSFORMS[key] = Transform(source, size, valid, Kind(kind), inverse, norm, x.shape[0])
+    return found
+
+
+def _define() -> Any:
+    """The operator `warpsmith::fft`, its gradient, and what it looks like to a tracer."""
+    words = "SymInt[] size, SymInt[] valid, str kind, bool inverse, str norm, str fallback, str? store"
+    LIBRARY.define(f"fft(Tensor x, {words}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+    operator = torch.ops.warpsmith.fft.default
+
+    def run(x: Tensor, *words: Any) -> Tensor:
+        return _found(x, *words)(x)
+
+    def shaped(x: Tensor, size: Sequence[Any], valid: Sequence[Any], kind: str, inverse: bool, *_: Any) -> Tensor:
+        dtype = x.dtype.to_complex() if kind == Kind.R2C else x.dtype.to_real() if kind == Kind.C2R else x.dtype
+        half = (*size[:-1], size[-1] // 2 + 1)
+        shape = valid if inverse else half if kind == Kind.R2C else size
+        return x.new_empty((x.shape[0], *shape), dtype=dtype)
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+        ctx.words = inputs[1:]
+
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        return adjoint(gradient, ctx.words), *(None for _ in ctx.words)
+
+    LIBRARY.impl("fft", run, "CompositeExplicitAutograd")
+    torch.library.register_fake("warpsmith::fft", shaped, lib=LIBRARY)
+    torch.library.register_autograd("warpsmith::fft", backward, setup_context=keep, lib=LIBRARY)
+    return operator
+
+
+_TRANSFORM = _define()

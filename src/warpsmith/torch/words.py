@@ -1,0 +1,34 @@
+"""What every operator can be told beside its operands, and what it warns of."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+
+class Fallback(enum.StrEnum):
+    """What an operator does where no winner is stored for a problem, neither of its own size nor of a near one."""
+
+    TORCH = "torch"
+    """PyTorch computes it; a warning names the command that tunes it."""
+    DEFAULT = "default"
+    """The plan's default configuration, which was not measured for this problem."""
+
+
+class LeftToTorch(UserWarning):
+    """A problem is computed by PyTorch's own operator, since no winner is stored for it. Warned of once for each."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """Where plans come from.
+
+    Args:
+        device: `host`, or `cuda:I`.
+        fallback: what is done where nothing fits in the stores.
+        store: file or database URL that is searched first; None for WARPSMITH_STORE.
+    """
+
+    device: str
+    fallback: Fallback
+    store: str | None

@@ -1,0 +1,165 @@
+"""`warpsmith.torch.patch`: a model's layers in place, the report, and the way back."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+
+import warpsmith as ws
+import warpsmith.torch as wt
+from warpsmith.errors import BadArgument
+from warpsmith.plans.match import MatchKind
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
+class Own(nn.Conv2d):  # type: ignore[misc]
+    """A class of somebody else's."""
+
+
+class Net(nn.Module):  # type: ignore[misc]
+    """A layer of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, padding=1, stride=2)
+        self.norm = nn.BatchNorm2d(4)
+        self.mirrored = nn.Conv2d(4, 4, 3, padding="same", padding_mode="reflect", bias=False)
+        self.up = nn.ConvTranspose2d(4, 2, 4, stride=2, padding=1)
+        self.own = Own(2, 2, 1)
+        self.wide = nn.Conv2d(2, 2, 1).double()
+        self.unused = nn.Conv2d(1, 1, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.wide(self.own(self.up(self.mirrored(torch.relu(self.norm(self.first(x)))))).double())
+
+
+@pytest.fixture
+def model() -> Any:
+    torch.manual_seed(0)
+    return Net()
+
+
+@pytest.fixture
+def x() -> Any:
+    return torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(1))
+
+
+def gradients(model: Any, x: Any) -> list[Any]:
+    model.zero_grad()
+    y = model(x)
+    y.square().mean().backward()
+    return [y.detach(), *(each.grad.clone() for each in model.parameters() if each.grad is not None)]
+
+
+def names(layers: Any) -> list[str]:
+    return [each.name for each in layers]
+
+
+def test_the_report_says_what_is_stored_and_what_tunes_the_rest(model: Any, x: Any) -> None:
+    statistics = copy.deepcopy(model.norm.state_dict())
+    report = wt.patch(model, x)
+    assert names(report.replaced) == []
+    assert names(report.left) == ["own", "wide", "first", "mirrored", "up", "unused"]
+    reasons = {each.name: each.reason for each in report.left}
+    assert "Own is derived from PyTorch's" in reasons["own"]
+    assert "float64" in reasons["wide"]
+    assert "nothing is stored" in reasons["first"]
+    assert "do not reach it" in reasons["unused"]
+    assert len(report.missing) == len(report.commands) == 9
+    assert report.missing[0] == ws.Conv2d((2, 3, 12, 12), (4, 3, 3, 3), 2, 1, bias=True)  # type: ignore[arg-type]
+    assert report.commands[0] == (
+        "warpsmith tune conv2d --input 2,3,12,12 --weight 4,3,3,3 --stride 2 --padding 1 --device host --bias"
+    )
+    assert "first: left to PyTorch" in str(report)
+    assert model.training
+    assert all(torch.equal(each, model.norm.state_dict()[name]) for name, each in statistics.items())
+
+    ws.tune(report.missing[1], "host", trials=1, method="conv2d_plain")
+    report = wt.patch(model, (x,))
+    (layer,) = report.replaced
+    assert layer.name == "first"
+    assert [each.kind for each in layer.passes] == [MatchKind.DEFAULT, MatchKind.EXACT, MatchKind.DEFAULT]
+    assert [each.family for each in layer.passes] == [None, "conv2d_plain", None]
+    assert str(layer) == "first: fprop PyTorch, dgrad conv2d_plain (exact), wgrad PyTorch"
+
+
+def test_a_patched_model_is_the_same_model(model: Any, x: Any) -> None:
+    expected, keys, modules = gradients(model, x), list(model.state_dict()), dict(model.named_modules())
+    parameters = dict(model.named_parameters())
+    report = wt.patch(model, {"x": x}, fallback="default")
+    assert names(report.replaced) == ["first", "mirrored", "up"]
+    assert list(model.state_dict()) == keys
+    assert all(each is modules[name] for name, each in model.named_modules())
+    assert all(each is parameters[name] for name, each in model.named_parameters())
+    assert isinstance(model.first, wt.Conv2d)
+    assert isinstance(model.up, wt.ConvTranspose2d)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", wt.LeftToTorch)
+        results = gradients(model, x)
+        largest = max(float(each.abs().max()) for each in expected[1:])
+        for result, reference in zip(results, expected, strict=True):
+            # What the batch norm makes of the bias before it is rounding alone.
+            assert (result - reference).abs().max() <= 1e-5 * max(float(reference.abs().max()), 1e-2 * largest)
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        assert (compiled(x) - expected[0]).abs().max() <= 1e-5 * expected[0].abs().max()
+        twin = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+        assert torch.equal(twin(x), model(x))
+    assert wt.unpatch(model) == ("first", "mirrored", "up")
+    assert type(model.first) is nn.Conv2d
+    assert wt.unpatch(model) == ()
+    assert all(torch.equal(one, other) for one, other in zip(gradients(model, x), expected, strict=True))
+
+
+def test_without_example_inputs_layers_are_looked_up_at_their_first(model: Any, x: Any) -> None:
+    report = wt.patch(model)
+    assert names(report.replaced) == ["first", "mirrored", "up", "unused"]
+    assert all(each.passes == () for each in report.replaced)
+    assert str(report.replaced[0]) == "first: looked up at its first input"
+    with pytest.warns(wt.LeftToTorch) as caught:
+        model(x)
+    assert len(caught) == 3
+    assert "no convolution layers" in str(wt.patch(nn.Linear(2, 2)))
+
+
+def test_a_layer_that_sees_images_of_several_shapes(x: Any) -> None:
+    layer = nn.Conv2d(3, 2, 3)
+
+    class Pyramid(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x).mean() + self.layer(input=x[:, :, ::2, ::2]).mean() + self.layer(x).mean()
+
+    report = wt.patch(Pyramid(), x, fallback="default")
+    assert [each.problem.input for each in report.replaced[0].passes] == [(2, 3, 12, 12)] * 3 + [(2, 3, 6, 6)] * 3
+
+
+def test_a_model_that_cannot_be_run_stays_as_it_is(model: Any, x: Any) -> None:
+    with pytest.raises(RuntimeError, match="channels"):
+        wt.patch(model, x[:, :2])
+    with pytest.raises(BadArgument, match="fallback"):
+        wt.patch(model, x, fallback="none")
+    assert model.training
+    assert type(model.first) is nn.Conv2d
+    assert not model.first._forward_pre_hooks
+
+
+def test_a_transposed_layer_with_the_size_of_its_result() -> None:
+    layer = nn.ConvTranspose2d(2, 3, 3, stride=2)
+    x = torch.randn(1, 2, 4, 5)
+    expected = layer(x, output_size=[10, 11])
+    report = wt.patch(layer, {"input": x, "output_size": [10, 11]}, fallback="default")
+    assert report.replaced[0].passes[0].problem.input == (1, 3, 10, 11)
+    y = layer(x, output_size=[10, 11])
+    assert y.shape == expected.shape
+    assert (y - expected).abs().max() <= 2e-6 * expected.abs().max()

@@ -1,0 +1,50 @@
+"""benchmarks/torch_step.py: a run of each network, which layers it tunes, and what it takes for a difference."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+
+import warpsmith as ws
+import warpsmith.torch as wt
+from scripts import benchmark
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    return benchmark("torch_step")
+
+
+@pytest.mark.usefixtures("compile_quickly")
+@pytest.mark.parametrize("network", ["resnet", "convnext"])
+def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--network", network, "--channels", "4", "--batch", "2", "--size", "4", "--device", "host"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", wt.LeftToTorch)
+        script.main([*words, "--rounds", "1", "--json"])
+    printed = capsys.readouterr().out
+    found = json.loads(printed[printed.index("{\n") :])
+    assert (found["replaced"], found["left"]) == (0, {"resnet": 10, "convnext": 20}[network])
+    assert found["gradient_difference"] == 0  # PyTorch computes both
+    assert found["ratio"] == pytest.approx(found["torch_ms"] / found["warpsmith_ms"])
+    assert [row["call"] for row in found["calls_us"]] == ["no gradient", "forward", "forward and backward"]
+    assert all(row[name] > 0 for row in found["calls_us"] for name in ("torch", "warpsmith", "left to torch"))
+
+
+def test_every_pass_that_a_step_needs_is_tuned(script: Any) -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 4, 3), torch.nn.Conv2d(4, 4, 3, padding=1))
+    wanted = script.problems(wt.patch(model, torch.randn(2, 3, 9, 9)))
+    assert [each.pass_ for each in wanted] == [ws.Pass.FPROP, ws.Pass.WGRAD, *ws.Pass, *ws.Pass]
+
+
+def test_a_difference_is_that_of_gradients(script: Any) -> None:
+    torch.manual_seed(0)
+    one, two = script.resnet(2), script.resnet(2)
+    batch = script.Batch.of(2, 8, torch.device("cpu"))
+    assert script.difference(one, one, batch) == 0
+    assert script.difference(one, two, batch) > 0.1

@@ -1,0 +1,49 @@
+"""A small network and scikit-learn's digits: the same training on any device, by any convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+import warpsmith.torch as wt
+
+BATCH = 64
+
+
+def losses(device: str, epochs: int, *, patched: bool, **options: Any) -> list[float]:
+    """The mean loss of each epoch, from the same seed.
+
+    Args:
+        device: of PyTorch.
+        epochs: how many.
+        patched: whether warpsmith computes the convolutions.
+        options: of `patch`.
+    """
+    torch.manual_seed(0)
+    images, labels = load_digits(return_X_y=True)
+    x = torch.tensor(images, dtype=torch.float32).view(-1, 1, 8, 8) / 16
+    x, y = x.to(device), torch.tensor(labels).to(device)
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU()),
+        *(nn.Conv2d(8, 16, 3, padding=1, stride=2, bias=False), nn.BatchNorm2d(16), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(256, 10)),
+    ).to(device)
+    if patched:
+        report = wt.patch(model, x[:BATCH], **options)
+        assert [each.name for each in report.replaced] == ["0", "2"]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    order, found = torch.Generator().manual_seed(1), []
+    for _ in range(epochs):
+        total = 0.0
+        batches = torch.randperm(len(x), generator=order)[: len(x) // BATCH * BATCH].view(-1, BATCH).to(device)
+        for batch in batches:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
+            loss.backward()
+            optimizer.step()
+            total += float(loss.detach())
+        found.append(total / len(batches))
+    return found
