@@ -9,9 +9,12 @@ from warpsmith.generator.device import Device
 
 BYTES_A_NS = 3600.0
 """Of memory: 4.2 TB/s are the best copies'."""
+L2_BYTES_A_NS = 5500.0
+SECTOR = 8
+"""Numbers that L2 takes at once, however few of them are written."""
 SCHEDULERS = 4
 """Instructions of a warp that a multiprocessor issues in a cycle."""
-COPY_INSTRUCTIONS = 22
+COPY_INSTRUCTIONS = 18
 """For each vector that is copied: where it lies, whether it is there, and the copy."""
 WEIGHT_INSTRUCTIONS = 30
 STORE_INSTRUCTIONS = 5
@@ -75,11 +78,11 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     weights = g.units * g.block_filters * g.filters * g.channels * g.filter_rows * g.filter_columns / g.threads
     numbers = g.filters * g.rows * g.columns * g.phases / g.channel_rounds
     stores = numbers / g.store_vector
-    store_turns = stores * (4.0 if g.stores is Stores.DIRECT and g.store_vector == 1 and g.columns > 1 else 1.0)
+    store_turns = stores * max(min(g.columns, SECTOR) if g.stores is Stores.DIRECT else 1, g.store_vector)
     staged = 3 * numbers if g.stores is Stores.STAGED else 0.0
     copied = COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weights
     issue = products + reads + weight_reads + copied + STORE_INSTRUCTIONS * stores + 3 * staged + 60
-    turns = reads * tile.read + weight_reads * 1.3 + (copies * tile.vector) + weights + store_turns * 2 + staged
+    turns = reads * tile.read + weight_reads * 1.3 + (copies * tile.vector) + weights + store_turns + staged
     resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)
     if g.min_blocks > resident:
         return float("inf")
@@ -87,7 +90,9 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     # Rows of the tile that two bands read are read twice, mostly from L2.
     again = max(g.row_bands * tile.rows / max(g.row_axis.sources, 1), 1.0) ** 0.5
     nbytes = 4.0 * (problem.inputs[0].size * again * g.filter_blocks**0.5 + problem.output.size)
-    scattered = 2.0 if g.stores is Stores.DIRECT and g.store_vector < 4 and g.columns > g.store_vector else 1.0
+    # Neighbours that write numbers apart from each other fill a part of each sector of 32 bytes.
+    apart = g.columns * len(g.column_axis.phases) if g.stores is Stores.DIRECT else 1
+    written_ns = 4.0 * problem.output.size * max(min(apart, SECTOR) / g.store_vector, 1.0) / L2_BYTES_A_NS
     return total_ns(
         issue * g.steps,
         turns * g.steps,
@@ -95,6 +100,6 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
         g.threads // 32,
         resident,
         g.blocks,
-        nbytes + (scattered - 1) * 4.0 * problem.output.size,
+        max(nbytes, written_ns * BYTES_A_NS),
         device,
     )
