@@ -71,7 +71,7 @@ def _blocks(problem: Conv2d, space: Space, thread: dict[str, Value]) -> Iterator
     per_plane = -(-down.steps // rows) * -(-across.steps // columns)
     block_filters = min((each for each in values["block_filters"] if int(each) * filters >= results), default=1)
     channels = max(each for each in values["channels"] if int(each) <= 4 or int(each) == sources)
-    rest: dict[str, Value] = {**thread, "block_filters": block_filters, "rounds": 1, "stages": 1, "min_blocks": 0}
+    rest: dict[str, Value] = {**thread, "block_filters": block_filters, "rounds": 1, "stages": 1, "min_blocks": 1}
     rest["channels"] = sources if len(down.phases) * len(across.phases) > 1 or sources <= 8 else channels
     for threads, stores in itertools.product(USUAL_THREADS, Stores):
         wanted = max(threads // (per_plane * int(block_filters)), 1)

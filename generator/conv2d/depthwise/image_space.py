@@ -41,7 +41,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
             Parameter("rounds", _covering(ROUNDS, problem.input[0] * problem.groups), "sets of units, one by one"),
             Parameter("stages", (1, 2), "buffers of tiles: with two the next is copied meanwhile"),
             Parameter("stores", tuple(each.value for each in Stores), "how sums come to global memory"),
-            Parameter("min_blocks", (0, 2, 3, 4), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("min_blocks", (1, 2, 3, 4), "blocks a multiprocessor must hold; 1 lets ptxas spill nothing for more"),
         ),
         constraints=(*_thread_constraints(problem), *_block_constraints(problem, device)),
     )
@@ -128,7 +128,7 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
         return -(-wide * block_filters * units // 32) * 32
 
     def registers(columns: int, rows: int, filters: int, tap_rows: int) -> int:
-        one = geometry(rows, columns, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 0, "direct")
+        one = geometry(rows, columns, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 1, "direct")
         return one.registers + OTHER_REGISTERS
 
     def shared(*values: Value) -> int:
@@ -155,7 +155,7 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda columns, rows, filters, tap_rows, row_bands, column_bands, block_filters, units, min_blocks: (
-                max(min_blocks, 1)
+                min_blocks
                 * threads(columns, rows, row_bands, column_bands, block_filters, units)
                 * min(registers(columns, rows, filters, tap_rows), 255)
                 <= device.registers_per_multiprocessor

@@ -18,6 +18,8 @@ COPY_INSTRUCTIONS = 18
 """For each vector that is copied: where it lies, whether it is there, and the copy."""
 WEIGHT_INSTRUCTIONS = 30
 STORE_INSTRUCTIONS = 5
+ROUND_INSTRUCTIONS = 30
+"""That could be issued while a round of the loop over taps' rows waits for its first weights and pixels."""
 ENOUGH_WARPS = 12
 """Of a multiprocessor, that hide each other's latencies; fewer issue in proportion."""
 LATENCY_CYCLES = 1800
@@ -74,6 +76,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     reads = row_chunks * column_phases * rows * -(-g.window_columns // tile.read) * g.channels
     weight_rows = sum(each.count for each in g.row_axis.phases) * column_phases * g.filters * g.channels
     weight_reads = weight_rows * (g.weight_pitch // g.weight_vector)
+    loop = ROUND_INSTRUCTIONS * row_chunks * g.channels if row_chunks > len(g.row_axis.phases) else 0
     copies = g.units * g.channels * tile.plane_copies / g.threads
     weights = g.units * g.block_filters * g.filters * g.channels * g.filter_rows * g.filter_columns / g.threads
     numbers = g.filters * g.rows * g.columns * g.phases / g.channel_rounds
@@ -81,7 +84,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     store_turns = stores * max(min(g.columns, SECTOR) if g.stores is Stores.DIRECT else 1, g.store_vector)
     staged = 3 * numbers if g.stores is Stores.STAGED else 0.0
     copied = COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weights
-    issue = products + reads + weight_reads + copied + STORE_INSTRUCTIONS * stores + 3 * staged + 60
+    issue = products + reads + weight_reads + copied + STORE_INSTRUCTIONS * stores + 3 * staged + loop + 60
     turns = reads * tile.read + weight_reads * 1.3 + (copies * tile.vector) + weights + store_turns + staged
     resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)
     if g.min_blocks > resident:

@@ -19,7 +19,7 @@ MOST_SUMS = 64
 """Of a thread."""
 SPLITS_NS = 1800.0
 """Of the kernel that adds up what blocks found, from the end of the first one on."""
-BLOCKS_WANTED = (1, 2, 4, 8)
+BLOCKS_WANTED = (1, 2, 6)
 """A multiprocessor's."""
 
 
@@ -94,7 +94,7 @@ def _blocks(problem: Conv2d, space: Space, thread: dict[str, int], device: Devic
     across = -(-problem.output_size[1] // thread["columns"])
     strips = -(-problem.output_size[0] // thread["rows"])
     block_filters = problem.group_filters // thread["filters"]
-    for threads, downs, bands in itertools.product(USUAL_THREADS, (1, 2, 4, strips), (1, 2, 4, 8)):
+    for threads, downs, bands in itertools.product(USUAL_THREADS, (1, 4, strips), (1, 2, 8)):
         left = max(threads // across, 1)
         down = max(each for each in values["down"] if each <= min(left, downs, max(strips // bands, 1)))
         left //= down
@@ -125,5 +125,5 @@ def _blocks(problem: Conv2d, space: Space, thread: dict[str, int], device: Devic
                 "bands": bands,
                 "splits": max(each for each in values["splits"] if each <= max(splits, 1)),
                 "stages": 1,
-                "min_blocks": 0,
+                "min_blocks": 1,
             }

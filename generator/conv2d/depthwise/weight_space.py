@@ -49,7 +49,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
             Parameter("bands", powers(rows), "parts of a plane from top to bottom, one by one"),
             Parameter("splits", _splits(problem), "blocks that share the images of a weight"),
             Parameter("stages", (1, 2), "buffers of tiles: with two the next is copied meanwhile"),
-            Parameter("min_blocks", (0, 2, 3, 4), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("min_blocks", (1, 2, 3, 4), "blocks a multiprocessor must hold; 1 lets ptxas spill nothing for more"),
         ),
         constraints=(*_thread_constraints(problem), *_block_constraints(problem, device)),
     )
@@ -73,13 +73,13 @@ def _splits(problem: Conv2d) -> tuple[int, ...]:
 
 
 def _thread_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
-    rows, columns = problem.output_size
+    all_rows, all_columns = problem.output_size
     _, channels, taps, tap_columns = problem.weight
     filters_of_group = problem.group_filters
     return (
         Constraint(
-            f"threads across have fewer than 1.5 times the {columns} columns of y",
-            lambda columns: 2 * (-(-problem.output_size[1] // columns) * columns) < 3 * problem.output_size[1],
+            f"threads across have fewer than 1.5 times the {all_columns} columns of y",
+            lambda columns: 2 * (-(-all_columns // columns) * columns) < 3 * all_columns,
         ),
         Constraint(
             f"at most {MAX_WRITTEN} multiply-adds are written out, or one position's of a row of taps",
@@ -97,16 +97,16 @@ def _thread_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
             lambda filters, block_filters: filters_of_group % (filters * block_filters) == 0,
         ),
         Constraint(
-            f"a band of the {rows} rows of y is no larger than they are, and no smaller than a thread's",
-            lambda rows, bands: rows <= -(-problem.output_size[0] // bands),
+            f"a band of the {all_rows} rows of y is no larger than they are, and no smaller than a thread's",
+            lambda rows, bands: rows <= -(-all_rows // bands),
         ),
         Constraint(
             "every thread down a band has rows of it",
-            lambda rows, bands, down: down <= -(-(-(-problem.output_size[0] // bands)) // rows),
+            lambda rows, bands, down: down <= -(-(-(-all_rows // bands)) // rows),
         ),
         Constraint(
             "no band lies within the one before",
-            lambda bands: (bands - 1) * -(-rows // bands) < rows,
+            lambda bands: (bands - 1) * -(-all_rows // bands) < all_rows,
         ),
     )
 
@@ -119,7 +119,7 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
         return WeightGeometry.of(problem, Config.of(dict(zip(WEIGHT_NAMES, values, strict=True))))
 
     def registers(columns: int, rows: int, filters: int, tap_rows: int) -> int:
-        return geometry(columns, rows, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0).registers + OTHER_REGISTERS
+        return geometry(columns, rows, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1).registers + OTHER_REGISTERS
 
     def threads(columns_of_thread: int, *others: int) -> int:
         return -(-columns // columns_of_thread) * prod(others)
@@ -159,7 +159,7 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda rows, filters, tap_rows, min_blocks, columns, *block: (
-                max(min_blocks, 1)
+                min_blocks
                 * -(-threads(columns, *block) // WARP)
                 * WARP
                 * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
