@@ -38,7 +38,7 @@ Values = NDArray[np.float32]
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 GROUPS = ((4, 4, 4), (4, 8, 4), (4, 6, 2), (6, 2, 2), (3, 5, 1))
-"""Channels, filters and groups: depthwise, with two filters a channel, few channels a group on either side, one group."""
+"""Channels, filters and groups: depthwise, with two filters a channel, with few channels a group, one group."""
 STRIDES = (1, 2, (2, 3))
 PADDINGS = (0, 1, ((2, 0), (1, 3)))
 DILATIONS = (1, 2, (1, 3))

@@ -1,8 +1,8 @@
 """`conv2d_depthwise` on a result that is an image (fprop, dgrad): what one config makes of it.
 
-A unit is a group of an image: a few planes of the source, and a few of the result. A block stages the tiles of some units
-in shared memory, and a thread of it has `filters` channels by `rows` by `columns` of one unit's result in registers. It
-reads a row of its window once for all taps' rows that meet it, as `filter2d_window` does.
+A unit is a group of an image: a few planes of the source, and a few of the result. A block stages the tiles of some
+units in shared memory, and a thread of it has `filters` channels by `rows` by `columns` of one unit's result in
+registers. It reads a row of its window once for all taps' rows that meet it, as `filter2d_window` does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import enum
 
 from warpsmith.generator.conv2d.axes import Axis, axes_of
 from warpsmith.generator.conv2d.depthwise.tile import Lanes, Tile, round_up, vector_of
+from warpsmith.generator.conv2d.depthwise.windows import low_of, window_of
 from warpsmith.generator.conv2d.image_geometry import channels_of
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
@@ -158,24 +159,49 @@ class ImageGeometry:
         return sets * self.row_bands * self.column_bands * self.filter_blocks
 
     @property
+    def ragged_units(self) -> bool:
+        """Whether the last block has fewer units."""
+        return self.all_units % (self.units * self.rounds) != 0
+
+    @property
+    def ragged_filters(self) -> bool:
+        """Whether the last block, or thread, of a group has fewer channels of the result."""
+        return self.result_channels % (self.filters * self.block_filters) != 0
+
+    @property
+    def ragged_rows(self) -> bool:
+        """Whether some threads have fewer rows."""
+        return self.row_axis.results != len(self.row_axis.phases) * self.band_rows * self.row_bands
+
+    @property
+    def ragged_columns(self) -> bool:
+        """Whether some threads have fewer columns."""
+        return self.column_axis.results != len(self.column_axis.phases) * self.band_columns * self.column_bands
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether results go through shared memory."""
+        return self.stores is Stores.STAGED
+
+    @property
     def low_row(self) -> int:
         """Row of the source at which the first window begins."""
-        return _low(self.row_axis)
+        return low_of(self.row_axis)
 
     @property
     def low_column(self) -> int:
         """Column likewise."""
-        return _low(self.column_axis)
+        return low_of(self.column_axis)
 
     @property
     def window_columns(self) -> int:
         """That a thread reads of a row at the most."""
-        return _window(self.column_axis, self.columns)
+        return window_of(self.column_axis, self.columns)
 
     @property
     def tile(self) -> Tile:
         """Of a plane of the source."""
-        rows = _window(self.row_axis, self.band_rows)
+        rows = window_of(self.row_axis, self.band_rows)
         across, down = self.column_axis.multiple, self.row_axis.multiple
         lanes = Lanes.of(self.across, self.down, self.columns * across, self.rows * down)
         step = self.band_columns * across if self.column_bands > 1 else 0
@@ -270,15 +296,3 @@ class ImageGeometry:
         columns = sum(each.count for each in self.column_axis.phases)
         rows = sum(min(self.tap_rows, each.count) for each in self.row_axis.phases)
         return self.filters * self.rows * self.columns * rows * columns
-
-
-def _low(axis: Axis) -> int:
-    """Where the first window of an axis begins."""
-    return min((taps.low for taps in axis.phases if taps.count), default=0)
-
-
-def _window(axis: Axis, steps: int) -> int:
-    """Source rows, or columns, that so many steps of all phases read, from the first to the last."""
-    low = _low(axis)
-    ends = (taps.low - low + taps.span for taps in axis.phases if taps.count)
-    return max(ends, default=1) + axis.multiple * (steps - 1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from warpsmith.generator.conv2d.axes import axes_of
-from warpsmith.generator.conv2d.depthwise.image_geometry import NAMES, ImageGeometry, Stores
+from warpsmith.generator.conv2d.depthwise.image_geometry import NAMES, WARP, ImageGeometry, Stores
+from warpsmith.generator.conv2d.depthwise.tile import round_up
 from warpsmith.generator.conv2d.image_geometry import channels_of
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import MOST_REGISTERS, Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 OTHER_REGISTERS = 36
@@ -18,6 +20,8 @@ MAX_REGISTERS = 200
 MAX_THREADS = 512
 MAX_WRITTEN = 3000
 """Multiply-adds that are written out: compilers take 2 s for so many."""
+MIN_BLOCKS = "blocks a multiprocessor must hold; with 1 ptxas does not spill to have more of them"
+"""What the parameter means."""
 ROWS = COLUMNS = (1, 2, 4, 7, 8, 14, 16, 28)
 FILTERS = (1, 2, 4, 8, 16)
 UNITS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -41,7 +45,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
             Parameter("rounds", _covering(ROUNDS, problem.input[0] * problem.groups), "sets of units, one by one"),
             Parameter("stages", (1, 2), "buffers of tiles: with two the next is copied meanwhile"),
             Parameter("stores", tuple(each.value for each in Stores), "how sums come to global memory"),
-            Parameter("min_blocks", (1, 2, 3, 4), "blocks a multiprocessor must hold; 1 lets ptxas spill nothing for more"),
+            Parameter("min_blocks", (1, 2, 3, 4), MIN_BLOCKS),
         ),
         constraints=(*_thread_constraints(problem), *_block_constraints(problem, device)),
     )
@@ -111,7 +115,9 @@ def _thread_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
                 row_bands <= -(-down.steps // rows) and column_bands <= -(-across.steps // columns)
             ),
         ),
-        Constraint("rows that are staged are whole", lambda column_bands, stores: column_bands == 1 or stores == "direct"),
+        Constraint(
+            "rows that are staged are whole", lambda column_bands, stores: column_bands == 1 or stores == "direct"
+        ),
     )
 
 
@@ -119,29 +125,11 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
     (down, across), (sources, _) = axes_of(problem), channels_of(problem)
     units_of_problem = problem.input[0] * problem.groups
 
-    @cache
-    def geometry(*values: Value) -> ImageGeometry:
-        return ImageGeometry.of(problem, Config.of(dict(zip((*NAMES, "stores"), values, strict=True))))
-
     def threads(columns: int, rows: int, row_bands: int, column_bands: int, block_filters: int, units: int) -> int:
         wide = -(-across.steps // (columns * column_bands)) * -(-down.steps // (rows * row_bands))
-        return -(-wide * block_filters * units // 32) * 32
-
-    def registers(columns: int, rows: int, filters: int, tap_rows: int) -> int:
-        one = geometry(rows, columns, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 1, "direct")
-        return one.registers + OTHER_REGISTERS
-
-    def shared(*values: Value) -> int:
-        return geometry(*values).shared_bytes
+        return round_up(wide * block_filters * units, WARP)
 
     return (
-        Constraint(
-            f"a thread needs at most {MAX_REGISTERS} registers: its sums, weights, a row of its window, and "
-            f"{OTHER_REGISTERS} more",
-            lambda columns, rows, filters, tap_rows: (
-                columns * rows * filters * tap_rows == 1 or registers(columns, rows, filters, tap_rows) <= MAX_REGISTERS
-            ),
-        ),
         Constraint(
             f"a block has at most {MAX_THREADS} threads",
             lambda columns, rows, row_bands, column_bands, block_filters, units: (
@@ -153,15 +141,6 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
             lambda row_bands, column_bands, units: units == 1 or row_bands * column_bands == 1,
         ),
         Constraint(
-            f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
-            lambda columns, rows, filters, tap_rows, row_bands, column_bands, block_filters, units, min_blocks: (
-                min_blocks
-                * threads(columns, rows, row_bands, column_bands, block_filters, units)
-                * min(registers(columns, rows, filters, tap_rows), 255)
-                <= device.registers_per_multiprocessor
-            ),
-        ),
-        Constraint(
             f"there are {units_of_problem} units for a block's rounds",
             lambda units, rounds: rounds == 1 or units * rounds <= units_of_problem,
         ),
@@ -169,9 +148,41 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
             "two stages need a second step: another round, or other channels",
             lambda channels, rounds, stages: stages == 1 or rounds * (sources // channels) > 1,
         ),
+        *_memory_constraints(problem, device, threads),
+    )
+
+
+def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., int]) -> tuple[Constraint, ...]:
+    """Registers and shared memory; `threads` of a block from what follows its name below."""
+
+    @cache
+    def geometry(*values: Value) -> ImageGeometry:
+        return ImageGeometry.of(problem, Config.of(dict(zip((*NAMES, "stores"), values, strict=True))))
+
+    def registers(columns: int, rows: int, filters: int, tap_rows: int) -> int:
+        one = geometry(rows, columns, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 1, Stores.DIRECT.value)
+        return one.registers + OTHER_REGISTERS
+
+    return (
+        Constraint(
+            f"a thread needs at most {MAX_REGISTERS} registers: its sums, weights, a row of its window, and "
+            f"{OTHER_REGISTERS} more",
+            lambda columns, rows, filters, tap_rows: (
+                columns * rows * filters * tap_rows == 1 or registers(columns, rows, filters, tap_rows) <= MAX_REGISTERS
+            ),
+        ),
+        Constraint(
+            f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
+            lambda columns, rows, filters, tap_rows, row_bands, column_bands, block_filters, units, min_blocks: (
+                min_blocks
+                * threads(columns, rows, row_bands, column_bands, block_filters, units)
+                * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
+                <= device.registers_per_multiprocessor
+            ),
+        ),
         Constraint(
             f"a block's tiles, weights and staged results fit {device.shared_per_block_bytes} bytes of shared memory",
-            lambda *values: shared(*values) <= device.shared_per_block_bytes,
+            lambda *values: geometry(*values).shared_bytes <= device.shared_per_block_bytes,
             (*NAMES, "stores"),
         ),
     )

@@ -92,8 +92,8 @@ class Tile:
         used = lanes.last_column + lead + window
         columns = round_up(used, vector)
         unit = max(vector, read)
-        # A read begins at a multiple of its vector, and may end as far behind the last column.
-        pitch = _pitch(round_up(max(columns, used + read - 1), unit), unit, read, lanes.places)
+        read_to = lanes.last_column + round_up(lead + window, read)  # reads are whole vectors
+        pitch = _pitch(round_up(max(columns, read_to), unit), unit, read, lanes.places)
         plane_pitch = _plane_pitch(rows * pitch, pitch, unit, read, lanes.places)
         return cls(rows, columns, lead, vector, read, pitch, plane_pitch)
 
@@ -109,7 +109,7 @@ def round_up(count: int, multiple: int) -> int:
 
 
 def wavefronts(addresses: tuple[int, ...], vector: int) -> int:
-    """Turns of shared memory for a warp's read of `vector` numbers from each address: a part of 32 numbers at a time."""
+    """Turns of shared memory for a warp's read of `vector` numbers from each address, 32 numbers at a time."""
     lanes = BANKS // vector
     turns = 0
     for first in range(0, len(addresses), lanes):

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from warpsmith.generator.conv2d.depthwise.image_default import DEFAULT_WRITTEN, USUAL_THREADS
+from warpsmith.generator.conv2d.depthwise.image_geometry import WARP
 from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.depthwise.model import COPY_INSTRUCTIONS, resident_blocks, total_ns
-from warpsmith.generator.conv2d.depthwise.weight_geometry import SERIAL_MEMBERS, WARP, WeightGeometry
+from warpsmith.generator.conv2d.depthwise.weight_geometry import SERIAL_MEMBERS, WeightGeometry
 from warpsmith.generator.conv2d.depthwise.weight_space import weight_space
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
@@ -107,10 +108,7 @@ def _blocks(problem: Conv2d, space: Space, thread: dict[str, int], device: Devic
         if bands not in values["bands"]:
             continue
         weights_blocks = (
-            (taps_left // taps)
-            * (block_filters // filters)
-            * (problem.group_channels // channels)
-            * problem.groups
+            (taps_left // taps) * (block_filters // filters) * (problem.group_channels // channels) * problem.groups
         )
         for wanted in BLOCKS_WANTED:
             splits = wanted * device.multiprocessors / weights_blocks

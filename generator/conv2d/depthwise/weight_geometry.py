@@ -1,8 +1,8 @@
 """`conv2d_depthwise` on the gradient of the weights (wgrad): what one config makes of it.
 
-A thread has the sums of some rows of taps of some filters and one channel in registers. It holds a few gradients of y in
-registers as well, and reads each row of the window of x over them once, for all rows of taps that meet it. Threads of a
-block that have the same weights are its members; what differs between them is which positions of y they add up. The last
+A thread has the sums of some rows of taps of some filters and one channel in registers. It holds a few gradients of y
+in registers as well, and reads each row of the window of x over them once, for all rows of taps that meet it. Threads
+of a block that have the same weights are its members, which differ in the positions of y that they add up. The last
 thread of a line begins further left, or further up, where the line is no multiple of its positions, and leaves out what
 the one before has: products of a zero and a pixel beside the line could be NaN.
 """

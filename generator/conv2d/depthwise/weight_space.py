@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from math import prod
 
@@ -11,11 +12,13 @@ from warpsmith.generator.conv2d.depthwise.image_space import (
     MAX_REGISTERS,
     MAX_THREADS,
     MAX_WRITTEN,
+    MIN_BLOCKS,
     OTHER_REGISTERS,
     ROWS,
     divisors,
     powers,
 )
+from warpsmith.generator.conv2d.depthwise.tile import round_up
 from warpsmith.generator.conv2d.depthwise.weight_geometry import WEIGHT_NAMES, WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import MOST_REGISTERS, Device
@@ -46,10 +49,10 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
             Parameter("block_groups", _dividing(problem.groups), "threads side by side in groups"),
             Parameter("images", tuple(each for each in IMAGES if each < 2 * images), "images at once"),
             Parameter("down", powers(rows), "threads down a band of y"),
-            Parameter("bands", powers(rows), "parts of a plane from top to bottom, one by one"),
+            Parameter("bands", _bands(rows), "parts of a plane from top to bottom, one by one"),
             Parameter("splits", _splits(problem), "blocks that share the images of a weight"),
             Parameter("stages", (1, 2), "buffers of tiles: with two the next is copied meanwhile"),
-            Parameter("min_blocks", (1, 2, 3, 4), "blocks a multiprocessor must hold; 1 lets ptxas spill nothing for more"),
+            Parameter("min_blocks", (1, 2, 3, 4), MIN_BLOCKS),
         ),
         constraints=(*_thread_constraints(problem), *_block_constraints(problem, device)),
     )
@@ -63,6 +66,11 @@ def _within(values: tuple[int, ...], count: int) -> tuple[int, ...]:
 def _dividing(groups: int) -> tuple[int, ...]:
     """Powers of two that divide the groups."""
     return tuple(each for each in powers(min(groups, MAX_THREADS)) if groups % each == 0)
+
+
+def _bands(rows: int) -> tuple[int, ...]:
+    """Powers of two, of which no band lies within the one before."""
+    return tuple(each for each in powers(rows) if (each - 1) * -(-rows // each) < rows)
 
 
 def _splits(problem: Conv2d) -> tuple[int, ...]:
@@ -102,11 +110,7 @@ def _thread_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "every thread down a band has rows of it",
-            lambda rows, bands, down: down <= -(-(-(-all_rows // bands)) // rows),
-        ),
-        Constraint(
-            "no band lies within the one before",
-            lambda bands: (bands - 1) * -(-all_rows // bands) < all_rows,
+            lambda rows, bands, down: bands * down * rows < all_rows + bands * rows,
         ),
     )
 
@@ -114,29 +118,15 @@ def _thread_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
 def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     all_images, (rows, columns) = problem.input[0], problem.output_size
 
-    @cache
-    def geometry(*values: Value) -> WeightGeometry:
-        return WeightGeometry.of(problem, Config.of(dict(zip(WEIGHT_NAMES, values, strict=True))))
-
-    def registers(columns: int, rows: int, filters: int, tap_rows: int) -> int:
-        return geometry(columns, rows, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1).registers + OTHER_REGISTERS
-
     def threads(columns_of_thread: int, *others: int) -> int:
-        return -(-columns // columns_of_thread) * prod(others)
+        return round_up(-(-columns // columns_of_thread) * prod(others), WARP)
 
     def terms(bands: int, columns: int, down: int, images: int, splits: int) -> int:
-        band_rows = -(-rows // bands)
         steps = -(-all_images // images) * bands
-        return -(-steps // splits) * columns * -(-band_rows // down)
+        return -(-steps // splits) * columns * -(-rows // (bands * down))
 
+    most_splits = _splits(problem)[-1]
     return (
-        Constraint(
-            f"a thread needs at most {MAX_REGISTERS} registers: its sums, gradients, a row of its window, and "
-            f"{OTHER_REGISTERS} more",
-            lambda columns, rows, filters, tap_rows: (
-                columns * rows * filters * tap_rows == 1 or registers(columns, rows, filters, tap_rows) <= MAX_REGISTERS
-            ),
-        ),
         Constraint(
             f"a block has at most {MAX_THREADS} threads",
             lambda *values: threads(*values) <= MAX_THREADS,
@@ -149,20 +139,39 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
         Constraint(
             f"a thread adds up at most {MAX_TERMS} terms one after the other, where there are other blocks to do so",
             lambda bands, columns, down, images, splits: (
-                splits == _splits(problem)[-1] or terms(bands, columns, down, images, splits) <= MAX_TERMS
+                splits == most_splits or terms(bands, columns, down, images, splits) <= MAX_TERMS
             ),
         ),
         Constraint(
             "two stages need a second step",
             lambda images, bands, splits, stages: stages == 1 or splits < -(-all_images // images) * bands,
         ),
+        *_memory_constraints(problem, device, threads),
+    )
+
+
+def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., int]) -> tuple[Constraint, ...]:
+    """Registers and shared memory; `threads` of a block from the values of BLOCK."""
+
+    @cache
+    def geometry(*values: Value) -> WeightGeometry:
+        return WeightGeometry.of(problem, Config.of(dict(zip(WEIGHT_NAMES, values, strict=True))))
+
+    def registers(columns: int, rows: int, filters: int, tap_rows: int) -> int:
+        return geometry(columns, rows, filters, tap_rows, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1).registers + OTHER_REGISTERS
+
+    return (
+        Constraint(
+            f"a thread needs at most {MAX_REGISTERS} registers: its sums, gradients, a row of its window, and "
+            f"{OTHER_REGISTERS} more",
+            lambda columns, rows, filters, tap_rows: (
+                columns * rows * filters * tap_rows == 1 or registers(columns, rows, filters, tap_rows) <= MAX_REGISTERS
+            ),
+        ),
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda rows, filters, tap_rows, min_blocks, columns, *block: (
-                min_blocks
-                * -(-threads(columns, *block) // WARP)
-                * WARP
-                * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
+                min_blocks * threads(columns, *block) * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
                 <= device.registers_per_multiprocessor
             ),
             ("rows", "filters", "tap_rows", "min_blocks", *BLOCK),
