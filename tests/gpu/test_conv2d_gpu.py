@@ -49,6 +49,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "pointwise": {"input": (8, 256, 14, 14), "weight": (512, 256, 1, 1)},
     "depthwise": {"input": (8, 96, 28, 28), "weight": (96, 1, 7, 7), "groups": 96, "padding": "same"},
     "large": {"input": (5, 12, 40, 37), "weight": (12, 1, 17, 15), "groups": 12, "padding": (8, 7)},
+    "thin": {"input": (6, 40, 27, 31), "weight": (80, 1, 5, 3), "groups": 40, "padding": (2, 1), "stride": (2, 1)},
     "grouped": {"input": (4, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1},
     "atrous": {"input": (2, 64, 33, 33), "weight": (48, 64, 3, 3), "padding": 6, "dilation": 6},
     "patches": {"input": (2, 3, 224, 224), "weight": (96, 3, 16, 16), "stride": 16},
