@@ -6,8 +6,8 @@ such as: python benchmarks/depthwise_layers.py                          # all la
          python benchmarks/depthwise_layers.py d7x28 g4x28:wgrad --trials 1   # what answers unsearched
 
 A layer is one of LAYERS: `d7x28` is depthwise with 7x7 taps on planes of 28x28, `g4x28` has four channels a group.
-Our default and starts are verified and timed, then configs of a search of SECONDS; with `--trials 1` the default alone.
-The fastest takes turns with cuDNN (its own search on, TF32 off) in both layouts, channels apart and last. By default only
+Our default and starts are verified and timed, then configs of a search of SECONDS; with `--trials 1` the default
+alone. The fastest takes turns with cuDNN (its own search on, TF32 off) in both layouts, channels apart and last. Only
 `conv2d_depthwise` is tried; with `--all-families` all that solve the layer, and it takes turns beside the winner.
 
 `GB/s` are the bytes of all operands, read or written once, over our time; `of peak` is the share of 64 TFLOP/s.

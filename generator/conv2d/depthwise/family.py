@@ -16,16 +16,17 @@ the weights' gradient).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 from warpsmith.generator.conv2d.axes import axes_of
 from warpsmith.generator.conv2d.circular.family import LIKELY_TAPS, Conv2dCircular
-from warpsmith.generator.conv2d.depthwise.image_default import ranked
+from warpsmith.generator.conv2d.depthwise.image_default import ranked, variants
 from warpsmith.generator.conv2d.depthwise.image_geometry import FLOAT_BYTES, ImageGeometry
-from warpsmith.generator.conv2d.depthwise.image_space import image_space
+from warpsmith.generator.conv2d.depthwise.image_space import image_space, smallest_image
 from warpsmith.generator.conv2d.depthwise.model import image_ns
-from warpsmith.generator.conv2d.depthwise.weight_default import weight_ns, weight_ranked
+from warpsmith.generator.conv2d.depthwise.weight_default import weight_ns, weight_ranked, weight_variants
 from warpsmith.generator.conv2d.depthwise.weight_geometry import WeightGeometry
-from warpsmith.generator.conv2d.depthwise.weight_space import weight_space
+from warpsmith.generator.conv2d.depthwise.weight_space import smallest_weight, weight_space
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -44,7 +45,7 @@ MAX_GROUP = 16
 """Channels, or filters, of a group: with more of them products of matrices do the work."""
 LIKELY_GROUP = 8
 """Of those that it answers for where nothing is stored."""
-MOST_STARTS = 8
+MOST_STARTS = 10
 MAX_TAPS = 64
 """Columns of a filter, which are written out."""
 MAX_PHASES = 16
@@ -74,7 +75,8 @@ class Conv2dDepthwise(Family):
             down, across = axes_of(summed)
             if (phases := len(down.phases) * len(across.phases)) > MAX_PHASES:
                 return f"writes out every phase of a stride, {MAX_PHASES} of them at the most; this one has {phases}"
-        if not _usual(summed, device):
+        space = self.space(problem, device)
+        if (smallest_weight(space) if problem.pass_ is Pass.WGRAD else smallest_image(summed, space)) is None:
             return f"the window of one result does not fit {device.shared_per_block_bytes} bytes of shared memory"
         return None
 
@@ -103,7 +105,11 @@ class Conv2dDepthwise(Family):
         return _usual(_summed(require_conv2d(problem)), device)[0]
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return _usual(_summed(require_conv2d(problem)), device)[1:MOST_STARTS]
+        conv2d = _summed(require_conv2d(problem))
+        (best, *others), space = _usual(conv2d, device), self.space(problem, device)
+        portions = (weight_variants if conv2d.pass_ is Pass.WGRAD else variants)(best, space)
+        starts = itertools.chain.from_iterable(itertools.zip_longest(others, portions))
+        return tuple(dict.fromkeys(each for each in starts if each is not None))[:MOST_STARTS]
 
     def unrolled(self, problem: Problem, config: Config) -> int:
         conv2d = _summed(require_conv2d(problem))

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from warpsmith.generator.conv2d.axes import axes_of
 from warpsmith.generator.conv2d.depthwise.image_geometry import ImageGeometry, Stores
-from warpsmith.generator.conv2d.depthwise.image_space import image_space
+from warpsmith.generator.conv2d.depthwise.image_space import image_space, smallest_image
 from warpsmith.generator.conv2d.depthwise.model import image_ns
 from warpsmith.generator.conv2d.image_geometry import channels_of
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -38,8 +38,22 @@ def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
             mine = min(found, key=lambda each: each[0])
             best[key] = min(best.get(key, mine), mine, key=lambda each: each[0])
     if not best:
-        return tuple(itertools.islice(space.configs(), 1))
+        return tuple(filter(None, [smallest_image(problem, space)]))
     return tuple(config for _, config in sorted(best.values(), key=lambda each: each[0]))
+
+
+def variants(config: Config, space: Space) -> list[Config]:
+    """Legal configs that do the same in other portions: what counts do not tell apart, a clock does."""
+    units = config.integer("units")
+    changes: tuple[dict[str, Value], ...] = (
+        {"units": 4 * units},
+        {"rounds": 2, "stages": 2},
+        {"rounds": 4, "stages": 2},
+        {"units": 2 * units, "rounds": 4, "stages": 2},
+        {"min_blocks": 3},
+    )
+    found = (Config.of({**config.values(), **change}) for change in changes)
+    return [each for each in found if space.contains(each)]
 
 
 def _threads(problem: Conv2d, space: Space) -> Iterator[dict[str, Value]]:

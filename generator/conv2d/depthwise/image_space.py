@@ -51,6 +51,17 @@ def image_space(problem: Conv2d, device: Device) -> Space:
     )
 
 
+def smallest_image(problem: Conv2d, space: Space) -> Config | None:
+    """The config that takes the least memory: a block has a pixel or two of one unit. None where that is too much."""
+    values = {each.name: each.values for each in space.parameters}
+    (down, across), (sources, _) = axes_of(problem), channels_of(problem)
+    together = len(down.phases) * len(across.phases) > 1
+    wanted = {name: each[0] for name, each in values.items()}
+    wanted |= {"row_bands": values["row_bands"][-1], "column_bands": values["column_bands"][-1]}
+    config = Config.of({**wanted, "channels": sources if together else 1})
+    return config if space.contains(config) else None
+
+
 def powers(count: int) -> tuple[int, ...]:
     """Powers of two up to `count`."""
     return tuple(2**n for n in range(count.bit_length()))

@@ -11,7 +11,7 @@ from warpsmith.generator.conv2d.depthwise.image_geometry import WARP
 from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.depthwise.model import COPY_INSTRUCTIONS, resident_blocks, total_ns
 from warpsmith.generator.conv2d.depthwise.weight_geometry import SERIAL_MEMBERS, WeightGeometry
-from warpsmith.generator.conv2d.depthwise.weight_space import weight_space
+from warpsmith.generator.conv2d.depthwise.weight_space import smallest_weight, weight_space
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
@@ -62,8 +62,22 @@ def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
                 mine = weight_ns(problem, WeightGeometry.of(problem, config), device), config
                 best[key] = min(best.get(key, mine), mine, key=lambda each: each[0])
     if not best:
-        return tuple(itertools.islice(space.configs(), 1))
+        return tuple(filter(None, [smallest_weight(space)]))
     return tuple(config for _, config in sorted(best.values(), key=lambda each: each[0]))
+
+
+def weight_variants(config: Config, space: Space) -> list[Config]:
+    """Legal configs that do the same in other portions: what counts do not tell apart, a clock does."""
+    splits, images = config.integer("splits"), config.integer("images")
+    changes: tuple[dict[str, Value], ...] = (
+        {"stages": 2},
+        {"splits": 2 * splits},
+        {"splits": splits // 2},
+        {"images": images // 2, "stages": 2},
+        {"min_blocks": 3},
+    )
+    found = (Config.of({**config.values(), **change}) for change in changes)
+    return [each for each in found if space.contains(each)]
 
 
 def _numbers(space: Space) -> dict[str, tuple[int, ...]]:

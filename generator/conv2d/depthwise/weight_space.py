@@ -58,6 +58,15 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
     )
 
 
+def smallest_weight(space: Space) -> Config | None:
+    """The config that takes the least memory: a block has a row or two of one channel. None where that is too much."""
+    values = {each.name: each.values for each in space.parameters}
+    wanted = {name: each[0] for name, each in values.items()}
+    wanted |= {"bands": values["bands"][-1], "splits": values["splits"][-1]}
+    configs = (Config.of({**wanted, "columns": columns}) for columns in values["columns"])
+    return next((config for config in configs if space.contains(config)), None)
+
+
 def _within(values: tuple[int, ...], count: int) -> tuple[int, ...]:
     """Those that a line of `count` has: a thread does not reach beyond it."""
     return tuple(each for each in values if each <= count)
