@@ -14,9 +14,10 @@ SECTOR = 8
 """Numbers that L2 takes at once, however few of them are written."""
 SCHEDULERS = 4
 """Instructions of a warp that a multiprocessor issues in a cycle."""
-COPY_INSTRUCTIONS = 18
+COPY_INSTRUCTIONS = 26
 """For each vector that is copied: where it lies, whether it is there, and the copy."""
-WEIGHT_INSTRUCTIONS = 30
+WEIGHT_INSTRUCTIONS = 40
+"""For each row of a filter, and one for each weight."""
 STORE_INSTRUCTIONS = 5
 ROUND_INSTRUCTIONS = 30
 """That could be issued while a round of the loop over taps' rows waits for its first weights and pixels."""
@@ -78,12 +79,13 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     weight_reads = weight_rows * (g.weight_pitch // g.weight_vector)
     loop = ROUND_INSTRUCTIONS * row_chunks * g.channels if row_chunks > len(g.row_axis.phases) else 0
     copies = g.units * g.channels * tile.plane_copies / g.threads
-    weights = g.units * g.block_filters * g.filters * g.channels * g.filter_rows * g.filter_columns / g.threads
+    weight_rows_copied = -(-g.units * g.block_filters * g.filters * g.channels * g.filter_rows // g.threads)
+    weights = weight_rows_copied * g.filter_columns
     numbers = g.filters * g.rows * g.columns * g.phases / g.channel_rounds
     stores = numbers / g.store_vector
     store_turns = stores * max(min(g.columns, SECTOR) if g.stores is Stores.DIRECT else 1, g.store_vector)
     staged = 3 * numbers if g.stores is Stores.STAGED else 0.0
-    copied = COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weights
+    copied = COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weight_rows_copied + weights
     issue = products + reads + weight_reads + copied + STORE_INSTRUCTIONS * stores + 3 * staged + loop + 60
     turns = reads * tile.read + weight_reads * 1.3 + (copies * tile.vector) + weights + store_turns + staged
     resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache
 from math import prod
@@ -62,8 +63,9 @@ def smallest_weight(space: Space) -> Config | None:
     """The config that takes the least memory: a block has a row or two of one channel. None where that is too much."""
     values = {each.name: each.values for each in space.parameters}
     wanted = {name: each[0] for name, each in values.items()}
-    wanted |= {"bands": values["bands"][-1], "splits": values["splits"][-1]}
-    configs = (Config.of({**wanted, "columns": columns}) for columns in values["columns"])
+    wanted |= {"bands": values["bands"][-1]}
+    choices = itertools.product(reversed(values["splits"]), values["columns"])
+    configs = (Config.of({**wanted, "splits": splits, "columns": columns}) for splits, columns in choices)
     return next((config for config in configs if space.contains(config)), None)
 
 

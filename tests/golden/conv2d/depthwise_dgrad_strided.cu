@@ -88,45 +88,54 @@ __device__ __forceinline__ void copy_async_wait() {
 __device__ __forceinline__ void begin_tiles(const float* __restrict__ dy, int first_unit, int first_channel,
                                            int row, int column, float* tiles) {
     constexpr int kPlanes = kBlockUnits;
-    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;
-    const int tile_column = threadIdx.x % kTileRowVectors * kTileVector;
+    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;  // a thread keeps its column
+    const int first = threadIdx.x / kTileRowVectors;
+    const int tile_column = (threadIdx.x - first * kTileRowVectors) * kTileVector;
     const int image_column = column + tile_column;
     const bool is_column = image_column >= 0 && image_column < kSourceColumns;
-    if (threadIdx.x >= kRowsAtOnce * kTileRowVectors) {
+    if (first >= kRowsAtOnce) {
         return;
     }
-    for (unsigned i = threadIdx.x / kTileRowVectors; i < kPlanes * kTileRows; i += kRowsAtOnce) {
-        const int tile_row = i % kTileRows;
-        const int plane = i / kTileRows;
+    int plane = first / kTileRows;
+    int tile_row = first % kTileRows;
+    while (plane < kPlanes) {
         const int unit = first_unit + plane;
         const int channel = first_channel;
         const int image_row = row + tile_row;
         const bool is_row = image_row >= 0 && image_row < kSourceRows;
         const bool is_inside = is_row && is_column;
-        const int image_plane = unit * kSourceChannels + channel;
-        const float* from = dy + (image_plane * kSourceRows + image_row) * kSourceColumns + image_column;
-        float* to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
-        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, is_inside ? from : dy);
+        const int from = ((unit * kSourceChannels + channel) * kSourceRows + image_row) * kSourceColumns + image_column;
+        float* const to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
+        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, dy + (is_inside ? from : 0));
+        plane += kRowsAtOnce / kTileRows;
+        tile_row += kRowsAtOnce % kTileRows;
+        if (tile_row >= kTileRows) {
+            tile_row -= kTileRows;
+            ++plane;
+        }
     }
 }
 
-// Begins to copy the filters of a block's units; their rows begin at multiples of a vector.
+// Begins to copy the filters of a block's units, a row a thread; rows begin at multiples of a vector.
 __device__ __forceinline__ void begin_weights(const float* __restrict__ w, int first_unit, int first_channel,
                                               int first_filter, float* weights) {
     constexpr int kTaps = kFilterRows * kFilterColumns;
-    for (unsigned i = threadIdx.x; i < kBlockUnits * kBlockFilters * kLoopChannels * kTaps; i += kThreads) {
-        const int s = i % kFilterColumns;
-        const int r = i / kFilterColumns % kFilterRows;
-        const int channel = i / kTaps % kLoopChannels;
-        const int filter = i / (kTaps * kLoopChannels) % kBlockFilters;
-        const int unit = i / (kTaps * kLoopChannels * kBlockFilters);
+    constexpr int kCopies = kBlockUnits * kBlockFilters * kLoopChannels * kFilterRows;
+    for (unsigned i = threadIdx.x; i < kCopies; i += kThreads) {
+        const int r = i % kFilterRows;
+        const int channel = i / kFilterRows % kLoopChannels;
+        const int filter = i / (kFilterRows * kLoopChannels) % kBlockFilters;
+        const int unit = i / (kFilterRows * kLoopChannels * kBlockFilters);
         const int group = (first_unit + unit) % kGroups;
-        const float* from = w + group * (kResultChannels * kSourceChannels * kTaps) +
-                            (first_filter + filter) * kWeightsPerResult +
-                            (first_channel + channel) * kWeightsPerSource + r * kFilterColumns + s;
-        float* to = weights + unit * kUnitWeights + filter * kFilterPitch + channel * (kFilterRows * kWeightPitch) +
-                    r * kWeightPitch + s;
-        copy_async_or_zero<4>(true, true, to, from);
+        const int from = group * (kResultChannels * kSourceChannels * kTaps) +
+                         (first_filter + filter) * kWeightsPerResult +
+                         (first_channel + channel) * kWeightsPerSource + r * kFilterColumns;
+        float* const to = weights + unit * kUnitWeights + filter * kFilterPitch +
+                          (channel * kFilterRows + r) * kWeightPitch;
+#pragma unroll
+        for (int s = 0; s < kFilterColumns; ++s) {
+            copy_async_or_zero<4>(true, true, to + s, w + from + s);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 // warpsmith conv2d_depthwise
 // problem: conv2d pass=wgrad input=32x192x28x28 weight=192x1x7x7 precision=ieee padding=3x3 groups=192
-// config:  bands=2 block_channels=1 block_filters=1 block_groups=1 block_taps=1 columns=4 down=1 filters=1 images=8 min_blocks=1 rows=7 splits=4 stages=1 tap_rows=7
+// config:  bands=1 block_channels=1 block_filters=1 block_groups=1 block_taps=1 columns=14 down=8 filters=1 images=4 min_blocks=1 rows=2 splits=4 stages=1 tap_rows=7
 //
 // dw from tiles of x and dy in shared memory: a thread has the sums of kTapRows rows of taps of kThreadFilters filters
 // in registers, takes kThreadRows x kThreadColumns positions of y at once, and reads a row of x once for all of them.
@@ -21,37 +21,36 @@ constexpr int kDilationRows = 1;
 constexpr int kDilationColumns = 1;
 
 constexpr int kThreadFilters = 1;
-constexpr int kThreadRows = 7;  // of y
-constexpr int kThreadColumns = 4;
+constexpr int kThreadRows = 2;  // of y
+constexpr int kThreadColumns = 14;
 constexpr int kTapRows = 7;  // of a filter, a thread
 constexpr int kBlockTaps = 1;  // threads for the rows of a filter
 constexpr int kBlockFilters = 1;  // for filters
 constexpr int kBlockChannels = 1;  // for channels
 constexpr int kBlockGroups = 1;  // and for groups
-constexpr int kImages = 8;  // of a step
-constexpr int kAcross = 7;  // threads across a row of y
-constexpr int kDown = 1;
-constexpr int kBandRows = 14;  // of y, of a step
-constexpr int kStrips = 2;  // of rows, in a band
+constexpr int kImages = 4;  // of a step
+constexpr int kAcross = 2;  // threads across a row of y
+constexpr int kDown = 8;
+constexpr int kStrips = 14;  // of rows, in a band
 constexpr int kMembers = kAcross * kDown * kImages;  // threads with the same weights
 constexpr int kKeys = kBlockTaps * kBlockFilters * kBlockChannels * kBlockGroups;  // sets of weights
 constexpr int kSteps = 8;  // sets of images, and bands of them
 constexpr int kSplits = 4;  // blocks that share them
 constexpr int kThreads = 64;
-constexpr int kTileRows = 20;  // of a tile of x
+constexpr int kTileRows = 34;  // of a tile of x
 constexpr int kTileRowVectors = 9;  // that are copied of a row
 constexpr int kTileVector = 4;  // numbers of each
 constexpr int kTilePitch = 36;
-constexpr int kTilePlanePitch = 732;
-constexpr int kGradientRows = 14;  // of a tile of dy
+constexpr int kTilePlanePitch = 1224;
+constexpr int kGradientRows = 28;  // of a tile of dy
 constexpr int kGradientRowVectors = 7;  // that are copied of a row
 constexpr int kGradientVector = 4;  // numbers of each
 constexpr int kGradientPitch = 28;
-constexpr int kGradientPlanePitch = 412;
+constexpr int kGradientPlanePitch = 784;
 
-constexpr int kReadVector = 4;  // numbers of x that a thread reads at once
+constexpr int kReadVector = 2;  // numbers of x that a thread reads at once
 constexpr int kSkip = 1;  // from there to the first of its window
-constexpr int kTileNumbers = 5856;  // of x; those of dy lie behind them
+constexpr int kTileNumbers = 4896;  // of x; those of dy lie behind them
 constexpr int kThreadSums = kThreadFilters * kTapRows * kFilterColumns;
 constexpr int kSumPitch = kThreads + 1;  // from one of a thread's sums to the next: they lie in different banks
 
@@ -83,25 +82,31 @@ __device__ __forceinline__ void copy_async_wait() {
 __device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int first_unit, int first_channel,
                                            int row, int column, float* tiles) {
     constexpr int kPlanes = kImages * kBlockGroups;
-    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;
-    const int tile_column = threadIdx.x % kTileRowVectors * kTileVector;
+    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;  // a thread keeps its column
+    const int first = threadIdx.x / kTileRowVectors;
+    const int tile_column = (threadIdx.x - first * kTileRowVectors) * kTileVector;
     const int image_column = column + tile_column;
     const bool is_column = image_column >= 0 && image_column < kColumns;
-    if (threadIdx.x >= kRowsAtOnce * kTileRowVectors) {
+    if (first >= kRowsAtOnce) {
         return;
     }
-    for (unsigned i = threadIdx.x / kTileRowVectors; i < kPlanes * kTileRows; i += kRowsAtOnce) {
-        const int tile_row = i % kTileRows;
-        const int plane = i / kTileRows;
+    int plane = first / kTileRows;
+    int tile_row = first % kTileRows;
+    while (plane < kPlanes) {
         const int unit = first_unit + plane * kGroups;
         const int channel = first_channel;
         const int image_row = row + tile_row;
         const bool is_row = image_row >= 0 && image_row < kRows;
         const bool is_inside = is_row && is_column;
-        const int image_plane = unit * kChannels + channel;
-        const float* from = x + (image_plane * kRows + image_row) * kColumns + image_column;
-        float* to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
-        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, is_inside ? from : x);
+        const int from = ((unit * kChannels + channel) * kRows + image_row) * kColumns + image_column;
+        float* const to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
+        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, x + (is_inside ? from : 0));
+        plane += kRowsAtOnce / kTileRows;
+        tile_row += kRowsAtOnce % kTileRows;
+        if (tile_row >= kTileRows) {
+            tile_row -= kTileRows;
+            ++plane;
+        }
     }
 }
 
@@ -110,25 +115,31 @@ __device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int fir
 __device__ __forceinline__ void begin_gradients(const float* __restrict__ dy, int first_unit, int first_channel,
                                                int row, int column, float* tiles) {
     constexpr int kPlanes = kImages * kBlockGroups;
-    constexpr int kRowsAtOnce = kThreads / kGradientRowVectors;
-    const int tile_column = threadIdx.x % kGradientRowVectors * kGradientVector;
+    constexpr int kRowsAtOnce = kThreads / kGradientRowVectors;  // a thread keeps its column
+    const int first = threadIdx.x / kGradientRowVectors;
+    const int tile_column = (threadIdx.x - first * kGradientRowVectors) * kGradientVector;
     const int image_column = column + tile_column;
     const bool is_column = image_column >= 0 && image_column < kOutputColumns;
-    if (threadIdx.x >= kRowsAtOnce * kGradientRowVectors) {
+    if (first >= kRowsAtOnce) {
         return;
     }
-    for (unsigned i = threadIdx.x / kGradientRowVectors; i < kPlanes * kGradientRows; i += kRowsAtOnce) {
-        const int tile_row = i % kGradientRows;
-        const int plane = i / kGradientRows;
+    int plane = first / kGradientRows;
+    int tile_row = first % kGradientRows;
+    while (plane < kPlanes) {
         const int unit = first_unit + plane * kGroups;
         const int channel = first_channel;
         const int image_row = row + tile_row;
         const bool is_row = image_row >= 0 && image_row < kOutputRows;
         const bool is_inside = is_row && is_column;
-        const int image_plane = unit * kFilters + channel;
-        const float* from = dy + (image_plane * kOutputRows + image_row) * kOutputColumns + image_column;
-        float* to = tiles + plane * kGradientPlanePitch + tile_row * kGradientPitch + tile_column;
-        copy_async_or_zero<4 * kGradientVector>(true, is_inside, to, is_inside ? from : dy);
+        const int from = ((unit * kFilters + channel) * kOutputRows + image_row) * kOutputColumns + image_column;
+        float* const to = tiles + plane * kGradientPlanePitch + tile_row * kGradientPitch + tile_column;
+        copy_async_or_zero<4 * kGradientVector>(true, is_inside, to, dy + (is_inside ? from : 0));
+        plane += kRowsAtOnce / kGradientRows;
+        tile_row += kRowsAtOnce % kGradientRows;
+        if (tile_row >= kGradientRows) {
+            tile_row -= kGradientRows;
+            ++plane;
+        }
     }
 }
 
@@ -136,12 +147,10 @@ __device__ __forceinline__ void begin_gradients(const float* __restrict__ dy, in
 template <int kCount>
 __device__ __forceinline__ void read_pixels(const float* from, float (&numbers)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-        const float4 v = *reinterpret_cast<const float4*>(from + i);
+    for (int i = 0; i < kCount; i += 2) {
+        const float2 v = *reinterpret_cast<const float2*>(from + i);
         numbers[i + 0] = v.x;
         numbers[i + 1] = v.y;
-        numbers[i + 2] = v.z;
-        numbers[i + 3] = v.w;
     }
 }
 
@@ -149,12 +158,10 @@ __device__ __forceinline__ void read_pixels(const float* from, float (&numbers)[
 template <int kCount>
 __device__ __forceinline__ void read_gradients(const float* from, float (&numbers)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-        const float4 v = *reinterpret_cast<const float4*>(from + i);
+    for (int i = 0; i < kCount; i += 2) {
+        const float2 v = *reinterpret_cast<const float2*>(from + i);
         numbers[i + 0] = v.x;
         numbers[i + 1] = v.y;
-        numbers[i + 2] = v.z;
-        numbers[i + 3] = v.w;
     }
 }
 
@@ -223,12 +230,11 @@ conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ dy, floa
     const int filter = key / kBlockTaps % kBlockFilters * kThreadFilters;
     const int channel = key / (kBlockTaps * kBlockFilters) % kBlockChannels;
     const int group = key / (kBlockTaps * kBlockFilters * kBlockChannels);
-    const bool is_busy = threadIdx.x < kKeys * kMembers;  // those beyond help to copy and to add up
     float sums[kThreadFilters][kTapRows][kFilterColumns] = {};
 
     const auto begin = [&](int step, float* stage) {
-        const int first_unit = step / 2 * (kImages * kGroups) + block_group;
-        const int row = step % 2 * kBandRows;
+        const int first_unit = step / 1 * (kImages * kGroups) + block_group;
+        constexpr int row = 0;
         begin_tiles(x, first_unit, block_channel, row * kStrideRows + block_tap * kDilationRows - 3,
                     -4, stage);
         begin_gradients(dy, first_unit, block_filter, row, 0, stage + kTileNumbers);
@@ -240,18 +246,16 @@ conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ dy, floa
         begin(step, stage);
         copy_async_wait<0>();
         __syncthreads();
-        if (is_busy) {
-            const int unit = image * kBlockGroups + group;
-            const float* const tile = stage + (unit * kBlockChannels + channel) * kTilePlanePitch +
-                                      tap * kDilationRows * kTilePitch + column * kStrideColumns;
-            const float* const gradients = stage + kTileNumbers + column +
-                                           (unit * (kBlockFilters * kThreadFilters) + filter) * kGradientPlanePitch;
-    #pragma unroll 1
-            for (int strip = down; strip < kStrips; strip += kDown) {
-                const int row = strip * kThreadRows;
-                add_positions(tile + row * kStrideRows * kTilePitch, gradients + row * kGradientPitch,
-                              sums);
-            }
+        const int unit = image * kBlockGroups + group;
+        const float* const tile = stage + (unit * kBlockChannels + channel) * kTilePlanePitch +
+                                  tap * kDilationRows * kTilePitch + column * kStrideColumns;
+        const float* const gradients = stage + kTileNumbers + column +
+                                       (unit * (kBlockFilters * kThreadFilters) + filter) * kGradientPlanePitch;
+#pragma unroll 1
+        for (int strip = down; strip < kStrips; strip += kDown) {
+            const int row = strip * kThreadRows;
+            add_positions(tile + row * kStrideRows * kTilePitch, gradients + row * kGradientPitch,
+                          sums);
         }
         __syncthreads();  // before what is staged next, or sums, take its place
     }

@@ -83,25 +83,31 @@ __device__ __forceinline__ void copy_async_wait() {
 __device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int first_unit, int first_channel,
                                            int row, int column, float* tiles) {
     constexpr int kPlanes = kImages * kBlockGroups;
-    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;
-    const int tile_column = threadIdx.x % kTileRowVectors * kTileVector;
+    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;  // a thread keeps its column
+    const int first = threadIdx.x / kTileRowVectors;
+    const int tile_column = (threadIdx.x - first * kTileRowVectors) * kTileVector;
     const int image_column = column + tile_column;
     const bool is_column = image_column >= 0 && image_column < kColumns;
-    if (threadIdx.x >= kRowsAtOnce * kTileRowVectors) {
+    if (first >= kRowsAtOnce) {
         return;
     }
-    for (unsigned i = threadIdx.x / kTileRowVectors; i < kPlanes * kTileRows; i += kRowsAtOnce) {
-        const int tile_row = i % kTileRows;
-        const int plane = i / kTileRows;
+    int plane = first / kTileRows;
+    int tile_row = first % kTileRows;
+    while (plane < kPlanes) {
         const int unit = first_unit + plane * kGroups;
         const int channel = first_channel;
         const int image_row = row + tile_row;
         const bool is_row = image_row >= 0 && image_row < kRows;
         const bool is_inside = is_row && is_column;
-        const int image_plane = unit * kChannels + channel;
-        const float* from = x + (image_plane * kRows + image_row) * kColumns + image_column;
-        float* to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
-        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, is_inside ? from : x);
+        const int from = ((unit * kChannels + channel) * kRows + image_row) * kColumns + image_column;
+        float* const to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
+        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, x + (is_inside ? from : 0));
+        plane += kRowsAtOnce / kTileRows;
+        tile_row += kRowsAtOnce % kTileRows;
+        if (tile_row >= kTileRows) {
+            tile_row -= kTileRows;
+            ++plane;
+        }
     }
 }
 
@@ -110,25 +116,31 @@ __device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int fir
 __device__ __forceinline__ void begin_gradients(const float* __restrict__ dy, int first_unit, int first_channel,
                                                int row, int column, float* tiles) {
     constexpr int kPlanes = kImages * kBlockGroups;
-    constexpr int kRowsAtOnce = kThreads / kGradientRowVectors;
-    const int tile_column = threadIdx.x % kGradientRowVectors * kGradientVector;
+    constexpr int kRowsAtOnce = kThreads / kGradientRowVectors;  // a thread keeps its column
+    const int first = threadIdx.x / kGradientRowVectors;
+    const int tile_column = (threadIdx.x - first * kGradientRowVectors) * kGradientVector;
     const int image_column = column + tile_column;
     const bool is_column = image_column >= 0 && image_column < kOutputColumns;
-    if (threadIdx.x >= kRowsAtOnce * kGradientRowVectors) {
+    if (first >= kRowsAtOnce) {
         return;
     }
-    for (unsigned i = threadIdx.x / kGradientRowVectors; i < kPlanes * kGradientRows; i += kRowsAtOnce) {
-        const int tile_row = i % kGradientRows;
-        const int plane = i / kGradientRows;
+    int plane = first / kGradientRows;
+    int tile_row = first % kGradientRows;
+    while (plane < kPlanes) {
         const int unit = first_unit + plane * kGroups;
         const int channel = first_channel;
         const int image_row = row + tile_row;
         const bool is_row = image_row >= 0 && image_row < kOutputRows;
         const bool is_inside = is_row && is_column;
-        const int image_plane = unit * kFilters + channel;
-        const float* from = dy + (image_plane * kOutputRows + image_row) * kOutputColumns + image_column;
-        float* to = tiles + plane * kGradientPlanePitch + tile_row * kGradientPitch + tile_column;
-        copy_async_or_zero<4 * kGradientVector>(true, is_inside, to, is_inside ? from : dy);
+        const int from = ((unit * kFilters + channel) * kOutputRows + image_row) * kOutputColumns + image_column;
+        float* const to = tiles + plane * kGradientPlanePitch + tile_row * kGradientPitch + tile_column;
+        copy_async_or_zero<4 * kGradientVector>(true, is_inside, to, dy + (is_inside ? from : 0));
+        plane += kRowsAtOnce / kGradientRows;
+        tile_row += kRowsAtOnce % kGradientRows;
+        if (tile_row >= kGradientRows) {
+            tile_row -= kGradientRows;
+            ++plane;
+        }
     }
 }
 
