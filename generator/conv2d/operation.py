@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
+from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import (
@@ -40,4 +41,6 @@ _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
-CONV2D = Operation(Conv2d, (Conv2dDirect(), Conv2dWarpgroup(), *_FOURIER, Conv2dCircular(), _PLAIN), simplest=_PLAIN)
+_FAMILIES = (Conv2dDepthwise(), Conv2dDirect(), Conv2dWarpgroup(), *_FOURIER, Conv2dCircular(), _PLAIN)
+
+CONV2D = Operation(Conv2d, _FAMILIES, simplest=_PLAIN)

@@ -18,6 +18,7 @@ import pytest
 
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
+from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
@@ -43,6 +44,14 @@ LARGE: dict[str, Any] = {"input": (1, 8, 16384, 16400), "weight": (4, 8, 3, 3)}
 GROUPED: dict[str, Any] = {"input": (32, 256, 28, 28), "weight": (256, 8, 3, 3), "groups": 32, "padding": 1}
 LAST: dict[str, Any] = {"layout": "nhwc", "dtype": "bfloat16"}
 LARGE_DEPTHWISE: dict[str, Any] = {"input": (16, 128, 56, 56), "weight": (128, 1, 31, 31), "groups": 128, "padding": 15}
+STRIDED_DEPTHWISE: dict[str, Any] = {
+    "input": (32, 96, 112, 112),
+    "weight": (96, 1, 3, 3),
+    "groups": 96,
+    "padding": 1,
+    "stride": 2,
+}
+GROUPED: dict[str, Any] = {"input": (32, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +80,11 @@ def direct(layer: dict[str, Any], pass_: Pass, *, relu: bool = False, bias: bool
     return Case(Conv2dDirect(), Conv2d(**layer, pass_=pass_, bias=bias, relu=relu), tuple(wanted.items()))
 
 
+def depthwise(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Value) -> Case:
+    """A config of `conv2d_depthwise`."""
+    return Case(Conv2dDepthwise(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), tuple(wanted.items()))
+
+
 CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
@@ -95,6 +109,11 @@ CASES = {
     "direct_fprop_depthwise": direct(DEPTHWISE, Pass.FPROP, spacing="adjacent", weights="global", min_blocks=2),
     "direct_dgrad_depthwise_tile": direct(DEPTHWISE, Pass.DGRAD, pixels="shared"),
     "direct_wgrad_runs": direct(LAYER, Pass.WGRAD, columns=4, unroll=2),
+    "depthwise_fprop": depthwise(DEPTHWISE, Pass.FPROP),
+    "depthwise_fprop_grouped": depthwise(GROUPED, Pass.FPROP, bias=True, stages=2, channels=2, stores="staged"),
+    "depthwise_dgrad_strided": depthwise(STRIDED_DEPTHWISE, Pass.DGRAD),
+    "depthwise_wgrad": depthwise(DEPTHWISE, Pass.WGRAD),
+    "depthwise_wgrad_large": depthwise(LARGE_DEPTHWISE, Pass.WGRAD, stages=2, rows=4),
     "circular_fprop": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE)),
     "circular_wgrad": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE, pass_=Pass.WGRAD)),
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
@@ -136,7 +155,7 @@ def test_no_file_is_left_over() -> None:
 
 def test_the_cases_cover_every_family_and_pass() -> None:
     assert {(case.family.name, case.problem.pass_) for case in CASES.values()} == {
-        *((family.name, pass_) for family in (Conv2dPlain(), Conv2dDirect()) for pass_ in Pass),
+        *((family.name, pass_) for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise()) for pass_ in Pass),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
         ("conv2d_fft", Pass.FPROP),

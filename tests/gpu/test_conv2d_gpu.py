@@ -18,6 +18,7 @@ from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
+from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
@@ -49,6 +50,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "pointwise": {"input": (8, 256, 14, 14), "weight": (512, 256, 1, 1)},
     "depthwise": {"input": (8, 96, 28, 28), "weight": (96, 1, 7, 7), "groups": 96, "padding": "same"},
     "large": {"input": (5, 12, 40, 37), "weight": (12, 1, 17, 15), "groups": 12, "padding": (8, 7)},
+    "thin": {"input": (6, 40, 27, 31), "weight": (80, 1, 5, 3), "groups": 40, "padding": (2, 1), "stride": (2, 1)},
     "grouped": {"input": (4, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1},
     "atrous": {"input": (2, 64, 33, 33), "weight": (48, 64, 3, 3), "padding": 6, "dilation": 6},
     "patches": {"input": (2, 3, 224, 224), "weight": (96, 3, 16, 16), "stride": 16},
@@ -187,6 +189,41 @@ def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..
         for config in some_configs(family, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_windows_over_planes_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
+    """Configs with one and two stages, results written by threads and through shared memory, blocks that share."""
+    device, family = cuda_device(0), Conv2dDepthwise()
+    layers: tuple[dict[str, Any], ...] = (
+        {"input": (3, 8, 14, 14), "weight": (8, 1, 7, 7), "groups": 8, "padding": 3},
+        {"input": (2, 8, 13, 15), "weight": (12, 2, 3, 3), "groups": 4, "padding": 1, "stride": 2},
+        {"input": (2, 3, 20, 24), "weight": (3, 1, 11, 11), "groups": 3, "padding": 5, "padding_mode": "reflect"},
+    )
+    cases = [
+        (problem, family.program(problem, config))
+        for fields, pass_ in itertools.product(layers, Pass)
+        for problem in [layer(pass_, 3, **fields)]
+        for config in [*some_configs(family, problem, device, 6), *family.starts(problem, device)]
+    ]
+    check_under_sanitizer(tool, device, cases)
+
+
+@every_pass
+@pytest.mark.parametrize("size", [7, 27, 28, 56, 112])
+def test_defaults_of_depthwise_layers_of_many_sizes(size: int, pass_: Pass, check_configs: CheckConfigs) -> None:
+    problems = [
+        Conv2d(
+            (images, 24, size, size),
+            (24, 1, taps, taps),
+            stride=stride,  # type: ignore[arg-type]
+            padding=taps // 2,  # type: ignore[arg-type]
+            groups=24,
+            pass_=pass_,
+        )
+        for images, taps, stride in ((5, 3, 1), (4, 5, 2), (2, 7, 1), (1, 31, 1))
+    ]
+    check_configs(problems, some(0, (Conv2dDepthwise.name,)))
 
 
 @every_pass

@@ -99,6 +99,8 @@ class TestOtherPoints:
         [
             ("conv2d_layers.py STORE 1", "L9", "L9 is no layer: there are L1, L2, L2b"),
             ("conv2d_layers.py STORE 0", "L3:back", "L3:back: back is no pass: there are fprop, dgrad, wgrad"),
+            ("depthwise_layers.py d7x28", "L9", "L9 is no layer: there are d7x28, d5x28"),
+            ("depthwise_layers.py d7x28", "d7x7:back", "d7x7:back: back is no pass: there are fprop, dgrad, wgrad"),
             ("conv2d_grid.py measure STORE", "L9", "L9 is no set of layers: there are grid, small, L1"),
             ("conv2d_grid.py measure STORE", "none.json", "none.json is no list of convolution layers"),
         ],
@@ -107,7 +109,7 @@ class TestOtherPoints:
         self, script: str, word: str, told: str, tmp_path: Path
     ) -> None:
         name, *arguments = script.replace("STORE", str(tmp_path / "store")).split()
-        command = [sys.executable, str(FOLDER / name), *arguments, "L5", word]
+        command = [sys.executable, str(FOLDER / name), *arguments, *(() if "depthwise" in name else ("L5",)), word]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ran.returncode == 2
         assert ran.stderr.startswith(told)

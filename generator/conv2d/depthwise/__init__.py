@@ -1,0 +1,1 @@
+"""Layers whose groups have few channels: windows of planes in shared memory, sums and weights in registers."""

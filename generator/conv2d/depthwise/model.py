@@ -1,0 +1,110 @@
+"""What a config of `conv2d_depthwise` is expected to take on an image, by counts: it chooses the default."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.depthwise.image_geometry import ImageGeometry, Stores
+from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.device import Device
+
+BYTES_A_NS = 3600.0
+"""Of memory: 4.2 TB/s are the best copies'."""
+L2_BYTES_A_NS = 5500.0
+SECTOR = 8
+"""Numbers that L2 takes at once, however few of them are written."""
+SCHEDULERS = 4
+"""Instructions of a warp that a multiprocessor issues in a cycle."""
+COPY_INSTRUCTIONS = 26
+"""For each vector that is copied: where it lies, whether it is there, and the copy."""
+WEIGHT_INSTRUCTIONS = 40
+"""For each row of a filter, and one for each weight."""
+STORE_INSTRUCTIONS = 5
+ROUND_INSTRUCTIONS = 30
+"""That could be issued while a round of the loop over taps' rows waits for its first weights and pixels."""
+ENOUGH_WARPS = 12
+"""Of a multiprocessor, that hide each other's latencies; fewer issue in proportion."""
+LATENCY_CYCLES = 1800
+"""Of a step: memory answers, and the block begins to use it."""
+LAUNCH_NS = 2500.0
+MOST_BLOCKS = 32
+"""That a multiprocessor holds."""
+RESERVED_BYTES = 1024
+"""Shared memory of each block that the system takes (CUDA programming guide)."""
+
+
+def resident_blocks(threads: int, registers: int, shared_bytes: int, device: Device) -> int:
+    """Blocks that a multiprocessor holds at once; 1 at the least."""
+    allocated = -(-registers // 8) * 8
+    return max(
+        min(
+            device.registers_per_multiprocessor // (allocated * threads),
+            device.shared_per_multiprocessor_bytes // (shared_bytes + RESERVED_BYTES),
+            device.threads_per_multiprocessor // threads,
+            MOST_BLOCKS,
+        ),
+        1,
+    )
+
+
+def total_ns(
+    issue: float, turns: float, steps: float, warps: int, resident: int, blocks: int, nbytes: float, device: Device
+) -> float:
+    """The time of blocks of `warps` warps which issue `issue` instructions each, and use shared memory in `turns`."""
+    a_multiprocessor = blocks / device.multiprocessors
+    if a_multiprocessor <= 4 * resident:
+        a_multiprocessor = float(-(-blocks // device.multiprocessors))
+    full, rest = divmod(a_multiprocessor, resident)
+    clock = (device.clock_mhz or 2000) / 1000
+    crowds = full * resident / min(1.0, warps * resident / ENOUGH_WARPS)
+    crowds += rest / min(1.0, warps * max(rest, 1.0) / ENOUGH_WARPS)
+    issued = crowds * warps * issue / SCHEDULERS / clock
+    shared = a_multiprocessor * warps * turns / clock
+    memory = nbytes / BYTES_A_NS
+    waiting = max(a_multiprocessor / resident, 1.0) * steps * LATENCY_CYCLES / (1 + 0.7 * (resident - 1)) / clock
+    terms = sorted((issued, shared, memory))
+    return LAUNCH_NS + terms[2] + 0.3 * terms[1] + 0.1 * terms[0] + waiting
+
+
+def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
+    """The time of one config of fprop or dgrad, in ns."""
+    tile = g.tile
+    row_chunks = sum(-(-each.count // min(g.tap_rows, max(each.count, 1))) for each in g.row_axis.phases)
+    taps = sum(each.count for each in g.row_axis.phases) * sum(each.count for each in g.column_axis.phases)
+    products = g.filters * g.rows * g.columns * taps * g.channels
+    chunk_taps = min(g.tap_rows, g.row_axis.most_taps)
+    rows = g.row_axis.multiple * (g.rows - 1) + chunk_taps
+    column_phases = len(g.column_axis.phases)
+    reads = row_chunks * column_phases * rows * -(-g.window_columns // tile.read) * g.channels
+    weight_rows = sum(each.count for each in g.row_axis.phases) * column_phases * g.filters * g.channels
+    weight_reads = weight_rows * (g.weight_pitch // g.weight_vector)
+    loop = ROUND_INSTRUCTIONS * row_chunks * g.channels if row_chunks > len(g.row_axis.phases) else 0
+    copies = g.units * g.channels * tile.plane_copies / g.threads
+    weight_rows_copied = -(-g.units * g.block_filters * g.filters * g.channels * g.filter_rows // g.threads)
+    weights = weight_rows_copied * g.filter_columns
+    numbers = g.filters * g.rows * g.columns * g.phases / g.channel_rounds
+    stores = numbers / g.store_vector
+    store_turns = stores * max(min(g.columns, SECTOR) if g.stores is Stores.DIRECT else 1, g.store_vector)
+    staged = 3 * numbers if g.stores is Stores.STAGED else 0.0
+    copied = COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weight_rows_copied + weights
+    issue = products + reads + weight_reads + copied + STORE_INSTRUCTIONS * stores + 3 * staged + loop + 60
+    turns = reads * tile.read + weight_reads * 1.3 + (copies * tile.vector) + weights + store_turns + staged
+    resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)
+    if g.min_blocks > resident:
+        return float("inf")
+    hidden = 0.4 if g.stages > 1 else 1.0
+    # Rows of the tile that two bands read are read twice, mostly from L2.
+    again = max(g.row_bands * tile.rows / max(g.row_axis.sources, 1), 1.0) ** 0.5
+    nbytes = 4.0 * (problem.inputs[0].size * again * g.filter_blocks**0.5 + problem.output.size)
+    # Neighbours that write numbers apart from each other fill a part of each sector of 32 bytes.
+    apart = g.columns * len(g.column_axis.phases) if g.stores is Stores.DIRECT else 1
+    written_ns = 4.0 * problem.output.size * max(min(apart, SECTOR) / g.store_vector, 1.0) / L2_BYTES_A_NS
+    return total_ns(
+        issue * g.steps,
+        turns * g.steps,
+        g.steps * hidden,
+        g.threads // 32,
+        resident,
+        g.blocks,
+        max(nbytes, written_ns * BYTES_A_NS),
+        device,
+    )
