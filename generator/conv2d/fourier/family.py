@@ -26,7 +26,7 @@ from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, most_streams, with_room
-from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.parts import FLOPS_A_NS, FourierParts
 from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -65,6 +65,8 @@ class Conv2dFft(Pipeline):
     transform: ClassVar[Family] = FftBlock()
     product: ClassVar[Family] = CgemmTiled()
     parts: ClassVar[type[FourierParts]] = FourierParts
+    flops_a_ns: ClassVar[float] = FLOPS_A_NS
+    """Operations of its products, of one of an H200's."""
     accuracy: ClassVar[Accuracy] = Accuracy.ELEMENTWISE
     """What the products' errors are relative to; the layer's own are relative to its whole result in any case."""
 
@@ -83,11 +85,11 @@ class Conv2dFft(Pipeline):
         """Whether its steps are expected to take less than sums over taps do."""
         if device.kind is not DeviceKind.CUDA or self.rank > 0 or not self.may_answer:
             return False
-        return self.expected_ns(problem) < problem.flops / DIRECT_FLOPS_A_NS
+        return self._parts(problem).expected_ns < require_conv2d(problem).flops / DIRECT_FLOPS_A_NS
 
     def expected_ns(self, problem: Problem) -> float:
         """What its steps take on a large GPU."""
-        return self._parts(problem).expected_ns
+        return self._parts(problem).expected_at(self.flops_a_ns)
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         parts = self._parts(problem)
@@ -167,6 +169,7 @@ class Conv2dFftTensor(Conv2dFft):
 
     name = "conv2d_fft_tensor"
     product: ClassVar[Family] = CgemmTensor()
+    flops_a_ns = 50_000.0
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """Whether both the transforms and tensor cores for their products are."""
@@ -181,6 +184,8 @@ class Conv2dFftWarpgroup(Conv2dFftTensor):
 
     name = "conv2d_fft_warpgroup"
     product = CgemmWarpgroup()
+    flops_a_ns = 110_000.0
+    """86 to 151 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
     accuracy = Accuracy.NORMWISE
 
 

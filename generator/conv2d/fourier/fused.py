@@ -64,8 +64,7 @@ class FusedParts(FourierParts):
         """It is an offset of what is transformed back."""
         return False
 
-    @property
-    def expected_ns(self) -> float:
+    def expected_at(self, flops_a_ns: float) -> float:  # noqa: ARG002 - transforms multiply as they load
         """What the steps take on a large GPU."""
         first, second = (transform_ns(each) for each in self.forward)
         return self.count * (first + self._last_ns + self.fold_ns) + second

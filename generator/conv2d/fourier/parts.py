@@ -125,9 +125,13 @@ class FourierParts:
 
     @property
     def expected_ns(self) -> float:
-        """What the steps take on a large GPU (an H200's rates), each as long as its bytes or its sums take."""
+        """What the steps take on a large GPU, with products on its float32 units."""
+        return self.expected_at(FLOPS_A_NS)
+
+    def expected_at(self, flops_a_ns: float) -> float:
+        """What the steps take (an H200's rates), each as long as its bytes or its sums take: of products so many."""
         first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
-        product = max(self.product.bytes / BYTES_A_NS, self.product.flops / FLOPS_A_NS) + STEP_NS
+        product = max(self.product.bytes / BYTES_A_NS, self.product.flops / flops_a_ns) + STEP_NS
         if not self.is_sum:
             return self.count * (first + product + result + self.fold_ns) + second
         added = (self.count + 1) * self.product.output.nbytes / BYTES_A_NS + STEP_NS if self.count > 1 else 0.0
