@@ -5,10 +5,10 @@
 such as: python benchmarks/conv2d_layers.py layers.db 20 L2 L3:wgrad table4 alexnet
 
 A layer is one of those of fbfft's tables 3 and 4 or of current networks, with or without a pass; `table4`, `alexnet`,
-`overfeat`, `strided`, `resnet`, `depthwise` and `current` are lists of them. SECONDS are those of each search; 0 takes what the store has. cuDNN in
-float32 takes turns with the winner, in both layouts, of which the better one counts. In TF32, whose error of 3e-4 no
-winner may have, it is timed behind them, in a CUDA graph. Beneath stand the best time of every family and what each step of the winner takes by itself, beside the paper's
-table 5.
+`overfeat`, `strided`, `resnet`, `depthwise` and `current` are lists of them. SECONDS are those of each search; 0 takes
+what the store has. cuDNN in float32 takes turns with the winner, in both layouts, of which the better one counts. In
+TF32, whose error of 3e-4 no winner may have, it is timed behind them, in a CUDA graph. Beneath stand the best time of
+every family and what each step of the winner takes by itself, beside the paper's table 5.
 
 A row is added to STORE.jsonl a pass; with SECONDS, passes that have one are passed over, so that a run that was stopped
 goes on. `table` prints those rows again, without a GPU. A pass takes 10 s beside SECONDS, for its float64 references.

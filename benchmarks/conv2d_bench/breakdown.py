@@ -37,7 +37,8 @@ def print_layers(rows: Sequence[Row]) -> None:
     print_table(header, table)
     for what, each in (("float32", ratios), ("TF32", over_tf32)):
         if each:
-            print(f"\ngeometric mean of {len(each)} speed-ups over cuDNN in {what}: {statistics.geometric_mean(each):.2f}")
+            mean = statistics.geometric_mean(each)
+            print(f"\ngeometric mean of {len(each)} speed-ups over cuDNN in {what}: {mean:.2f}")
     print()
 
 

@@ -24,6 +24,7 @@ from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
@@ -51,7 +52,7 @@ STRIDED_DEPTHWISE: dict[str, Any] = {
     "padding": 1,
     "stride": 2,
 }
-GROUPED: dict[str, Any] = {"input": (32, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1}
+FOURS: dict[str, Any] = {"input": (32, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +86,11 @@ def depthwise(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wante
     return Case(Conv2dDepthwise(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), tuple(wanted.items()))
 
 
+def warpgroup(layer: dict[str, Any], pass_: Pass, unit: str, *, bias: bool = False) -> Case:
+    """The default of `conv2d_warpgroup`."""
+    return Case(Conv2dWarpgroup(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), (), unit)
+
+
 CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
@@ -110,10 +116,18 @@ CASES = {
     "direct_dgrad_depthwise_tile": direct(DEPTHWISE, Pass.DGRAD, pixels="shared"),
     "direct_wgrad_runs": direct(LAYER, Pass.WGRAD, columns=4, unroll=2),
     "depthwise_fprop": depthwise(DEPTHWISE, Pass.FPROP),
-    "depthwise_fprop_grouped": depthwise(GROUPED, Pass.FPROP, bias=True, stages=2, channels=2, stores="staged"),
+    "depthwise_fprop_grouped": depthwise(FOURS, Pass.FPROP, bias=True, stages=2, channels=2, stores="staged"),
     "depthwise_dgrad_strided": depthwise(STRIDED_DEPTHWISE, Pass.DGRAD),
     "depthwise_wgrad": depthwise(DEPTHWISE, Pass.WGRAD),
     "depthwise_wgrad_large": depthwise(LARGE_DEPTHWISE, Pass.WGRAD, stages=2, rows=4),
+    "warpgroup_fprop": warpgroup(LAYER, Pass.FPROP, "multiply", bias=True),
+    "warpgroup_fprop_pixels": warpgroup(LAYER, Pass.FPROP, "conv2d_warpgroup_halve_x"),
+    "warpgroup_fprop_largest": warpgroup(LAYER, Pass.FPROP, "conv2d_warpgroup_largest_x"),
+    "warpgroup_dgrad_filters": warpgroup(LAYER, Pass.DGRAD, "conv2d_warpgroup_halve_w"),
+    "warpgroup_dgrad_channels_last": warpgroup({**STRIDED, **LAST, "precision": "bf16"}, Pass.DGRAD, "multiply"),
+    "warpgroup_wgrad": warpgroup(LAYER, Pass.WGRAD, "multiply"),
+    "warpgroup_wgrad_gradients": warpgroup(STRIDED, Pass.WGRAD, "conv2d_warpgroup_halve_dy"),
+    "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
     "circular_fprop": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE)),
     "circular_wgrad": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE, pass_=Pass.WGRAD)),
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
@@ -155,7 +169,11 @@ def test_no_file_is_left_over() -> None:
 
 def test_the_cases_cover_every_family_and_pass() -> None:
     assert {(case.family.name, case.problem.pass_) for case in CASES.values()} == {
-        *((family.name, pass_) for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise()) for pass_ in Pass),
+        *(
+            (family.name, pass_)
+            for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise(), Conv2dWarpgroup())
+            for pass_ in Pass
+        ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
         ("conv2d_fft", Pass.FPROP),

@@ -67,16 +67,21 @@ KINDS = {
 }
 CHANNELS_LAST = (
     {"input": (2, 16, 6, 5), "weight": (8, 16, 3, 3), "padding": 1, "layout": "nhwc"},
-    {"input": (2, 6, 11, 9), "weight": (6, 3, 3, 5), "stride": (2, 3), "padding": (1, 2), "groups": 2, "layout": "nhwc"},
+    {
+        "input": (2, 6, 11, 9),
+        "weight": (6, 3, 3, 5),
+        "stride": (2, 3),
+        "padding": (1, 2),
+        "groups": 2,
+        "layout": "nhwc",
+    },
 )
 """Channels of whole vectors, and others."""
 
 
 @every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_is_right_in_every_arithmetic(
-    host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass
-) -> None:
+def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass) -> None:
     for shape in (SHAPES["strides"], CHANNELS_LAST[0]):
         problem = Conv2d(**shape, **kind, pass_=pass_)
         outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))

@@ -1,4 +1,4 @@
-"""Configs of `conv2d_warpgroup` that are good without any search: by a model of what a multiprocessor does in a tile."""
+"""Configs of `conv2d_warpgroup` that are good without any search, by a model of what a multiprocessor does."""
 
 from __future__ import annotations
 

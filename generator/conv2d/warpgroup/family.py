@@ -1,22 +1,23 @@
 """Layers as products of matrices by Hopper's tensor cores, each float32 as two halves: as accurate as float32 sums.
 
-A launch finds the largest number of each operand; another scales the operand by a power of two and writes it as halves:
-images on a line of positions where a tap is a shift (`lattice.py`), weights tile by tile. Then blocks multiply: one warp
-copies stages of both into shared memory, in bulk, and the warpgroups multiply what has come. Of a product of two float32
-three products of halves are taken; what a stage gives is added up outside of the tensor cores, which cut sums off. For
-`tf32` the high parts alone are multiplied: a half has as many bits of mantissa.
+A launch finds the largest number of each operand; another scales the operand by a power of two and writes it as
+halves: images on a line of positions where a tap is a shift (`lattice.py`), weights tile by tile. Then blocks multiply:
+one warp copies stages of both into shared memory, in bulk, and the warpgroups multiply what has come. Of a product of
+two float32 three products of halves are taken; what a stage gives is added up outside of the tensor cores, which cut
+sums off. For `tf32` the high parts alone are multiplied: a half has as many bits of mantissa.
 
-The gradient of the weights sums along the line: halves may lie with channels side by side for both, so that it reads the
-same images as the other passes. Its sums are split over blocks, and added up in a fixed order: the same inputs give the
-same bits.
+The gradient of the weights sums along the line: halves may lie with channels side by side for both, so that it reads
+the same images as the other passes. Its sums are split over blocks, and added up in a fixed order: the same inputs give
+the same bits.
 
-Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM); Ootomo and Yokota
-2022, "Recovering single precision accuracy from Tensor Cores", section 3; wgmma and mbarrier in the PTX manual.
+Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM); Ootomo and
+Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3; wgmma and mbarrier in the PTX manual.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.limits import why_not_counted
@@ -91,9 +92,7 @@ class Conv2dWarpgroup(Family):
 def _image_program(problem: Conv2d, config: Config) -> Program:
     geometry = ImageGeometry.of(problem, config)
     images, filters = geometry.images, geometry.filters
-    text = render(
-        "conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key()
-    )
+    text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
     bias = (Pointer("b"),) if problem.bias else ()
     arguments = (
         Pointer(images.halves.name),
@@ -112,12 +111,15 @@ def _image_program(problem: Conv2d, config: Config) -> Program:
 def _weight_program(problem: Conv2d, config: Config) -> Program:
     geometry = WeightGeometry.of(problem, config)
     x, dy = geometry.x, geometry.dy
-    text = render(
-        "conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key()
-    )
+    text_of = functools.partial(render, p=Conv2dText.of(problem), g=geometry)
+    text = text_of("conv2d/warpgroup_weight.cu.jinja", config=config.key())
     multiply = _multiply(geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
     total = render(
-        "conv2d/warpgroup_sum.cu.jinja", p=Conv2dText.of(problem), key=text_key(problem), g=geometry, threads=SUM_THREADS
+        "conv2d/warpgroup_sum.cu.jinja",
+        p=Conv2dText.of(problem),
+        key=text_key(problem),
+        g=geometry,
+        threads=SUM_THREADS,
     )
     arguments = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
     add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_THREADS, arguments)

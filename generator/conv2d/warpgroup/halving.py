@@ -1,8 +1,8 @@
 """Images and weights as 16-bit numbers: the kernels that lay them out, and scale and split those of float32.
 
 A number x, scaled so that the largest of its operand lies in [2^14, 2^15), is the sum of high = half(x) and low =
-half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number. The largest finite number of an
-operand is found by a launch before. Data of 16 bits are laid out as they are.
+half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number. The largest finite number of
+an operand is found by a launch before. Data of 16 bits are laid out as they are.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3.
 """
@@ -120,8 +120,8 @@ class Halved(abc.ABC):
 class Images(Halved):
     """Images on the line: [part][group and chunk][plane][position][channel of the chunk].
 
-    Where `terms` is given: [group][block of so many positions][chunk][part][position][channel of the chunk], so that what
-    a product sums over lies in one piece.
+    Where `terms` is given: [group][block of so many positions][chunk][part][position][channel of the chunk], so that
+    what a product sums over lies in one piece.
     """
 
     images: int
@@ -208,8 +208,8 @@ class Images(Halved):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filters(Halved):
-    """Weights as products read them: [group][tile of columns][block of channels][tap][part][chunk][column][channel of the
-    chunk], where columns are channels of the result and channels those that are summed over."""
+    """Weights as products read them: [group][tile of columns][block of channels][tap][part][chunk][column][channel of
+    the chunk], where columns are channels of the result and channels those that are summed over."""
 
     groups: int
     summed: int

@@ -20,8 +20,8 @@ PIXEL_BYTES = 2 * CHUNK
 """Of eight halves."""
 BARRIER_BYTES = 8
 REGISTERS = {1: 248, 2: 232, 3: 160}
-"""Of a thread that multiplies, by the warpgroups that do: a quarter of a multiprocessor has 512 for each lane, of which a
-warp that copies keeps COPYING_REGISTERS."""
+"""Of a thread that multiplies, by the warpgroups that do: a quarter of a multiprocessor has 512 for each lane, of which
+a warp that copies keeps COPYING_REGISTERS."""
 COPYING_REGISTERS = 24
 STAGED_BYTES = 4 * 16 * (GROUP_POSITIONS + 4)
 """Of results on their way out, a warpgroup's."""
@@ -41,7 +41,7 @@ class Step:
     """A tap, in the order in which a tile goes through them."""
 
     first: int
-    """From a tile's first position to the first pixel of the stage that the tap reads, in planes one behind the other."""
+    """From a tile's first position to the first pixel of the tap's stage, in planes one behind the other."""
     shift: int
     """From there to the tap's own pixels."""
     weight: int

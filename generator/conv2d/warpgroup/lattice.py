@@ -1,9 +1,9 @@
 """Pixels on one line, so that a tap is a shift: how the images of a layer become a matrix without copies of pixels.
 
 All images of a channel lie on one line of positions, row by row and image by image, with zeros between them: position
-(n * row pitch + row) * column pitch + column. The result at a position is the sum over taps of what lies `shift` further
-on, the same shift for all positions. So any run of results reads runs of pixels, one a tap, and products of matrices
-read them where they lie. Rows share the zeros between them: those right of one row are those left of the next.
+(n * row pitch + row) * column pitch + column. The result at a position is the sum over taps of what lies `shift`
+further on, the same shift for all positions. So any run of results reads runs of pixels, one a tap, and products of
+matrices read them where they lie. Rows share the zeros between them: those right of one row are those left of the next.
 
 With a stride the pixels lie in several planes, one for each remainder of their rows and columns; each tap reads one of
 them. Results whose taps differ (the gradient of a strided layer) are phases, each with taps of its own
@@ -59,7 +59,9 @@ class Line:
     @classmethod
     def of(cls, axis: Axis) -> Line:
         # Which row of which plane a tap reads, for row 0 of its phase.
-        places = [[divmod(taps.low + t * taps.spread, axis.multiple) for t in range(taps.count)] for taps in axis.phases]
+        places = [
+            [divmod(taps.low + t * taps.spread, axis.multiple) for t in range(taps.count)] for taps in axis.phases
+        ]
         shifts = [shift for phase in places for shift, _ in phase] or [0]
         planes = tuple(sorted({plane for phase in places for _, plane in phase})) or (0,)
         before, span = -min(shifts), max(shifts) - min(shifts)

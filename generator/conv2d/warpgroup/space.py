@@ -53,7 +53,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
             Parameter("reach", tuple(each.value for each in Reach), "taps whose pixels are copied at once"),
             Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
             Parameter("filter_stages", FILTER_STAGES, "stages of shared memory for weights"),
-            Parameter("blocks", (0, device.multiprocessors), "that take tiles in turns; 0: each tile has one of its own"),
+            Parameter("blocks", (0, device.multiprocessors), "that take tiles in turns; 0: one a tile"),
         ),
         constraints=(*_result_constraints(problem), *_register_constraints(problem), *_image_memory(problem, device)),
     )
@@ -128,8 +128,8 @@ def _image_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     def geometry(
         warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int
     ) -> ImageGeometry:
-        chosen = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach}
-        stages = {"pixel_stages": pixel_stages, "filter_stages": filter_stages, "blocks": 0}
+        chosen: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach}
+        stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages, "blocks": 0}
         return ImageGeometry.of(problem, Config.of({**chosen, **stages}))
 
     return (
@@ -169,9 +169,7 @@ def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
         Constraint(
             f"a thread needs {sums_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
-            lambda taps, channel_groups, columns: (
-                fits_registers(problem, taps * channel_groups, columns)
-            ),
+            lambda taps, channel_groups, columns: fits_registers(problem, taps * channel_groups, columns),
         ),
     )
 
@@ -190,8 +188,8 @@ def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "each part of a sum has stages of its own",
-            lambda taps, channel_groups, columns, terms, splits: (
-                _has_steps(geometry(taps, channel_groups, columns, terms, 2, splits))
+            lambda taps, channel_groups, columns, terms, splits: _has_steps(
+                geometry(taps, channel_groups, columns, terms, 2, splits)
             ),
         ),
         Constraint(

@@ -1,0 +1,113 @@
+// warpsmith conv2d_warpgroup
+// problem: conv2d pass=wgrad input=32x64x56x56 weight=128x64x3x3 precision=ieee stride=2x2 padding=1x1
+//
+// The images of dy as float16, on a line of positions with zeros between them; eight channels side by side.
+constexpr int kThreads = 256;
+constexpr int kLargest = 784;
+
+constexpr int kImages = 32;
+constexpr int kChannels = 128;  // of a group
+constexpr int kChunks = 16;  // of eight channels, in a group
+constexpr int kRows = 28;
+constexpr int kColumns = 28;
+constexpr size_t kImageStride = 100352;  // elements of dy
+constexpr int kChannelStride = 784;
+constexpr int kRowStride = 28;
+constexpr int kColumnStride = 1;
+constexpr int kRowPitch = 29;  // positions of an image, in rows
+constexpr int kColumnPitch = 29;  // and of a row
+constexpr int kAbove = 0;  // where the first row is
+constexpr int kLeft = 0;
+constexpr int kLength = 27008;  // positions
+constexpr int kBlocks = 106;  // of threads, for them
+constexpr int kTerms = 128;  // positions that lie in one piece
+constexpr int kParts = 2;
+constexpr size_t kLow = 128;  // from high parts to low ones
+
+// Eight numbers of 16 bits side by side.
+struct __align__(16) Eight {
+    unsigned short of[8];
+};
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+__device__ __forceinline__ float half_to_float(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+__device__ __forceinline__ unsigned short float_to_half(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+__device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+#endif
+
+// 2 to which power brings the largest number to [2^14, 2^15), as far as floats go: of what each block has found.
+__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
+    __shared__ unsigned of_warps[kThreads / 32];
+    unsigned most = 0;
+    for (int i = threadIdx.x; i < kLargest; i += kThreads) {
+        most = max(most, largest[i]);
+    }
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (threadIdx.x % 32 == 0) {
+        of_warps[threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int warp = 0; warp < kThreads / 32; ++warp) {
+        most = max(most, of_warps[warp]);
+    }
+    return min(14 + 127 - static_cast<int>(most >> 23), 126);
+}
+
+// Stores the halves of eight numbers that are scaled already: what each half leaves is the low one. An infinity leaves nothing.
+__device__ __forceinline__ void store(const float (&numbers)[8], Eight* high, Eight* low) {
+    Eight above, below;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        above.of[i] = float_to_half(numbers[i]);
+        const float left = numbers[i] - half_to_float(above.of[i]);
+        below.of[i] = float_to_half(fabsf(left) <= 16.0f ? left : 0.0f);
+    }
+    *high = above;
+    *low = below;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+conv2d_warpgroup_halve_dy(const float* __restrict__ dy, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
+    const int power = power_for(largest);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        largest[kLargest] = static_cast<unsigned>(power);
+    }
+    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
+    int line = blockIdx.x / kBlocks;
+    const int position = blockIdx.x % kBlocks * kThreads + threadIdx.x;
+    if (position >= kLength) {
+        return;
+    }
+    const int channel = line % kChunks * 8, group = line / kChunks;
+    size_t piece = group * (kLength / kTerms) + position / kTerms;
+    piece = (piece * kChunks + line % kChunks) * kParts;
+    Eight* own = halves + piece * kTerms + position % kTerms;
+    const int image = position / (kRowPitch * kColumnPitch);
+    const int place = position % (kRowPitch * kColumnPitch);
+    const int row = (place / kColumnPitch - kAbove);
+    const int column = (place % kColumnPitch - kLeft);
+    const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;
+    const auto* source = dy + image * kImageStride + (group * kChannels + channel) * static_cast<size_t>(kChannelStride) +
+                         row * kRowStride + column * kColumnStride;
+    float numbers[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        numbers[i] = is_pixel && channel + i < kChannels ? source[i * static_cast<size_t>(kChannelStride)] * factor : 0.0f;
+    }
+    store(numbers, own, own + kLow);
+}
