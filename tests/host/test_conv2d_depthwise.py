@@ -78,7 +78,7 @@ def crossed(pass_: Pass) -> list[Conv2d]:
     for number, (stride, padding, dilation, (channels, filters, groups), image, taps) in enumerate(choices):
         if number % 11:
             continue
-        ends = {"bias": number % 2 == 0, "relu": number % 3 == 0} if pass_ is Pass.FPROP else {}
+        ends = {"bias": number % 2 == 0, "relu": number % 3 == 0} if pass_ is not Pass.WGRAD else {}
         found.append(
             Conv2d(
                 (image[0], channels, *image[1:]),
@@ -96,7 +96,7 @@ def crossed(pass_: Pass) -> list[Conv2d]:
 
 def layers(pass_: Pass, fields: Sequence[dict[str, Any]] = LAYERS) -> list[Conv2d]:
     """Each of them in one pass."""
-    ends = {"bias": True, "relu": True} if pass_ is Pass.FPROP else {}
+    ends = {"bias": True, "relu": True} if pass_ is not Pass.WGRAD else {}
     return [Conv2d(**each, pass_=pass_, **ends) for each in fields]
 
 

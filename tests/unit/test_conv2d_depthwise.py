@@ -21,6 +21,7 @@ from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
 from warpsmith.generator.conv2d.depthwise.image_geometry import ImageGeometry, Stores
 from warpsmith.generator.conv2d.depthwise.tile import Lanes, Tile, wavefronts
 from warpsmith.generator.conv2d.depthwise.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.fold import PADDED, folds
 from warpsmith.generator.conv2d.work import multiply_adds
 from warpsmith.generator.device import H200, HOST, Device
 from warpsmith.generator.family import MAX_UNROLLED
@@ -61,7 +62,9 @@ LAYERS: tuple[dict[str, Any], ...] = (
     {"input": (1, 2, 5, 1000), "weight": (2, 1, 1, 3), "groups": 2, "padding": (0, 1)},
 )
 PROBLEMS = [
-    Conv2d(**each, pass_=pass_, bias=pass_ is Pass.FPROP and n % 2 == 1, relu=pass_ is Pass.FPROP and n % 3 == 1)
+    Conv2d(
+        **each, pass_=pass_, bias=pass_ is not Pass.WGRAD and n % 2 == 1, relu=pass_ is not Pass.WGRAD and n % 3 == 1
+    )
     for n, each in enumerate(LAYERS)
     for pass_ in Pass
 ]
@@ -150,6 +153,9 @@ class TestText:
             taken = [each.buffer for each in first.arguments if isinstance(each, Pointer)]
             expected = [operand.name for operand in problem.operands]
             names = {each.name for each in program.workspaces}
+            if folds(problem):  # the bias is added once a pixel, behind the sums
+                assert [each.buffer for each in rest[0].arguments] == [PADDED, *expected[2:]]
+                expected = [*expected[:2], expected[-1]]
             assert taken[:-1] == expected[:-1]
             assert taken[-1] in ({expected[-1]} | names)
             assert len(rest) == len(names) <= 1
@@ -291,6 +297,9 @@ class TestAnswers:
             {"padding": 1, "padding_mode": "reflect", "pass_": "dgrad", "workspace": 100},
             "the gradient of the padded images takes",
         ),
+        ({"dtype": "float16"}, "reads float32 only, and no float16"),
+        ({"layout": "nhwc"}, "reads images in nchw only, and none in nhwc"),
+        ({"input": (1, 2, 40000, 40000)}, "counts elements in 32 bits"),
     ],
 )
 def test_says_why_not(fields: dict[str, Any], told: str) -> None:

@@ -197,9 +197,12 @@ class TestChoice:
         least = min(clocks(problem, each, H200) for each in others)
         assert clocks(problem, default, H200) <= 1.15 * least
 
-    def test_answers_layers_of_many_channels(self) -> None:
-        for pass_ in Pass:
-            assert answering(Conv2d(**LAYERS[0], pass_=pass_), H200)[0].name == FAMILY.name
+    @pytest.mark.parametrize("pass_", Pass)
+    @pytest.mark.parametrize("layer", [LAYERS[3], LAYERS[4]], ids=["stride", "dilation"])
+    def test_answers_layers_of_many_channels_that_transforms_do_not_solve(
+        self, layer: dict[str, Any], pass_: Pass
+    ) -> None:
+        assert answering(Conv2d(**layer, pass_=pass_), H200)[0].name == FAMILY.name
 
 
 class TestRefusals:

@@ -29,6 +29,7 @@ from warpsmith.generator.conv2d.depthwise.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.depthwise.weight_space import smallest_weight, weight_space
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED, Fold, folds
+from warpsmith.generator.conv2d.limits import why_not_usual_data
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
 from warpsmith.generator.conv2d.words import Pass
@@ -64,6 +65,8 @@ class Conv2dDepthwise(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
+        if (why := why_not_usual_data(problem)) is not None:
+            return why
         if max(problem.group_channels, problem.group_filters) > MAX_GROUP:
             return f"is for groups of {MAX_GROUP} channels and filters at the most"
         if (taps := problem.weight[3]) > MAX_TAPS:
@@ -123,14 +126,16 @@ class Conv2dDepthwise(Family):
         if conv2d.pass_ is Pass.WGRAD:
             return self._weight_program(conv2d, config)
         image, fold = ImageGeometry.of(_summed(conv2d), config), _fold(conv2d) if folds(conv2d) else None
-        text = dataclasses.replace(Conv2dText.of(_summed(conv2d)), key=text_key(conv2d))
-        source = render("conv2d/depthwise_image.cu.jinja", p=text, g=image, fold=fold, config=config.key())
-        *inputs, output = conv2d_arguments(conv2d)
-        target = output if fold is None else Pointer(PADDED)
-        launch = Launch(self.name, (image.blocks, 1, 1), (image.threads, 1, 1), (*inputs, target), image.shared_bytes)
+        end = dataclasses.replace(Conv2dText.of(_summed(conv2d)), key=text_key(conv2d))
+        text = end if fold is None else end.writing_float()
+        source = render("conv2d/depthwise_image.cu.jinja", p=text, end=end, g=image, fold=fold, config=config.key())
+        arguments = conv2d_arguments(conv2d)
+        launch = Launch(self.name, (image.blocks, 1, 1), (image.threads, 1, 1), arguments, image.shared_bytes)
         if fold is None:
             return Program.of_source(self.name, config, source, (launch,))
-        folding = fold.launch(Pointer(conv2d.output.name))
+        source_of, weights, *biases, target = arguments
+        launch = dataclasses.replace(launch, arguments=(source_of, weights, Pointer(PADDED)))
+        folding = fold.launch(target, biases=tuple(biases))
         return Program.of_source(self.name, config, source, (launch, folding), (fold.workspace,))
 
     def _weight_program(self, problem: Conv2d, config: Config) -> Program:
