@@ -40,6 +40,8 @@ pytestmark = pytest.mark.gpu
 FAMILIES: tuple[Family, ...] = (Conv2dDirect(), Conv2dPlain())
 TOGETHER = 3
 """Families of a test."""
+PARTS = 3
+"""Tests of many small layers: all families of all of them take 230 s beside others."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 CheckConfigs = Callable[..., None]
 
@@ -49,6 +51,13 @@ LAYERS: dict[str, dict[str, Any]] = {
     "downsampling": {"input": (8, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2},
     "pointwise": {"input": (8, 256, 14, 14), "weight": (512, 256, 1, 1)},
     "depthwise": {"input": (8, 96, 28, 28), "weight": (96, 1, 7, 7), "groups": 96, "padding": "same"},
+    "depthwise, halving": {
+        "input": (8, 96, 112, 112),
+        "weight": (96, 1, 3, 3),
+        "groups": 96,
+        "padding": 1,
+        "stride": 2,
+    },
     "large": {"input": (5, 12, 40, 37), "weight": (12, 1, 17, 15), "groups": 12, "padding": (8, 7)},
     "thin": {"input": (6, 40, 27, 31), "weight": (80, 1, 5, 3), "groups": 40, "padding": (2, 1), "stride": (2, 1)},
     "grouped": {"input": (4, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1},
@@ -122,8 +131,11 @@ def in_parts(problems: Iterable[Conv2d]) -> list[Any]:
 
 
 @every_pass
-def test_every_stride_padding_dilation_and_number_of_groups(pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs(small(pass_), some(1))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_stride_padding_dilation_and_number_of_groups(
+    part: int, pass_: Pass, check_configs: CheckConfigs
+) -> None:
+    check_configs(small(pass_)[part::PARTS], some(1))
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,12 @@ CHANNELS_LAST = (
 @every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass) -> None:
-    for shape in (SHAPES["strides"], CHANNELS_LAST[0]):
-        problem = Conv2d(**shape, **kind, pass_=pass_)
-        outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
-        assert isinstance(outcome, Measurement), outcome
+    strided, last = (Conv2d(**shape, **kind, pass_=pass_) for shape in (SHAPES["strides"], CHANNELS_LAST[0]))
+    drawn = WARPGROUP.space(last, DEVICE).drawn(random.Random(last.key()))
+    assert drawn is not None
+    for problem, config in ((strided, WARPGROUP.default(strided, DEVICE)), (last, drawn)):
+        outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, config))
+        assert isinstance(outcome, Measurement), (config, outcome)
 
 
 @every_pass

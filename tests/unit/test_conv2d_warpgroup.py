@@ -18,10 +18,12 @@ from warpsmith.generator.conv2d.warpgroup.choice import image_clocks, weight_clo
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Line
+from warpsmith.generator.conv2d.warpgroup.space import least_image
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.device import H200
 from warpsmith.generator.problem import DType
 from warpsmith.generator.registry import answering
+from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
 FAMILY = Conv2dWarpgroup()
@@ -203,6 +205,17 @@ class TestChoice:
         self, layer: dict[str, Any], pass_: Pass
     ) -> None:
         assert answering(Conv2d(**layer, pass_=pass_), H200)[0].name == FAMILY.name
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+def test_sums_that_stay_in_the_tensor_cores_need_two_stages_of_pixels(pass_: Pass) -> None:
+    """Measured: with one each block waits for ever, for pixels whose place it has not set free."""
+    for precision, legal in (("ieee", (1, 2, 3)), ("f16", (2, 3))):
+        problem = Conv2d(**LAYERS[0], precision=precision, pass_=pass_)  # type: ignore[arg-type]
+        space, least = FAMILY.space(problem, H200), least_image(problem)
+        assert space.contains(least)
+        stages = [each for each in (1, 2, 3) if space.contains(Config.of({**least.values(), "pixel_stages": each}))]
+        assert tuple(stages) == legal
 
 
 class TestRefusals:

@@ -10,13 +10,13 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS,
 from warpsmith.generator.conv2d.warpgroup.space import (
     CHANNELS,
     COLUMNS,
-    LEAST_IMAGE,
     LEAST_WEIGHT,
     SPLITS,
     TERMS,
     WARPGROUPS,
     fits_registers,
     image_space,
+    least_image,
     summed_and_results,
     weight_space,
 )
@@ -56,7 +56,7 @@ class Choice:
 def image_choice(problem: Conv2d, device: Device) -> Choice:
     """The tile of fprop or dgrad whose rounds are expected to take least."""
     choices = [Choice(config, image_clocks(problem, config, device)) for config in _image_candidates(problem, device)]
-    least = Config.of({**LEAST_IMAGE, "blocks": device.multiprocessors})
+    least = Config.of({**least_image(problem).values(), "blocks": device.multiprocessors})
     return min(choices, key=lambda each: each.clocks, default=Choice(least, image_clocks(problem, least, device)))
 
 

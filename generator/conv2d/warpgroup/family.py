@@ -25,7 +25,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
 from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_choice, weight_choice
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
-from warpsmith.generator.conv2d.warpgroup.space import LEAST_IMAGE, LEAST_WEIGHT, image_space, weight_space
+from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT, image_space, least_image, weight_space
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import SUM_THREADS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import H200, Device, DeviceKind
@@ -64,8 +64,8 @@ class Conv2dWarpgroup(Family):
             return "has zeros between its images: solves padding_mode zeros only"
         if (why_not := why_not_counted(problem)) is not None:
             return why_not
-        least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
-        if not self.space(problem, device).contains(Config.of(least)):
+        least = Config.of(LEAST_WEIGHT) if problem.pass_ is Pass.WGRAD else least_image(problem)
+        if not self.space(problem, device).contains(least):
             return f"its tiles and the halves that it writes do not fit into {problem.workspace} bytes of workspace"
         return None
 

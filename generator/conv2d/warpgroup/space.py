@@ -23,15 +23,6 @@ TAPS, TERMS = (1, 2, 3), (32, 64, 128)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 OTHER_REGISTERS = 22
 """What a thread needs beside its sums: addresses, counters, barriers."""
-LEAST_IMAGE: dict[str, Value] = {
-    "warpgroups": WARPGROUPS[0],
-    "columns": COLUMNS[0],
-    "channels": CHANNELS[0],
-    "reach": Reach.ROW.value,
-    "pixel_stages": PIXEL_STAGES[0],
-    "filter_stages": FILTER_STAGES[0],
-    "blocks": 0,
-}
 LEAST_WEIGHT: dict[str, Value] = {
     "taps": TAPS[0],
     "channel_groups": WARPGROUPS[0],
@@ -40,7 +31,29 @@ LEAST_WEIGHT: dict[str, Value] = {
     "stages": STAGES[0],
     "splits": SPLITS[0],
 }
-"""The configs that take the least memory: of layers for which they are illegal all are."""
+"""The config of wgrad that takes the least memory: of layers for which it is illegal all are."""
+
+
+def least_image(problem: Conv2d) -> Config:
+    """The config of fprop or dgrad that takes the least memory: of layers for which it is illegal all are."""
+    return Config.of(
+        {
+            "warpgroups": WARPGROUPS[0],
+            "columns": COLUMNS[0],
+            "channels": CHANNELS[0],
+            "reach": Reach.ROW.value,
+            "pixel_stages": least_pixel_stages(problem),
+            "filter_stages": FILTER_STAGES[0],
+            "blocks": 0,
+        }
+    )
+
+
+def least_pixel_stages(problem: Conv2d) -> int:
+    """One where sums leave the tensor cores after each stage. Else the products of a stage are known to be done, and
+    its memory is free, as those of the next one have begun, which need another.
+    """
+    return 1 if Arithmetic.of(problem).promotes else 2
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
@@ -106,6 +119,10 @@ def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
         Constraint(
             f"a stage has less than twice the {summed} channels of a sum, or {CHANNELS[0]}",
             lambda channels: channels < 2 * summed or channels == CHANNELS[0],
+        ),
+        Constraint(
+            f"products of {least_pixel_stages(problem)} stages of pixels are under way at once",
+            lambda pixel_stages: pixel_stages >= least_pixel_stages(problem),
         ),
         Constraint(
             "a filter of one row has a reach of its row",

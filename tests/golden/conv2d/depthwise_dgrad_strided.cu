@@ -148,19 +148,6 @@ __device__ __forceinline__ void read_pixels(const float* from, float (&numbers)[
     }
 }
 
-// A row of a filter.
-template <int kCount>
-__device__ __forceinline__ void read_weights(const float* from, float (&numbers)[kCount]) {
-#pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-        const float4 v = *reinterpret_cast<const float4*>(from + i);
-        numbers[i + 0] = v.x;
-        numbers[i + 1] = v.y;
-        numbers[i + 2] = v.z;
-        numbers[i + 3] = v.w;
-    }
-}
-
 // Adds what one channel of the source has to a thread's sums. `tile` is at the thread's first row and column.
 template <int kRowPhase, int kColumnPhase>
 __device__ __forceinline__ void add_channel(const float* tile, const float* weights,
@@ -181,8 +168,8 @@ __device__ __forceinline__ void add_channel(const float* tile, const float* weig
 #pragma unroll
                 for (int t = 0; t < kTaps; ++t) {
                     const int r = rows.first + (first_tap + t) * rows.step;
-                    float row[kWeightPitch];
-                    read_weights(weights + f * kFilterPitch + r * kWeightPitch, row);
+                    // Not by way of an array: NVVM 13.0 then takes the first weight of one row for another row's.
+                    const float* const row = weights + f * kFilterPitch + r * kWeightPitch;
 #pragma unroll
                     for (int u = 0; u < columns.count; ++u) {
                         taps[f][t][u] = row[columns.first + u * columns.step];
