@@ -20,10 +20,14 @@ AUTO = "auto"
 
 def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ...] | None = None) -> Word:
     """The member of `kind`, or of some of it, that `value` spells. Raises BadArgument with the choices."""
-    choices = tuple(kind) if among is None else among
-    if value not in choices:
-        raise BadArgument(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
-    return kind(value)
+    try:
+        found = kind(str(value))
+        if among is None or found in among:
+            return found
+    except ValueError:
+        pass
+    choices = tuple(kind) if among is None else among  # torch.compile iterates over no enum, so only here
+    raise BadArgument(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
 
 
 class DType(enum.StrEnum):

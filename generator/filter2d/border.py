@@ -33,11 +33,14 @@ class Border(enum.StrEnum):
             BadArgument: there is none of that name; the message lists all names.
         """
         plain = str(name).lower().removeprefix("border_")
-        known = {border.value: border for border in cls} | BORDER_ALIASES
-        if plain not in known:
+        if plain in BORDER_ALIASES:
+            return BORDER_ALIASES[plain]
+        try:
+            return cls(plain)
+        except ValueError:
             others = ", ".join(f"{alias} ({border})" for alias, border in BORDER_ALIASES.items())
-            raise BadArgument(f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {others}")
-        return known[plain]
+            told = f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {others}"
+            raise BadArgument(told) from None
 
 
 BORDER_ALIASES = {
