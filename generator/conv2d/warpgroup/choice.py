@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry, Reach
+from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import (
     CHANNELS,
     COLUMNS,
@@ -17,7 +18,6 @@ from warpsmith.generator.conv2d.warpgroup.space import (
     WARPGROUPS,
     fits_registers,
     image_space,
-    summed_and_results,
     weight_space,
 )
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import GROUP_CHANNELS, WeightGeometry
