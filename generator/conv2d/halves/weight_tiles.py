@@ -151,6 +151,11 @@ class WeightTiles(abc.ABC):
         return -(-self.steps // self.splits)
 
     @property
+    def has_steps(self) -> bool:
+        """Whether no part is left without a stage."""
+        return (self.splits - 1) * self.split_steps < self.steps
+
+    @property
     def tiles(self) -> int:
         """Blocks without splits."""
         return len(self.tap_sets) * self.x.groups * self.tiles_down * self.tiles_across

@@ -17,8 +17,8 @@ Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.halves.limits import LEAST_CHANNELS, why_not_halves
 from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
-from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_choice, weight_choice
@@ -28,15 +28,12 @@ from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
 
 CAPABILITY = (9, 0)
 """The one whose warpgroups multiply matrices by wgmma."""
-LEAST_CHANNELS = 16
-"""Of a group, on both sides, from which on tiles are full enough to win."""
 
 
 class Conv2dWarpgroup(Family):
@@ -50,11 +47,7 @@ class Conv2dWarpgroup(Family):
             return "solves conv2d only"
         if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
             return "needs compute capability 9.0, whose warpgroups multiply matrices"
-        if problem.accuracy is not Accuracy.NORMWISE:
-            return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'
-        if problem.padding_mode is not PaddingMode.ZEROS:
-            return "has zeros between its images: solves padding_mode zeros only"
-        if (why_not := why_not_counted(problem)) is not None:
+        if (why_not := why_not_halves(problem)) is not None:
             return why_not
         least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
         if not self.space(problem, device).contains(Config.of(least)):

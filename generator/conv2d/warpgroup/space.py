@@ -181,8 +181,8 @@ def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "each part of a sum has stages of its own",
-            lambda taps, channel_groups, columns, terms, splits: _has_steps(
-                geometry(taps, channel_groups, columns, terms, 2, splits)
+            lambda taps, channel_groups, columns, terms, splits: (
+                geometry(taps, channel_groups, columns, terms, 2, splits).has_steps
             ),
         ),
         Constraint(
@@ -192,8 +192,3 @@ def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             ),
         ),
     )
-
-
-def _has_steps(geometry: WeightGeometry) -> bool:
-    """Whether no part is left without a stage."""
-    return (geometry.splits - 1) * geometry.split_steps < geometry.steps
