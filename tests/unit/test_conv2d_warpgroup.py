@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
 from warpsmith.generator.conv2d.warpgroup.choice import image_clocks, weight_clocks
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
-from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Line
 from warpsmith.generator.conv2d.warpgroup.space import least_image
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.device import H200

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
+from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, L2_BYTES_A_CLOCK, TILE_CLOCKS, other_us
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry, Reach
+from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import (
     CHANNELS,
     COLUMNS,
@@ -17,7 +19,6 @@ from warpsmith.generator.conv2d.warpgroup.space import (
     fits_registers,
     image_space,
     least_image,
-    summed_and_results,
     weight_space,
 )
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import GROUP_CHANNELS, WeightGeometry
@@ -29,17 +30,8 @@ PRODUCTS_A_CLOCK = 2048 * 0.95
 """Of halves, of a multiprocessor: what its tensor cores keep up of 2048 (H200, stages of 64 channels)."""
 STEP_CLOCKS = 60
 """For the barriers of a stage, where the products are few."""
-TILE_CLOCKS = 6000
-"""To begin a tile and to store its results."""
-L2_BYTES_A_CLOCK = 28.0
-"""That a multiprocessor reads where all do."""
 COPY_CLOCKS = 64
 """Of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
-CLOCKS_A_US = 1650.0
-"""Under the load of tensor cores."""
-BYTES_A_US = 3.0e6
-"""Of memory and of the level-2 cache together, when halves are made."""
-LAUNCH_US = 2.0
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Of pixels and of weights, the preferred ones first."""
 Values = dict[str, Value]
@@ -72,8 +64,7 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
     is_weight = problem.pass_ is Pass.WGRAD
     choice = weight_choice(problem, device) if is_weight else image_choice(problem, device)
     halves = (WeightGeometry if is_weight else ImageGeometry).of(problem, choice.config).halves_bytes
-    moved = sum(operand.nbytes for operand in problem.inputs) * 2 + halves
-    return 1000 * (choice.clocks / CLOCKS_A_US + moved / BYTES_A_US + 5 * LAUNCH_US)
+    return 1000 * (choice.clocks / CLOCKS_A_US + other_us(problem, halves))
 
 
 def image_clocks(problem: Conv2d, config: Config, device: Device) -> float:

@@ -16,41 +16,30 @@ Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.limits import why_not_counted
+from warpsmith.generator.conv2d.halves.limits import LEAST_CHANNELS, why_not_halves
+from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
+from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import expected_ns, image_choice, weight_choice
-from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.warpgroup.image_geometry import NAME, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT, image_space, least_image, weight_space
-from warpsmith.generator.conv2d.warpgroup.weight_geometry import SUM_THREADS, WeightGeometry
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, Problem
-from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
-from warpsmith.generator.render import render
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
 
 CAPABILITY = (9, 0)
 """The one whose warpgroups multiply matrices by wgmma."""
-PARTS = "parts"
-"""The workspace for parts of sums."""
-MAIN = "multiply"
-"""The unit of the kernel that multiplies."""
-SUM = "conv2d_warpgroup_sum"
-LEAST_CHANNELS = 16
-"""Of a group, on both sides, from which on tiles are full enough to win."""
 
 
 class Conv2dWarpgroup(Family):
     """`conv2d` by wgmma instructions, in three products of halves for each of float32."""
 
-    name = "conv2d_warpgroup"
+    name = NAME
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
@@ -58,11 +47,7 @@ class Conv2dWarpgroup(Family):
             return "solves conv2d only"
         if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
             return "needs compute capability 9.0, whose warpgroups multiply matrices"
-        if problem.accuracy is not Accuracy.NORMWISE:
-            return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'
-        if problem.padding_mode is not PaddingMode.ZEROS:
-            return "has zeros between its images: solves padding_mode zeros only"
-        if (why_not := why_not_counted(problem)) is not None:
+        if (why_not := why_not_halves(problem)) is not None:
             return why_not
         least = Config.of(LEAST_WEIGHT) if problem.pass_ is Pass.WGRAD else least_image(problem)
         if not self.space(problem, device).contains(least):
@@ -86,49 +71,8 @@ class Conv2dWarpgroup(Family):
 
     def program(self, problem: Problem, config: Config) -> Program:
         conv2d = require_conv2d(problem)
-        return _weight_program(conv2d, config) if conv2d.pass_ is Pass.WGRAD else _image_program(conv2d, config)
-
-
-def _image_program(problem: Conv2d, config: Config) -> Program:
-    geometry = ImageGeometry.of(problem, config)
-    images, filters = geometry.images, geometry.filters
-    text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
-    bias = (Pointer("b"),) if problem.bias else ()
-    arguments = (
-        Pointer(images.halves.name),
-        Pointer(filters.halves.name),
-        *images.powers,
-        *filters.powers,
-        *bias,
-        Pointer(problem.output.name),
-    )
-    multiply = _multiply(geometry, arguments)
-    units = (*images.units(problem), *filters.units(problem), Unit(MAIN, text))
-    steps = (*filters.launches(), *images.launches(), multiply)
-    return Program(Conv2dWarpgroup.name, config, units, steps, (*filters.workspaces(), *images.workspaces()))
-
-
-def _weight_program(problem: Conv2d, config: Config) -> Program:
-    geometry = WeightGeometry.of(problem, config)
-    x, dy = geometry.x, geometry.dy
-    text_of = functools.partial(render, p=Conv2dText.of(problem), g=geometry)
-    text = text_of("conv2d/warpgroup_weight.cu.jinja", config=config.key())
-    multiply = _multiply(geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
-    total = render(
-        "conv2d/warpgroup_sum.cu.jinja",
-        p=Conv2dText.of(problem),
-        key=text_key(problem),
-        g=geometry,
-        threads=SUM_THREADS,
-    )
-    arguments = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
-    add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_THREADS, arguments)
-    units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), Unit(SUM, total))
-    steps = (*x.launches(), *dy.launches(), multiply, dataclasses.replace(add, unit=SUM))
-    workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))
-    return Program(Conv2dWarpgroup.name, config, units, steps, workspaces)
-
-
-def _multiply(geometry: ImageGeometry | WeightGeometry, arguments: tuple[Pointer, ...]) -> Launch:
-    launch = Launch.of_blocks(Conv2dWarpgroup.name, geometry.blocks, geometry.threads, arguments)
-    return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)
+        if conv2d.pass_ is Pass.WGRAD:
+            weights = WeightGeometry.of(conv2d, config)
+            return weight_program(self.name, "conv2d/warpgroup_weight.cu.jinja", conv2d, config, weights)
+        images = ImageGeometry.of(conv2d, config)
+        return image_program(self.name, "conv2d/warpgroup_image.cu.jinja", conv2d, config, images)

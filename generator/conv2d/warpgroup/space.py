@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     REGISTERS,
     ImageGeometry,
-    Reach,
     block_threads,
 )
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
-from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
@@ -101,12 +100,6 @@ def sums_of(problem: Conv2d) -> int:
 def registers(problem: Conv2d, columns: int) -> int:
     """Of a thread at the least: its sums, twice where they leave the tensor cores after each stage."""
     return columns // 2 * sums_of(problem) + OTHER_REGISTERS
-
-
-def summed_and_results(problem: Conv2d) -> tuple[int, int]:
-    """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
-    both = problem.group_channels, problem.group_filters
-    return both if problem.pass_ is Pass.FPROP else both[::-1]
 
 
 def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
@@ -205,8 +198,8 @@ def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "each part of a sum has stages of its own",
-            lambda taps, channel_groups, columns, terms, splits: _has_steps(
-                geometry(taps, channel_groups, columns, terms, 2, splits)
+            lambda taps, channel_groups, columns, terms, splits: (
+                geometry(taps, channel_groups, columns, terms, 2, splits).has_steps
             ),
         ),
         Constraint(
@@ -216,8 +209,3 @@ def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             ),
         ),
     )
-
-
-def _has_steps(geometry: WeightGeometry) -> bool:
-    """Whether no part is left without a stage."""
-    return (geometry.splits - 1) * geometry.split_steps < geometry.steps

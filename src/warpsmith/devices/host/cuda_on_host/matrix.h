@@ -1,22 +1,71 @@
 // Matrix products of a warp or a warpgroup, as generated sources define them with PTX for a GPU.
 #pragma once
 
-// sums += a * b: mma.m16n8k16 with halves in and floats out. Which thread holds what: PTX manual, matrix fragments for
-// mma.m16n8k16. Products and their sum are taken in double and rounded once.
-inline void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+// Towards zero, as tensor cores end a sum.
+inline float cut_off(double sum) {
+    const float nearest = static_cast<float>(sum);
+    const bool is_beyond = fabs(static_cast<double>(nearest)) > fabs(sum) && isfinite(sum);
+    return is_beyond ? nextafterf(nearest, 0.0f) : nearest;
+}
+
+// sums += a * b: mma.m16n8k16 with numbers of 16 bits in and floats out. Which thread holds what: PTX manual, matrix
+// fragments for mma.m16n8k16. Products and their sum are taken in double and cut off once.
+template <float (*kToFloat)(unsigned short)>
+void multiply_add_16_bits(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+    double rows[2][16], columns[2][16];
+    const auto unpack = [](double *pair, unsigned word) {
+        pair[0] = static_cast<double>(kToFloat(static_cast<unsigned short>(word)));
+        pair[1] = static_cast<double>(kToFloat(static_cast<unsigned short>(word >> 16)));
+    };
+    for (int holder = 0; holder < 4; ++holder) {  // of its four, the thread with two neighbouring terms
+        for (int r = 0; r < 4; ++r) {
+            unpack(rows[r % 2] + r / 2 * 8 + holder * 2, __shfl_sync(0xffffffffu, a[r], lane / 4 * 4 + holder));
+            unpack(columns[r % 2] + r / 2 * 8 + holder * 2,
+                   __shfl_sync(0xffffffffu, b[r / 2], (lane % 4 * 2 + r % 2) * 4 + holder));
+        }
+    }
     for (int i = 0; i < 4; ++i) {
         double sum = static_cast<double>(sums[i]);
         for (int k = 0; k < 16; ++k) {
-            const int holder = k % 8 / 2;  // of its four, the thread with these elements
-            const unsigned left = __shfl_sync(0xffffffffu, a[i / 2 + k / 8 * 2], lane / 4 * 4 + holder);
-            const unsigned right = __shfl_sync(0xffffffffu, b[k / 8], (lane % 4 * 2 + i % 2) * 4 + holder);
-            const int shift = k % 2 * 16;
-            sum += static_cast<double>(half_to_float(static_cast<unsigned short>(left >> shift))) *
-                   static_cast<double>(half_to_float(static_cast<unsigned short>(right >> shift)));
+            sum += rows[i / 2][k] * columns[i % 2][k];
         }
-        sums[i] = static_cast<float>(sum);
+        sums[i] = cut_off(sum);
     }
+}
+inline void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    multiply_add_16_bits<half_to_float>(sums, a, b);
+}
+inline float bits_to_float(unsigned short bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+inline void multiply_add_bfloats(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    multiply_add_16_bits<bits_to_float>(sums, a, b);
+}
+
+// ldmatrix: four matrices of 8x8 numbers of 16 bits; lane l has the address of row l % 8 of matrix l / 8.
+using SharedAddress = const char *;
+inline SharedAddress shared_address(const void *shared) { return static_cast<SharedAddress>(shared); }
+inline void load_matrices_of_16_bits(SharedAddress row, bool turned, unsigned *const (&words)[4]) {
+    if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
+        ::warpsmith_host::stop("load_matrices: a row of a matrix begins at a multiple of 16 bytes");
+    }
+    const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+    const auto address = static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(row));
+    for (int matrix = 0; matrix < 4; ++matrix) {
+        unsigned short pair[2];
+        for (int i = 0; i < 2; ++i) {
+            const int own_row = turned ? lane % 4 * 2 + i : lane / 4, column = turned ? lane / 4 : lane % 4 * 2 + i;
+            const auto from = __shfl_sync(0xffffffffu, address, 8 * matrix + own_row);
+            memcpy(&pair[i], reinterpret_cast<const char *>(static_cast<uintptr_t>(from)) + 2 * column, sizeof pair[i]);
+        }
+        *words[matrix] = static_cast<unsigned>(pair[1]) << 16 | pair[0];
+    }
+}
+inline void load_matrices(SharedAddress row, unsigned &first, unsigned &second, unsigned &third, unsigned &fourth) {
+    load_matrices_of_16_bits(row, false, {&first, &second, &third, &fourth});
+}
+inline void load_matrices_turned(SharedAddress row, unsigned &first, unsigned &second, unsigned &third,
+                                 unsigned &fourth) {
+    load_matrices_of_16_bits(row, true, {&first, &second, &third, &fourth});
 }
 
 // What a tensor core reads of a tf32 number: the upper 19 bits.
@@ -113,13 +162,6 @@ template <int kAlong, int kAcross> Halves halves(const void *first) {
 }
 inline Halves behind(Halves matrix, int bytes) { return {matrix.first + bytes, matrix.along, matrix.across}; }
 
-// Towards zero, as tensor cores end a sum.
-inline float cut_off(double sum) {
-    const float nearest = static_cast<float>(sum);
-    const bool is_beyond = fabs(static_cast<double>(nearest)) > fabs(sum) && isfinite(sum);
-    return is_beyond ? nextafterf(nearest, 0.0f) : nearest;
-}
-
 // sums = a * b, or sums += a * b where `add` holds, or -a * b instead. Products and their sum are taken in double and cut
 // off once.
 template <float (*kToFloat)(unsigned short), bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
@@ -153,7 +195,6 @@ template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
 void multiply_halves(float (&sums)[kSums], Halves a, Halves b, bool add) {
     multiply_16_bits<half_to_float, kNegated, kTurnedA, kTurnedB>(sums, a, b, add);
 }
-inline float bits_to_float(unsigned short bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
 void multiply_bfloats(float (&sums)[kSums], Halves a, Halves b, bool add) {
     multiply_16_bits<bits_to_float, kNegated, kTurnedA, kTurnedB>(sums, a, b, add);

@@ -12,10 +12,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
-from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.warpgroup.lattice import Lattice, Line
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
 from warpsmith.generator.render import render
@@ -26,19 +26,20 @@ THREADS = 256
 """Of a block that finds the largest number, or splits numbers."""
 NUMBERS_A_BLOCK, MAX_BLOCKS = 4096, 1056
 """Of a block that finds the largest number of its share, and such blocks at the most: eight a multiprocessor."""
-PREFIX = "conv2d_warpgroup"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Maximum:
     """The launch that finds the largest magnitude of a float32 operand: of each share of it one number."""
 
+    family: str
+    """Whose launch it is: units of one program have names of their own."""
     operand: Operand
 
     @property
     def entry(self) -> str:
         """The kernel, and its unit."""
-        return f"{PREFIX}_largest_{self.operand.name}"
+        return f"{self.family}_largest_{self.operand.name}"
 
     @property
     def blocks(self) -> int:
@@ -63,7 +64,7 @@ class Maximum:
 
     def unit(self, problem: Conv2d) -> Unit:
         """Its text."""
-        text = render("conv2d/warpgroup_largest.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
+        text = render("conv2d/halves_largest.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
         return Unit(self.entry, text)
 
 
@@ -71,13 +72,15 @@ class Maximum:
 class Halved(abc.ABC):
     """An operand as 16-bit numbers."""
 
+    family: str
+    """Whose launches these are."""
     operand: Operand
     arithmetic: Arithmetic
 
     @property
     def maximum(self) -> Maximum | None:
         """What finds the largest number, where the operand is scaled."""
-        return Maximum(self.operand) if self.arithmetic.scales else None
+        return Maximum(self.family, self.operand) if self.arithmetic.scales else None
 
     @property
     def powers(self) -> tuple[Pointer, ...]:
@@ -87,7 +90,7 @@ class Halved(abc.ABC):
     @property
     def entry(self) -> str:
         """The kernel, and its unit."""
-        return f"{PREFIX}_halve_{self.operand.name}"
+        return f"{self.family}_halve_{self.operand.name}"
 
     @property
     @abc.abstractmethod
@@ -137,9 +140,12 @@ class Images(Halved):
     terms: int = 0
 
     @classmethod
-    def of_sources(cls, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int) -> Images:
+    def of_sources(
+        cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int
+    ) -> Images:
         """What a layer's sum reads: x of fprop and wgrad, dy of dgrad."""
         return cls(
+            family=family,
             operand=operand,
             arithmetic=Arithmetic.of(problem),
             images=operand.shape[0],
@@ -153,14 +159,14 @@ class Images(Halved):
 
     @classmethod
     def of_results(
-        cls, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, terms: int
+        cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, terms: int
     ) -> Images:
         """dy of wgrad, where the results of fprop are."""
         rows, columns = (
             dataclasses.replace(line, sources=size, multiple=1, planes=(0,), before=0)
             for line, size in zip((lattice.rows, lattice.columns), operand.shape[2:], strict=True)
         )
-        source = cls.of_sources(problem, operand, lattice, chunks, length)
+        source = cls.of_sources(family, problem, operand, lattice, chunks, length)
         return dataclasses.replace(source, rows=rows, columns=columns, terms=terms)
 
     @property
@@ -203,7 +209,7 @@ class Images(Halved):
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
         """Their texts."""
-        return self._units(problem, "conv2d/warpgroup_images.cu.jinja")
+        return self._units(problem, "conv2d/halves_images.cu.jinja")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -260,4 +266,4 @@ class Filters(Halved):
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
         """Their texts."""
-        return self._units(problem, "conv2d/warpgroup_filters.cu.jinja")
+        return self._units(problem, "conv2d/halves_filters.cu.jinja")

@@ -1,0 +1,196 @@
+"""What blocks compute of a result that is an image, and in which order they go through the taps of a filter."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+import itertools
+from typing import Any, Self
+
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.halving import CHUNK, Filters, Images
+from warpsmith.generator.conv2d.halves.lattice import Lattice, Tap
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
+from warpsmith.generator.steps import aligned
+
+
+class Reach(enum.StrEnum):
+    """Which taps' pixels are copied at once; a run of pixels serves all of them."""
+
+    ROW = "row"
+    """Those of a row of the filter."""
+    FILTER = "filter"
+    """All of them that read one plane."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """A tap, in the order in which a tile goes through them."""
+
+    first: int
+    """From a tile's first position to the first pixel of the tap's stage, in planes one behind the other."""
+    shift: int
+    """From there to the tap's own pixels."""
+    weight: int
+    begins: bool
+    """Whether no tap before it reads this stage."""
+    ends: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageTiles(abc.ABC):
+    """One config on fprop or dgrad, as far as it does not depend on who multiplies."""
+
+    lattice: Lattice
+    positions: int
+    """Of a tile."""
+    columns: int
+    """Of a tile: channels of the result."""
+    arithmetic: Arithmetic
+    images: Images
+    filters: Filters
+    steps: tuple[Step, ...]
+    """Those of each phase, one phase after the other."""
+    first_taps: tuple[int, ...]
+    """Of each phase, and how many there are in all."""
+    run: int
+    """Pixels of a chunk that a stage has."""
+    channels_last: bool
+    """Whether the channels of a pixel of the result lie side by side."""
+
+    is_turned = False
+    """What lies side by side in shared memory is summed over."""
+
+    @classmethod
+    def tiled(
+        cls, family: str, problem: Conv2d, positions: int, columns: int, channels: int, reach: Reach, **own: Any
+    ) -> Self:
+        """Tiles of so many positions and channels of the result, and sums of so many channels a stage.
+
+        Args:
+            family: whose tiles they are.
+            problem: fprop or dgrad.
+            positions, columns, channels, reach: of the config.
+            own: the fields of the subclass.
+        """
+        lattice, arithmetic = Lattice.of(problem), Arithmetic.of(problem)
+        chunks = channels // CHUNK
+        summed, results = summed_and_results(problem)
+        phases = [_stages(taps, reach) for taps in lattice.phases]
+        span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
+        length = -(-lattice.positions // positions) * positions + lattice.reach + span
+        steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
+        channel_blocks = -(-summed // channels)
+        source, weights = problem.inputs[0], problem.inputs[1]
+        filters = Filters(
+            family=family,
+            operand=weights,
+            arithmetic=arithmetic,
+            groups=problem.groups,
+            summed=summed,
+            results=results,
+            filter_columns=problem.weight[3],
+            tap_count=problem.weight[2] * problem.weight[3],
+            columns=columns,
+            tiles=-(-results // columns),
+            block_chunks=chunks,
+            blocks=channel_blocks,
+            is_turned=problem.pass_ is not Pass.FPROP,
+        )
+        return cls(
+            lattice=lattice,
+            positions=positions,
+            columns=columns,
+            arithmetic=arithmetic,
+            images=Images.of_sources(family, problem, source, lattice, channel_blocks * chunks, length),
+            filters=filters,
+            steps=tuple(itertools.chain.from_iterable(steps)),
+            first_taps=(0, *itertools.accumulate(map(len, steps))),
+            run=positions + span,
+            channels_last=problem.layout is ImageLayout.NHWC,
+            **own,
+        )
+
+    @property
+    @abc.abstractmethod
+    def blocks(self) -> int:
+        """Of the launch."""
+
+    @property
+    @abc.abstractmethod
+    def threads(self) -> int:
+        """Of a block."""
+
+    @property
+    @abc.abstractmethod
+    def shared_bytes(self) -> int:
+        """Of a block."""
+
+    @property
+    def results(self) -> int:
+        """Channels of the result, in a group."""
+        return self.filters.results
+
+    @property
+    def chunks(self) -> int:
+        """Of a block of channels."""
+        return self.filters.block_chunks
+
+    @property
+    def tiles_across(self) -> int:
+        """Of the channels of the result, in a group."""
+        return self.filters.tiles
+
+    @property
+    def tiles_down(self) -> int:
+        """Of the positions of a phase."""
+        return -(-self.lattice.positions // self.positions)
+
+    @property
+    def tiles(self) -> int:
+        """Of all phases and groups."""
+        return len(self.lattice.phases) * self.filters.groups * self.tiles_across * self.tiles_down
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last tile has columns to spare."""
+        return self.results % self.columns > 0
+
+    @property
+    def halves_bytes(self) -> int:
+        """Of both operands."""
+        return self.images.nbytes + self.filters.nbytes
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Of all workspaces, as a plan lays them out."""
+        nbytes = (*self.images.workspaces(), *self.filters.workspaces())
+        return sum(aligned(each.nbytes) for each in nbytes)
+
+
+def summed_and_results(problem: Conv2d) -> tuple[int, int]:
+    """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
+    both = problem.group_channels, problem.group_filters
+    return both if problem.pass_ is Pass.FPROP else both[::-1]
+
+
+def _stages(taps: tuple[Tap, ...], reach: Reach) -> list[list[Tap]]:
+    """The taps of a phase, those together whose pixels are copied at once."""
+    groups = itertools.groupby(taps, key=lambda tap: (tap.plane, tap.row if reach is Reach.ROW else 0))
+    return [list(stage) for _, stage in groups]
+
+
+def _steps(stage: list[Tap], length: int) -> list[Step]:
+    low = stage[0].shift
+    return [
+        Step(
+            first=tap.plane * length + low,
+            shift=tap.shift - low,
+            weight=tap.weight,
+            begins=tap is stage[0],
+            ends=tap is stage[-1],
+        )
+        for tap in stage
+    ]

@@ -1,0 +1,21 @@
+"""What layers by products of halves take on an H200, beside the products: figures that their models share."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.problem import Conv2d
+
+TILE_CLOCKS = 6000
+"""To begin a tile and to store its results."""
+L2_BYTES_A_CLOCK = 28.0
+"""That a multiprocessor reads where all do."""
+CLOCKS_A_US = 1650.0
+"""Under the load of tensor cores."""
+BYTES_A_US = 3.0e6
+"""Of memory and of the level-2 cache together, when halves are made."""
+LAUNCH_US = 2.0
+
+
+def other_us(problem: Conv2d, halves_bytes: int) -> float:
+    """What makes the halves, which take so many bytes, and five launches."""
+    moved = sum(operand.nbytes for operand in problem.inputs) * 2 + halves_bytes
+    return moved / BYTES_A_US + 5 * LAUNCH_US

@@ -1,0 +1,59 @@
+"""The launches of a layer by products of halves: what makes halves, what multiplies, what adds up parts of sums."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles
+from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import Conv2dText, text_key
+from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config
+
+PARTS = "parts"
+"""The workspace for parts of sums."""
+MAIN = "multiply"
+"""The unit of the kernel that multiplies."""
+SUM_THREADS = 256
+"""Of a block that adds up the parts of sums."""
+
+
+def image_program(family: str, template: str, problem: Conv2d, config: Config, geometry: ImageTiles) -> Program:
+    """That of fprop or dgrad, whose kernel of the name `family` stands in `template`."""
+    images, filters = geometry.images, geometry.filters
+    text = render(template, p=Conv2dText.of(problem), g=geometry, config=config.key())
+    bias = (Pointer("b"),) if problem.bias else ()
+    arguments = (
+        Pointer(images.halves.name),
+        Pointer(filters.halves.name),
+        *images.powers,
+        *filters.powers,
+        *bias,
+        Pointer(problem.output.name),
+    )
+    multiply = _multiply(family, geometry, arguments)
+    units = (*images.units(problem), *filters.units(problem), Unit(MAIN, text))
+    steps = (*filters.launches(), *images.launches(), multiply)
+    return Program(family, config, units, steps, (*filters.workspaces(), *images.workspaces()))
+
+
+def weight_program(family: str, template: str, problem: Conv2d, config: Config, geometry: WeightTiles) -> Program:
+    """That of wgrad, whose kernel of the name `family` stands in `template`."""
+    x, dy, p = geometry.x, geometry.dy, Conv2dText.of(problem)
+    text = render(template, p=p, g=geometry, config=config.key())
+    multiply = _multiply(family, geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
+    total = render("conv2d/halves_sum.cu.jinja", p=p, key=text_key(problem), g=geometry, threads=SUM_THREADS)
+    arguments = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
+    name = f"{family}_sum"
+    add = dataclasses.replace(Launch.of_blocks(name, geometry.sum_blocks, SUM_THREADS, arguments), unit=name)
+    units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), Unit(name, total))
+    steps = (*x.launches(), *dy.launches(), multiply, add)
+    workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))
+    return Program(family, config, units, steps, workspaces)
+
+
+def _multiply(family: str, geometry: ImageTiles | WeightTiles, arguments: tuple[Pointer, ...]) -> Launch:
+    launch = Launch.of_blocks(family, geometry.blocks, geometry.threads, arguments)
+    return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)

@@ -1,0 +1,1 @@
+"""Layers as products of matrices that warps multiply: tensor cores from compute capability 8.0 on."""

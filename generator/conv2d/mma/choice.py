@@ -1,0 +1,161 @@
+"""Configs of `conv2d_mma` that are good without any search, by a model of what a multiprocessor does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.image_tiles import Reach
+from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, L2_BYTES_A_CLOCK, TILE_CLOCKS, other_us
+from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.mma.space import (
+    CHANNELS,
+    LEAST_IMAGE,
+    LEAST_WEIGHT,
+    SPLITS,
+    TAPS,
+    TERMS,
+    image_space,
+    weight_space,
+)
+from warpsmith.generator.conv2d.mma.warps import Warps
+from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config, Space, Value
+
+PRODUCTS_A_CLOCK = {(8, 0): 1024, (9, 0): 1270}
+"""Of halves, of a multiprocessor, summed in float32: A100 by its data sheet; H200 measured, 62 % of what wgmma does."""
+FEWER_PRODUCTS_A_CLOCK = 512
+"""Of other GPUs, which have smaller tensor cores (Ada's data sheet)."""
+KEPT_UP = 0.85
+"""The share of it that a kernel with enough warps is expected to keep up."""
+SHARED_BYTES_A_CLOCK = 128
+WARPS_NEEDED = 8
+"""Of a multiprocessor, two for each of its tensor cores: one loads while the other multiplies."""
+STEP_CLOCKS = 80
+"""For the barrier of a stage, and to find what is copied next."""
+WARP_TILES = (
+    *((2, 4, 64, 32), (4, 2, 64, 32), (4, 2, 32, 64), (2, 4, 64, 64), (4, 2, 64, 64)),  # 8 warps
+    *((2, 2, 64, 32), (2, 2, 32, 32), (4, 1, 32, 32), (4, 1, 64, 64), (2, 2, 64, 64), (4, 1, 32, 16)),
+    *((2, 1, 64, 32), (2, 1, 32, 32), (1, 2, 64, 32), (1, 1, 32, 32)),
+)
+"""Warps below and beside each other, and the tile of each, that are looked at."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """A config, and the clocks that a multiprocessor is expected to take for all its blocks."""
+
+    config: Config
+    clocks: float
+
+
+def choice_of(problem: Conv2d, device: Device) -> Choice:
+    """The tile, and for wgrad the parts of its sums, that are expected to take least."""
+    is_weight = problem.pass_ is Pass.WGRAD
+    choices = (_weight_choices if is_weight else _image_choices)(problem, device)
+    least = Config.of(LEAST_WEIGHT if is_weight else LEAST_IMAGE)
+    return min(choices, key=lambda each: each.clocks, default=Choice(least, clocks_of(problem, least, device)))
+
+
+def expected_ns(problem: Conv2d, device: Device) -> float:
+    """Of the default, with what makes halves of its operands."""
+    choice = choice_of(problem, device)
+    geometry = WeightGeometry if problem.pass_ is Pass.WGRAD else ImageGeometry
+    halves = geometry.of(problem, choice.config).halves_bytes
+    return 1000 * (choice.clocks / CLOCKS_A_US + other_us(problem, halves))
+
+
+def clocks_of(problem: Conv2d, config: Config, device: Device) -> float:
+    """What a multiprocessor takes for all its blocks, and the sum of their parts for its share of the parts."""
+    if problem.pass_ is Pass.WGRAD:
+        return _weight_clocks(WeightGeometry.of(problem, config), device)
+    return _image_clocks(ImageGeometry.of(problem, config), device)
+
+
+def _image_clocks(geometry: ImageGeometry, device: Device) -> float:
+    steps = len(geometry.steps) / len(geometry.lattice.phases) * geometry.filters.blocks
+    pixels, filters = geometry.stage_bytes
+    begun = sum(step.begins for step in geometry.steps) / max(len(geometry.steps), 1)
+    step = _step_clocks(geometry.arithmetic, geometry.warps, 1, 8 * geometry.chunks, pixels * begun + filters, device)
+    warps = geometry.warps.count
+    return _block_clocks(geometry.blocks, steps, step, warps, geometry.min_blocks, device)
+
+
+def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int | None = None) -> float:
+    """With other `splits` than the config's."""
+    splits = splits or geometry.splits
+    warps, taps = geometry.warps, geometry.taps
+    step = _step_clocks(geometry.arithmetic, warps, taps, geometry.terms, geometry.stage_bytes, device)
+    steps, blocks = -(-geometry.steps // splits), geometry.tiles * splits
+    summed = 2 * 4 * splits * geometry.weights / BYTES_A_US * CLOCKS_A_US
+    return _block_clocks(blocks, steps, step, warps.count * taps, geometry.min_blocks, device) + summed
+
+
+def _step_clocks(arithmetic: Arithmetic, warps: Warps, taps: int, depth: int, nbytes: float, device: Device) -> float:
+    """Of a stage that sums over so many terms: the slowest of tensor cores, shared memory and the level-2 cache."""
+    count = warps.count * taps
+    each = PRODUCTS_A_CLOCK.get(device.compute_capability, FEWER_PRODUCTS_A_CLOCK)
+    products = arithmetic.products * warps.rows * warps.columns * depth * count
+    multiplying = products / each
+    adding = warps.rows * warps.columns * count / 128 if arithmetic.promotes else 0
+    loaded = arithmetic.parts * 2 * (warps.rows + warps.columns) * depth * count
+    return max((multiplying + adding) / KEPT_UP, (loaded + nbytes) / SHARED_BYTES_A_CLOCK, nbytes / L2_BYTES_A_CLOCK)
+
+
+def _block_clocks(blocks: int, steps: float, step: float, warps: int, together: int, device: Device) -> float:
+    """Of a multiprocessor's share of blocks, so many `together`."""
+    own = -(-blocks // device.multiprocessors)
+    rounds = -(-own // together)
+    idle = max(1.0, WARPS_NEEDED / (warps * min(own, together)))
+    return own * steps * step * idle + rounds * (steps * STEP_CLOCKS + TILE_CLOCKS)
+
+
+def _image_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
+    """Of each tile, depth and reach that with the most stages that fit."""
+    space = image_space(problem, device)
+    for tile in _tiles():
+        for channels in CHANNELS:
+            for reach in Reach:
+                chosen: dict[str, Value] = {**tile, "channels": channels, "reach": reach.value}
+                if (found := _most_stages(space, chosen)) is not None:
+                    yield Choice(found, clocks_of(problem, found, device))
+
+
+def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
+    """Of each tile, taps and terms that with the most stages, and the best parts of its sums."""
+    space = weight_space(problem, device)
+    for tile in _tiles():
+        for taps in TAPS:
+            for terms in TERMS:
+                whole = _most_stages(space, {**tile, "taps": taps, "terms": terms, "splits": 1})
+                if whole is not None:
+                    yield _split(problem, device, space, whole)
+
+
+def _split(problem: Conv2d, device: Device, space: Space, whole: Config) -> Choice:
+    """A tile with the number of parts of its sums that is expected to take least."""
+    geometry = WeightGeometry.of(problem, whole)
+    times = {splits: _weight_clocks(geometry, device, splits) for splits in SPLITS}
+    for splits in sorted(times, key=times.__getitem__):
+        config = Config.of({**whole.values(), "splits": splits})
+        if space.contains(config):
+            return Choice(config, times[splits])
+    return Choice(whole, times[1])
+
+
+def _tiles() -> Iterator[dict[str, Value]]:
+    names = ("warps_down", "warps_across", "warp_rows", "warp_columns")
+    for sizes in WARP_TILES:
+        tile: dict[str, Value] = dict(zip(names, sizes, strict=True))
+        for blocks in (1, 2):
+            yield {**tile, "min_blocks": blocks}
+
+
+def _most_stages(space: Space, chosen: dict[str, Value]) -> Config | None:
+    """A config with as many stages as fit; None where none does."""
+    configs = (Config.of({**chosen, "stages": stages}) for stages in (4, 3, 2))
+    return next(filter(space.contains, configs), None)

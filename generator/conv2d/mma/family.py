@@ -1,0 +1,78 @@
+"""Layers as products of matrices by the tensor cores of a warp: on any GPU from compute capability 8.0 on.
+
+What `conv2d_warpgroup` does where warpgroups multiply, and with the same halves in memory (`generator.conv2d.halves`):
+each float32 is two of them, of whose products three are taken, and what a stage gives is added up outside of the
+tensor cores, which cut sums off. Here all threads of a block copy the next stages into shared memory while their warps
+multiply what has come. Eight halves lie side by side there, eight such rows make the 128 bytes that a warp loads as one
+matrix: whatever the tap, no two of them lie in the same bank.
+
+Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM); Ootomo and
+Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3; mma, ldmatrix and cp.async in the PTX
+manual.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.halves.limits import LEAST_CHANNELS, why_not_halves
+from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
+from warpsmith.generator.conv2d.mma.choice import choice_of, expected_ns
+from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.mma.space import LEAST_IMAGE, LEAST_WEIGHT, image_space, weight_space
+from warpsmith.generator.conv2d.mma.warps import NAME
+from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import require_conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Space
+
+CAPABILITY = (8, 0)
+"""From which on warps multiply bfloat16 too, and copies go past the registers."""
+FASTER = (9, 0)
+"""Whose warpgroups multiply faster than warps do."""
+
+
+class Conv2dMma(Family):
+    """`conv2d` by mma instructions, in three products of halves for each of float32."""
+
+    name = NAME
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability < CAPABILITY:
+            return "needs compute capability 8.0 or newer, whose warps multiply matrices of bfloat16 too"
+        if (why_not := why_not_halves(problem)) is not None:
+            return why_not
+        least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
+        if not self.space(problem, device).contains(Config.of(least)):
+            return f"its tiles and the halves that it writes do not fit into {problem.workspace} bytes of workspace"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        conv2d = require_conv2d(problem)
+        is_fastest = device.kind is DeviceKind.CUDA and device.compute_capability != FASTER
+        return is_fastest and min(conv2d.group_channels, conv2d.group_filters) >= LEAST_CHANNELS
+
+    def expected_ns(self, problem: Problem) -> float:
+        return expected_ns(require_conv2d(problem), H200)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        conv2d = require_conv2d(problem)
+        return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return choice_of(require_conv2d(problem), device).config
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        conv2d = require_conv2d(problem)
+        if conv2d.pass_ is Pass.WGRAD:
+            weights = WeightGeometry.of(conv2d, config)
+            return weight_program(self.name, "conv2d/mma_weight.cu.jinja", conv2d, config, weights)
+        images = ImageGeometry.of(conv2d, config)
+        return image_program(self.name, "conv2d/mma_image.cu.jinja", conv2d, config, images)

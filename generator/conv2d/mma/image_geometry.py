@@ -1,0 +1,76 @@
+"""What a block of `conv2d_mma` computes of a result that is an image, and the shared memory that takes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles, Reach
+from warpsmith.generator.conv2d.mma.warps import CHUNK_BYTES, NAME, Warps
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.space import Config
+
+STAGED_COLUMNS, STAGED_PADDING = 16, 4
+"""Channels of results on their way out, and floats between two of them: neighbours lie in banks of their own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageGeometry(ImageTiles):
+    """One config on fprop or dgrad."""
+
+    warps: Warps
+    stages: int
+    """Of weights in shared memory: that of the tap that is multiplied, and those of the next ones."""
+    min_blocks: int
+    """That a multiprocessor has registers for."""
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
+        warps = Warps.of(config)
+        return cls.tiled(
+            NAME,
+            problem,
+            positions=warps.tile_rows,
+            columns=warps.tile_columns,
+            channels=config.integer("channels"),
+            reach=Reach(config.text("reach")),
+            warps=warps,
+            stages=config.integer("stages"),
+            min_blocks=config.integer("min_blocks"),
+        )
+
+    @property
+    def blocks(self) -> int:
+        return self.tiles
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps.count
+
+    @property
+    def pixel_stages(self) -> int:
+        """Runs of pixels that are read or on their way while `stages` taps are, one after the other."""
+        ahead = self.stages - 1
+        phases = zip(self.first_taps[:-1], self.first_taps[1:], strict=True)
+        return 1 + max((self._most_begun(first, last, ahead) for first, last in phases if last > first), default=0)
+
+    def _most_begun(self, first: int, last: int, count: int) -> int:
+        """Of so many taps of a phase in a row, whose last is followed by the first, those that begin a run."""
+        begins = [step.begins for step in self.steps[first:last]]
+        return max(sum(begins[(start + i) % len(begins)] for i in range(count)) for start in range(len(begins)))
+
+    @property
+    def stage_bytes(self) -> tuple[int, int]:
+        """Of pixels, and of weights."""
+        line = CHUNK_BYTES * self.arithmetic.parts * self.chunks
+        return line * self.run, line * self.columns
+
+    @property
+    def staged_bytes(self) -> int:
+        """Of results on their way out; those whose channels lie side by side are stored as they are."""
+        own = 4 * STAGED_COLUMNS * (self.warps.rows + STAGED_PADDING)
+        return 0 if self.channels_last else self.warps.count * own
+
+    @property
+    def shared_bytes(self) -> int:
+        pixels, filters = self.stage_bytes
+        return max(self.pixel_stages * pixels + self.stages * filters, self.staged_bytes)

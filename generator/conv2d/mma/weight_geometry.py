@@ -1,0 +1,48 @@
+"""What a block of `conv2d_mma` computes of the gradient of weights, and the shared memory that takes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
+from warpsmith.generator.conv2d.mma.warps import NAME, Warps
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.space import Config
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightGeometry(WeightTiles):
+    """One config on wgrad."""
+
+    warps: Warps
+    """Of each tap."""
+    min_blocks: int
+    """That a multiprocessor has registers for."""
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> WeightGeometry:
+        warps = Warps.of(config)
+        return cls.tiled(
+            NAME,
+            problem,
+            taps=config.integer("taps"),
+            rows=warps.tile_rows,
+            columns=warps.tile_columns,
+            terms=config.integer("terms"),
+            stages=config.integer("stages"),
+            splits=config.integer("splits"),
+            warps=warps,
+            min_blocks=config.integer("min_blocks"),
+        )
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps.count * self.taps
+
+    @property
+    def x_pitch(self) -> int:
+        return self.run
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * self.stage_bytes
