@@ -30,6 +30,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "dilation": {"input": (2, 4, 11, 12), "weight": (3, 4, 3, 3), "dilation": (2, 3), "padding": (2, 1)},
     "both": {"input": (1, 6, 14, 13), "weight": (4, 3, 3, 4), "stride": (3, 2), "dilation": (2, 3), "groups": 2},
     "much padding": {"input": (2, 3, 3, 4), "weight": (4, 3, 1, 2), "padding": (2, 4)},
+    "few channels": {"input": (2, 3, 13, 15), "weight": (10, 3, 5, 5), "stride": 2, "padding": 2},
+    "one channel": {"input": (3, 1, 9, 14), "weight": (4, 1, 3, 8), "dilation": (1, 2), "padding": ((1, 0), (5, 2))},
     "a filter as large as the image": {"input": (3, 17, 4, 5), "weight": (2, 17, 4, 5)},
 }
 every_pass = pytest.mark.parametrize("pass_", Pass)
@@ -67,6 +69,7 @@ KINDS = {
 }
 CHANNELS_LAST = (
     {"input": (2, 16, 6, 5), "weight": (8, 16, 3, 3), "padding": 1, "layout": "nhwc"},
+    {"input": (2, 4, 9, 10), "weight": (8, 4, 3, 3), "padding": 1, "layout": "nhwc"},
     {
         "input": (2, 6, 11, 9),
         "weight": (6, 3, 3, 5),

@@ -16,7 +16,8 @@ from builders import failure, measurement, timing
 from scripts import FOLDER, benchmark
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.family import DIRECT_FLOPS_A_NS, Conv2dFft
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind

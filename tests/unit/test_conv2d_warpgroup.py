@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.folding import Folding, folded
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
 from warpsmith.generator.conv2d.warpgroup.choice import image_clocks, weight_clocks
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
@@ -156,7 +157,8 @@ class TestTiles:
         for config in drawn(problem, 3):
             geometry = WeightGeometry.of(problem, config)
             found = Counter(weight for each in geometry.tap_sets for weight in each.weights if weight >= 0)
-            assert found == Counter(range(problem.weight[2] * problem.weight[3]))
+            assert found == Counter(range(geometry.tap_count))
+            assert geometry.weights == problem.output.size
             assert geometry.steps * geometry.terms == geometry.dy.length >= geometry.lattice.positions
             assert (geometry.splits - 1) * geometry.split_steps < geometry.steps
             assert geometry.splits * geometry.split_steps >= geometry.steps
@@ -205,6 +207,54 @@ class TestChoice:
         self, layer: dict[str, Any], pass_: Pass
     ) -> None:
         assert answering(Conv2d(**layer, pass_=pass_), H200)[0].name == FAMILY.name
+
+
+class TestFolding:
+    @pytest.mark.parametrize(
+        ("input_", "weight", "more"),
+        [
+            ((2, 3, 13, 15), (4, 3, 5, 5), {"stride": 2, "padding": 2}),
+            ((1, 1, 9, 14), (2, 1, 3, 8), {"dilation": (1, 2), "padding": ((1, 0), (5, 2))}),
+        ],
+    )
+    def test_a_folded_layer_has_the_same_results(
+        self, input_: tuple[int, ...], weight: tuple[int, ...], more: dict[str, Any]
+    ) -> None:
+        layer = Conv2d(input_, weight, **more)  # type: ignore[arg-type]
+        folding, solved = Folding.of(layer), folded(layer)
+        assert folding is not None
+        assert (solved.output, solved.weight[3], Folding.of(solved)) == (layer.output, 1, None)
+        rng = np.random.default_rng(0)
+        x, w = rng.standard_normal(layer.input, np.float32), rng.standard_normal(layer.weight, np.float32)
+        images = np.zeros(solved.input, np.float32)
+        for channel, tap, q in itertools.product(range(layer.input[1]), range(folding.taps), range(solved.input[3])):
+            column = q * folding.stride + tap * folding.dilation - folding.padding
+            if 0 <= column < folding.columns:
+                images[:, channel * folding.taps + tap, :, q] = x[:, channel, :, column]
+        filters = w.transpose(0, 1, 3, 2).reshape(solved.weight)
+        expected, _ = reference(layer, {"x": x, "w": w})
+        found, _ = reference(solved, {"x": images, "w": filters})
+        assert np.allclose(found, expected, rtol=1e-12)
+
+    @pytest.mark.parametrize(
+        ("channels", "taps", "folds"),
+        [(3, 11, True), (3, 3, True), (8, 3, True), (1, 2, True), (3, 1, False), (9, 7, False), (64, 3, False)],
+    )
+    def test_is_for_few_channels_and_filters_of_several_columns(self, channels: int, taps: int, folds: bool) -> None:
+        layer = Conv2d((2, channels, 20, 20), (16, channels, 3, taps))
+        assert (Folding.of(layer) is not None) is folds
+        assert (folded(layer) is layer) is not folds
+        assert Folding.of(dataclasses.replace(layer, pass_=Pass.DGRAD)) is None
+
+    def test_groups_are_solved_as_they_are(self) -> None:
+        assert Folding.of(Conv2d((2, 6, 20, 20), (16, 3, 3, 3), groups=2)) is None
+
+    @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.WGRAD])
+    def test_first_layers_of_networks_are_answered(self, pass_: Pass) -> None:
+        assert answering(Conv2d(**LAYERS[1], pass_=pass_), H200)[0].name == FAMILY.name
+
+    def test_small_layers_are_left_to_one_launch(self) -> None:
+        assert not FAMILY.is_likely(Conv2d((1, 16, 8, 8), (16, 16, 3, 3)), H200)
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])

@@ -13,6 +13,7 @@ import abc
 import dataclasses
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
@@ -138,10 +139,19 @@ class Images(Halved):
     length: int
     """Positions of a plane, with zeros behind the last image."""
     terms: int = 0
+    folding: Folding | None = None
+    """Where the columns of filters are channels."""
 
     @classmethod
     def of_sources(
-        cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int
+        cls,
+        family: str,
+        problem: Conv2d,
+        operand: Operand,
+        lattice: Lattice,
+        chunks: int,
+        length: int,
+        folding: Folding | None = None,
     ) -> Images:
         """What a layer's sum reads: x of fprop and wgrad, dy of dgrad."""
         return cls(
@@ -150,11 +160,12 @@ class Images(Halved):
             arithmetic=Arithmetic.of(problem),
             images=operand.shape[0],
             groups=problem.groups,
-            channels=operand.shape[1] // problem.groups,
+            channels=operand.shape[1] // problem.groups * (folding.taps if folding else 1),
             chunks=chunks,
             rows=lattice.rows,
             columns=lattice.columns,
             length=length,
+            folding=folding,
         )
 
     @classmethod
@@ -182,7 +193,7 @@ class Images(Halved):
     @property
     def is_vector(self) -> bool:
         """Whether the channels of a chunk lie side by side in memory, in whole vectors of 16 bytes."""
-        return self.strides[1] == 1 and self.channels % CHUNK == 0
+        return self.strides[1] == 1 and self.channels % CHUNK == 0 and self.folding is None
 
     @property
     def chunk_length(self) -> int:
@@ -233,6 +244,8 @@ class Filters(Halved):
     """Of channels, in a group."""
     is_turned: bool
     """Whether the weights lie as [summed][result], as for dgrad."""
+    folding: Folding | None = None
+    """Where the columns of filters are channels."""
 
     @property
     def strides(self) -> tuple[int, ...]:

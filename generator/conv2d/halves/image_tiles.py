@@ -9,6 +9,7 @@ import itertools
 from typing import Any, Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.folding import Folding, folded
 from warpsmith.generator.conv2d.halves.halving import CHUNK, Filters, Images
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Tap
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -75,8 +76,8 @@ class ImageTiles(abc.ABC):
             positions, columns, channels, reach: of the config.
             own: the fields of the subclass.
         """
-        lattice, arithmetic = Lattice.of(problem), Arithmetic.of(problem)
-        chunks = channels // CHUNK
+        layer, folding, arithmetic = folded(problem), Folding.of(problem), Arithmetic.of(problem)
+        lattice, chunks = Lattice.of(layer), channels // CHUNK
         summed, results = summed_and_results(problem)
         phases = [_stages(taps, reach) for taps in lattice.phases]
         span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
@@ -91,20 +92,21 @@ class ImageTiles(abc.ABC):
             groups=problem.groups,
             summed=summed,
             results=results,
-            filter_columns=problem.weight[3],
-            tap_count=problem.weight[2] * problem.weight[3],
+            filter_columns=layer.weight[3],
+            tap_count=layer.weight[2] * layer.weight[3],
             columns=columns,
             tiles=-(-results // columns),
             block_chunks=chunks,
             blocks=channel_blocks,
             is_turned=problem.pass_ is not Pass.FPROP,
+            folding=folding,
         )
         return cls(
             lattice=lattice,
             positions=positions,
             columns=columns,
             arithmetic=arithmetic,
-            images=Images.of_sources(family, problem, source, lattice, channel_blocks * chunks, length),
+            images=Images.of_sources(family, problem, source, lattice, channel_blocks * chunks, length, folding),
             filters=filters,
             steps=tuple(itertools.chain.from_iterable(steps)),
             first_taps=(0, *itertools.accumulate(map(len, steps))),
@@ -172,7 +174,7 @@ class ImageTiles(abc.ABC):
 
 def summed_and_results(problem: Conv2d) -> tuple[int, int]:
     """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
-    both = problem.group_channels, problem.group_filters
+    both = folded(problem).group_channels, problem.group_filters
     return both if problem.pass_ is Pass.FPROP else both[::-1]
 
 

@@ -44,7 +44,14 @@ def weight_program(family: str, template: str, problem: Conv2d, config: Config, 
     x, dy, p = geometry.x, geometry.dy, Conv2dText.of(problem)
     text = render(template, p=p, g=geometry, config=config.key())
     multiply = _multiply(family, geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
-    total = render("conv2d/halves_sum.cu.jinja", p=p, key=text_key(problem), g=geometry, threads=SUM_THREADS)
+    total = render(
+        "conv2d/halves_sum.cu.jinja",
+        p=p,
+        key=text_key(problem),
+        g=geometry,
+        strides=problem.output.element_strides,
+        threads=SUM_THREADS,
+    )
     arguments = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
     name = f"{family}_sum"
     add = dataclasses.replace(Launch.of_blocks(name, geometry.sum_blocks, SUM_THREADS, arguments), unit=name)

@@ -8,6 +8,7 @@ import itertools
 from typing import Any, Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.folding import Folding, folded
 from warpsmith.generator.conv2d.halves.halving import CHUNK, Images
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Tap
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -78,12 +79,13 @@ class WeightTiles(abc.ABC):
             taps, rows, columns, terms: of the config.
             own: stages, splits, and the fields of the subclass.
         """
-        lattice, arithmetic = Lattice.of(problem), Arithmetic.of(problem)
+        layer, folding, arithmetic = folded(problem), Folding.of(problem), Arithmetic.of(problem)
+        lattice = Lattice.of(layer)
         sets = [list(each) for each in _sets(lattice.phases[0], taps)]
         span = max(each[-1].shift - each[0].shift for each in sets)
         length = -(-lattice.positions // terms) * terms
         x_length = length + lattice.reach + span
-        x_chunks = -(-problem.group_channels // CHUNK)
+        x_chunks = -(-layer.group_channels // CHUNK)
         dy_chunks = -(-problem.group_filters // columns) * columns // CHUNK
         x, dy = problem.inputs
         return cls(
@@ -93,7 +95,7 @@ class WeightTiles(abc.ABC):
             columns=columns,
             terms=terms,
             arithmetic=arithmetic,
-            x=Images.of_sources(family, problem, x, lattice, x_chunks, x_length),
+            x=Images.of_sources(family, problem, x, lattice, x_chunks, x_length, folding),
             dy=Images.of_results(family, problem, dy, lattice, dy_chunks, length, terms),
             tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
             run=terms + span,

@@ -14,7 +14,7 @@ manual.
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.halves.limits import LEAST_CHANNELS, why_not_halves
+from warpsmith.generator.conv2d.halves.limits import fills_products, why_not_halves
 from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
 from warpsmith.generator.conv2d.mma.choice import choice_of, expected_ns
 from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
@@ -24,6 +24,7 @@ from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
@@ -57,7 +58,7 @@ class Conv2dMma(Family):
     def is_likely(self, problem: Problem, device: Device) -> bool:
         conv2d = require_conv2d(problem)
         is_fastest = device.kind is DeviceKind.CUDA and device.compute_capability != FASTER
-        return is_fastest and min(conv2d.group_channels, conv2d.group_filters) >= LEAST_CHANNELS
+        return is_fastest and fills_products(conv2d) and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
 
     def expected_ns(self, problem: Problem) -> float:
         return expected_ns(require_conv2d(problem), H200)

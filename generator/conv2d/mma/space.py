@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
 from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.mma.warps import Warps
@@ -69,7 +70,8 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
     """The space of wgrad."""
-    count, channels = problem.weight[2] * problem.weight[3], problem.group_channels
+    layer = folded(problem)
+    count, channels = layer.weight[2] * layer.weight[3], layer.group_channels
     return Space(
         parameters=(
             *_warps("channels of x", "channels of dy"),

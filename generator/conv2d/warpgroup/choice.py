@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
 from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, L2_BYTES_A_CLOCK, TILE_CLOCKS, other_us
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -118,7 +119,8 @@ def _image_candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
 def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
     """The best parts of a sum of each tile."""
     space = weight_space(problem, device)
-    count, groups = problem.weight[2] * problem.weight[3], -(-problem.group_channels // GROUP_CHANNELS)
+    layer = folded(problem)
+    count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)
     for warpgroups, columns in _tiles(problem, problem.group_filters):
         for taps in (each for each in WARPGROUPS if warpgroups % each == 0 and each <= count):
             if warpgroups // taps > groups:

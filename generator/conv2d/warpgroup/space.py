@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
@@ -160,8 +161,8 @@ def _image_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
 
 
 def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
-    channels, filters = problem.group_channels, problem.group_filters
-    count = problem.weight[2] * problem.weight[3]
+    layer, filters = folded(problem), problem.group_filters
+    channels, count = layer.group_channels, layer.weight[2] * layer.weight[3]
     return (
         Constraint(
             f"a tile has less than twice the {filters} channels of dy, or {COLUMNS[0]}",
