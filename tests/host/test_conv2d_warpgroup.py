@@ -31,6 +31,13 @@ SHAPES: dict[str, dict[str, Any]] = {
     "both": {"input": (1, 6, 14, 13), "weight": (4, 3, 3, 4), "stride": (3, 2), "dilation": (2, 3), "groups": 2},
     "much padding": {"input": (2, 3, 3, 4), "weight": (4, 3, 1, 2), "padding": (2, 4)},
     "few channels": {"input": (2, 3, 13, 15), "weight": (10, 3, 5, 5), "stride": 2, "padding": 2},
+    "few channels, all steps": {
+        "input": (2, 3, 15, 14),
+        "weight": (18, 3, 4, 3),
+        "stride": (3, 2),
+        "padding": ((1, 2), 1),
+    },
+    "patches": {"input": (2, 2, 12, 16), "weight": (9, 2, 4, 4), "stride": 4},
     "one channel": {"input": (3, 1, 9, 14), "weight": (4, 1, 3, 8), "dilation": (1, 2), "padding": ((1, 0), (5, 2))},
     "a filter as large as the image": {"input": (3, 17, 4, 5), "weight": (2, 17, 4, 5)},
 }
@@ -69,7 +76,7 @@ KINDS = {
 }
 CHANNELS_LAST = (
     {"input": (2, 16, 6, 5), "weight": (8, 16, 3, 3), "padding": 1, "layout": "nhwc"},
-    {"input": (2, 4, 9, 10), "weight": (8, 4, 3, 3), "padding": 1, "layout": "nhwc"},
+    {"input": (2, 4, 9, 10), "weight": (8, 4, 3, 3), "padding": 1, "stride": 2, "layout": "nhwc"},
     {
         "input": (2, 6, 11, 9),
         "weight": (6, 3, 3, 5),
@@ -105,9 +112,10 @@ def test_is_right_with_channels_last(host: Runtime, quickest: HostCompiler, pass
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 def test_adds_a_bias_and_ends_in_a_relu(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     for bias, relu in ((True, True), (True, False), (False, True)):
-        problem = Conv2d(**SHAPES["groups"], bias=bias, relu=relu, pass_=pass_)
-        outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
-        assert isinstance(outcome, Measurement), outcome
+        for name in ("groups", "patches"):
+            problem = Conv2d(**SHAPES[name], bias=bias, relu=relu, pass_=pass_)
+            outcome = evaluated(host, quickest, problem, WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
+            assert isinstance(outcome, Measurement), outcome
 
 
 @every_pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import random
 from collections import Counter
 from typing import Any
@@ -158,7 +159,7 @@ class TestTiles:
             geometry = WeightGeometry.of(problem, config)
             found = Counter(weight for each in geometry.tap_sets for weight in each.weights if weight >= 0)
             assert found == Counter(range(geometry.tap_count))
-            assert geometry.weights == problem.output.size
+            assert geometry.weights == math.prod(folded(problem).weight)
             assert geometry.steps * geometry.terms == geometry.dy.length >= geometry.lattice.positions
             assert (geometry.splits - 1) * geometry.split_steps < geometry.steps
             assert geometry.splits * geometry.split_steps >= geometry.steps
@@ -209,11 +210,37 @@ class TestChoice:
         assert answering(Conv2d(**layer, pass_=pass_), H200)[0].name == FAMILY.name
 
 
+def folded_images(folding: Folding, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """As the module describes them."""
+    found = np.zeros(folding.layer.input, np.float32)
+    rows, columns = folding.rows, folding.columns
+    for a, b, i, j in itertools.product(
+        *map(range, (rows.count, columns.count, rows.folded_size, columns.folded_size))
+    ):
+        row = i * rows.multiple + a * rows.spread - rows.before
+        column = j * columns.multiple + b * columns.spread - columns.before
+        if 0 <= row < rows.size and 0 <= column < columns.size:
+            found[:, a * columns.count + b :: folding.count, i, j] = x[:, :, row, column]
+    return found
+
+
+def folded_filters(folding: Folding, w: NDArray[np.float32]) -> NDArray[np.float32]:
+    """With zeros where a folded filter is larger."""
+    found = np.zeros(folding.layer.weight, np.float32)
+    rows, columns = folding.rows, folding.columns
+    for r, s in itertools.product(range(rows.taps), range(columns.taps)):
+        (t, a), (u, b) = divmod(r, rows.count), divmod(s, columns.count)
+        found[:, a * columns.count + b :: folding.count, t, u] = w[:, :, r, s]
+    return found
+
+
 class TestFolding:
     @pytest.mark.parametrize(
         ("input_", "weight", "more"),
         [
             ((2, 3, 13, 15), (4, 3, 5, 5), {"stride": 2, "padding": 2}),
+            ((2, 2, 15, 14), (3, 2, 4, 3), {"stride": (3, 1), "padding": ((1, 2), 1), "dilation": (1, 2)}),
+            ((2, 2, 12, 16), (3, 2, 4, 4), {"stride": 4}),
             ((1, 1, 9, 14), (2, 1, 3, 8), {"dilation": (1, 2), "padding": ((1, 0), (5, 2))}),
         ],
     )
@@ -221,19 +248,13 @@ class TestFolding:
         self, input_: tuple[int, ...], weight: tuple[int, ...], more: dict[str, Any]
     ) -> None:
         layer = Conv2d(input_, weight, **more)  # type: ignore[arg-type]
-        folding, solved = Folding.of(layer), folded(layer)
+        folding = Folding.of(layer)
         assert folding is not None
-        assert (solved.output, solved.weight[3], Folding.of(solved)) == (layer.output, 1, None)
+        assert Folding.of(folding.layer) is None
         rng = np.random.default_rng(0)
         x, w = rng.standard_normal(layer.input, np.float32), rng.standard_normal(layer.weight, np.float32)
-        images = np.zeros(solved.input, np.float32)
-        for channel, tap, q in itertools.product(range(layer.input[1]), range(folding.taps), range(solved.input[3])):
-            column = q * folding.stride + tap * folding.dilation - folding.padding
-            if 0 <= column < folding.columns:
-                images[:, channel * folding.taps + tap, :, q] = x[:, channel, :, column]
-        filters = w.transpose(0, 1, 3, 2).reshape(solved.weight)
         expected, _ = reference(layer, {"x": x, "w": w})
-        found, _ = reference(solved, {"x": images, "w": filters})
+        found, _ = reference(folding.layer, {"x": folded_images(folding, x), "w": folded_filters(folding, w)})
         assert np.allclose(found, expected, rtol=1e-12)
 
     @pytest.mark.parametrize(
@@ -246,10 +267,15 @@ class TestFolding:
         assert (folded(layer) is layer) is not folds
         assert Folding.of(dataclasses.replace(layer, pass_=Pass.DGRAD)) is None
 
+    def test_gradients_of_images_are_folded_where_each_pixel_is_read(self) -> None:
+        read, unread = (Conv2d((1, 3, size, size), (8, 3, 3, 3), stride=3, pass_=Pass.DGRAD) for size in (9, 10))  # type: ignore[arg-type]
+        assert Folding.of(read) is not None
+        assert Folding.of(unread) is None
+
     def test_groups_are_solved_as_they_are(self) -> None:
         assert Folding.of(Conv2d((2, 6, 20, 20), (16, 3, 3, 3), groups=2)) is None
 
-    @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.WGRAD])
+    @pytest.mark.parametrize("pass_", Pass)
     def test_first_layers_of_networks_are_answered(self, pass_: Pass) -> None:
         assert answering(Conv2d(**LAYERS[1], pass_=pass_), H200)[0].name == FAMILY.name
 

@@ -140,7 +140,7 @@ class Images(Halved):
     """Positions of a plane, with zeros behind the last image."""
     terms: int = 0
     folding: Folding | None = None
-    """Where the columns of filters are channels."""
+    """Where rows and columns of the images are channels."""
 
     @classmethod
     def of_sources(
@@ -160,7 +160,7 @@ class Images(Halved):
             arithmetic=Arithmetic.of(problem),
             images=operand.shape[0],
             groups=problem.groups,
-            channels=operand.shape[1] // problem.groups * (folding.taps if folding else 1),
+            channels=operand.shape[1] // problem.groups * (folding.count if folding else 1),
             chunks=chunks,
             rows=lattice.rows,
             columns=lattice.columns,
@@ -245,7 +245,7 @@ class Filters(Halved):
     is_turned: bool
     """Whether the weights lie as [summed][result], as for dgrad."""
     folding: Folding | None = None
-    """Where the columns of filters are channels."""
+    """Where rows and columns of the images are channels."""
 
     @property
     def strides(self) -> tuple[int, ...]:

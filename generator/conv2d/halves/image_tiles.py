@@ -59,7 +59,11 @@ class ImageTiles(abc.ABC):
     run: int
     """Pixels of a chunk that a stage has."""
     channels_last: bool
-    """Whether the channels of a pixel of the result lie side by side."""
+    """Whether the channels of a pixel of the result lie side by side, as sums have them."""
+    folding: Folding | None
+    """Where channels of the sums are pixels of the result."""
+    result_strides: tuple[int, ...]
+    """Of the result, in elements."""
 
     is_turned = False
     """What lies side by side in shared memory is summed over."""
@@ -76,42 +80,30 @@ class ImageTiles(abc.ABC):
             positions, columns, channels, reach: of the config.
             own: the fields of the subclass.
         """
-        layer, folding, arithmetic = folded(problem), Folding.of(problem), Arithmetic.of(problem)
-        lattice, chunks = Lattice.of(layer), channels // CHUNK
-        summed, results = summed_and_results(problem)
+        folding, is_fprop = Folding.of(problem), problem.pass_ is Pass.FPROP
+        lattice, chunks = Lattice.of(folded(problem)), channels // CHUNK
+        summed, _ = summed_and_results(problem)
         phases = [_stages(taps, reach) for taps in lattice.phases]
         span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
         length = -(-lattice.positions // positions) * positions + lattice.reach + span
         steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
         channel_blocks = -(-summed // channels)
-        source, weights = problem.inputs[0], problem.inputs[1]
-        filters = Filters(
-            family=family,
-            operand=weights,
-            arithmetic=arithmetic,
-            groups=problem.groups,
-            summed=summed,
-            results=results,
-            filter_columns=layer.weight[3],
-            tap_count=layer.weight[2] * layer.weight[3],
-            columns=columns,
-            tiles=-(-results // columns),
-            block_chunks=chunks,
-            blocks=channel_blocks,
-            is_turned=problem.pass_ is not Pass.FPROP,
-            folding=folding,
-        )
+        source = problem.inputs[0]
         return cls(
             lattice=lattice,
             positions=positions,
             columns=columns,
-            arithmetic=arithmetic,
-            images=Images.of_sources(family, problem, source, lattice, channel_blocks * chunks, length, folding),
-            filters=filters,
+            arithmetic=Arithmetic.of(problem),
+            images=Images.of_sources(
+                family, problem, source, lattice, channel_blocks * chunks, length, folding if is_fprop else None
+            ),
+            filters=_filters(family, problem, columns, chunks),
             steps=tuple(itertools.chain.from_iterable(steps)),
             first_taps=(0, *itertools.accumulate(map(len, steps))),
             run=positions + span,
-            channels_last=problem.layout is ImageLayout.NHWC,
+            channels_last=problem.layout is ImageLayout.NHWC and (is_fprop or folding is None),
+            folding=None if is_fprop else folding,
+            result_strides=problem.output.element_strides,
             **own,
         )
 
@@ -176,6 +168,28 @@ def summed_and_results(problem: Conv2d) -> tuple[int, int]:
     """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
     both = folded(problem).group_channels, problem.group_filters
     return both if problem.pass_ is Pass.FPROP else both[::-1]
+
+
+def _filters(family: str, problem: Conv2d, columns: int, chunks: int) -> Filters:
+    """The weights, in tiles of so many channels of the result and blocks of so many chunks."""
+    summed, results = summed_and_results(problem)
+    weight = folded(problem).weight
+    return Filters(
+        family=family,
+        operand=problem.inputs[1],
+        arithmetic=Arithmetic.of(problem),
+        groups=problem.groups,
+        summed=summed,
+        results=results,
+        filter_columns=weight[3],
+        tap_count=weight[2] * weight[3],
+        columns=columns,
+        tiles=-(-results // columns),
+        block_chunks=chunks,
+        blocks=-(-summed // (CHUNK * chunks)),
+        is_turned=problem.pass_ is not Pass.FPROP,
+        folding=Folding.of(problem),
+    )
 
 
 def _stages(taps: tuple[Tap, ...], reach: Reach) -> list[list[Tap]]:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy
-
-LEAST_CHANNELS = 16
-"""Of a group, on both sides, from which on tiles are full enough to win."""
-
-
-def fills_products(layer: Conv2d) -> bool:
-    """Whether a group has channels enough, on both sides, that products of matrices are not mostly of zeros."""
-    return min(folded(layer).group_channels, layer.group_filters) >= LEAST_CHANNELS
 
 
 def why_not_halves(layer: Conv2d) -> str | None:

@@ -14,7 +14,7 @@ manual.
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.halves.limits import fills_products, why_not_halves
+from warpsmith.generator.conv2d.halves.limits import why_not_halves
 from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
 from warpsmith.generator.conv2d.mma.choice import choice_of, expected_ns
 from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
@@ -58,7 +58,7 @@ class Conv2dMma(Family):
     def is_likely(self, problem: Problem, device: Device) -> bool:
         conv2d = require_conv2d(problem)
         is_fastest = device.kind is DeviceKind.CUDA and device.compute_capability != FASTER
-        return is_fastest and fills_products(conv2d) and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
+        return is_fastest and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
 
     def expected_ns(self, problem: Problem) -> float:
         return expected_ns(require_conv2d(problem), H200)

@@ -17,7 +17,7 @@ Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.halves.limits import fills_products, why_not_halves
+from warpsmith.generator.conv2d.halves.limits import why_not_halves
 from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
@@ -57,9 +57,7 @@ class Conv2dWarpgroup(Family):
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         conv2d = require_conv2d(problem)
-        if device.kind is not DeviceKind.CUDA or not fills_products(conv2d):
-            return False
-        return self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
+        return device.kind is DeviceKind.CUDA and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
 
     def expected_ns(self, problem: Problem) -> float:
         return expected_ns(require_conv2d(problem), H200)

@@ -5,22 +5,25 @@
 constexpr int kThreads = 256;
 constexpr int kLargest = 8;
 
-constexpr int kSummed = 33;  // channels of a group that a result sums over
+constexpr int kSummed = 48;  // channels of a group that a result sums over
 constexpr int kResults = 96;  // and channels of the result
-constexpr int kFilterColumns = 1;
-constexpr int kTaps = 11;
-constexpr int kGroupStride = 34848;  // elements of w
-constexpr int kSummedStride = 121;
+constexpr int kFilterColumns = 3;
+constexpr int kTaps = 9;
+constexpr int kSummedStride = 121;  // elements of w
 constexpr int kResultStride = 363;
 constexpr int kRowStride = 11;
 constexpr int kColumnStride = 1;
-constexpr int kFolded = 11;  // columns of a filter that are channels, those of one channel side by side
+constexpr int kFoldedRows = 4;  // that are channels
+constexpr int kFoldedColumns = 4;
+constexpr int kFolded = kFoldedRows * kFoldedColumns;  // those of one channel side by side
+constexpr int kOwnRows = 11;  // of a filter that is not folded
+constexpr int kOwnColumns = 11;
 constexpr int kTileColumns = 96;  // of a tile: channels of the result
 constexpr int kTiles = 1;
 constexpr int kChunks = 2;  // of eight channels, in a block
 constexpr int kBlocks = 3;  // of channels
 constexpr int kParts = 2;
-constexpr int kAll = 6336;
+constexpr int kAll = 5184;
 
 // Eight numbers of 16 bits side by side.
 struct __align__(16) Eight {
@@ -79,9 +82,22 @@ __device__ __forceinline__ void store(const float (&numbers)[8], Eight* high, Ei
     *low = below;
 }
 
-// Where the weight of a folded channel is, from that of the first one on.
-__device__ __forceinline__ int folded_weight(int channel) {
-    return channel / kFolded * kSummedStride + channel % kFolded * kColumnStride;
+// The row and the column of a filter that are a folded channel's tap.
+__device__ __forceinline__ int filter_row(int channel, int tap) {
+    return tap / kFilterColumns * kFoldedRows + channel / kFoldedColumns % kFoldedRows;
+}
+
+__device__ __forceinline__ int filter_column(int channel, int tap) {
+    return tap % kFilterColumns * kFoldedColumns + channel % kFoldedColumns;
+}
+
+__device__ __forceinline__ bool is_weight(int channel, int tap) {
+    return filter_row(channel, tap) < kOwnRows && filter_column(channel, tap) < kOwnColumns;
+}
+
+__device__ __forceinline__ int folded_weight(int channel, int tap) {
+    return channel / kFolded * kSummedStride + filter_row(channel, tap) * kRowStride +
+           filter_column(channel, tap) * kColumnStride;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -100,17 +116,16 @@ conv2d_warpgroup_halve_w(const float* __restrict__ w, unsigned* __restrict__ lar
     thread /= kTaps;
     const int chunk = thread % (kBlocks * kChunks);
     thread /= kBlocks * kChunks;
-    const int column = thread % (kTiles * kTileColumns), group = thread / (kTiles * kTileColumns);
+    const int column = thread % (kTiles * kTileColumns);
     const int channel = 8 * chunk;
-    size_t tile = group * kTiles + column / kTileColumns;
+    size_t tile = column / kTileColumns;
     tile = (tile * kBlocks + chunk / kChunks) * kTaps + tap;
     Eight* own = halves + (tile * (kParts * kChunks) + chunk % kChunks) * kTileColumns + column % kTileColumns;
-    const auto* source = w + group * kGroupStride + column * kResultStride +
-                         tap / kFilterColumns * kRowStride + tap % kFilterColumns * kColumnStride;
+    const auto* source = w + column * kResultStride;
     float numbers[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        numbers[i] = column < kResults && channel + i < kSummed ? source[folded_weight(channel + i)] * factor : 0.0f;
+        numbers[i] = column < kResults && channel + i < kSummed && is_weight(channel + i, tap) ? source[folded_weight(channel + i, tap)] * factor : 0.0f;
     }
     store(numbers, own, own + kChunks * kTileColumns);
 

@@ -6,31 +6,31 @@ constexpr int kThreads = 256;
 constexpr int kLargest = 1056;
 
 constexpr int kImages = 128;
-constexpr int kChannels = 33;  // of a group
+constexpr int kChannels = 48;  // of a group
 constexpr int kChunks = 6;  // of eight channels, in a group
-constexpr int kRows = 227;
-constexpr int kColumns = 55;
-constexpr int kFolded = 11;  // columns of a filter that are channels, those of one channel side by side
-constexpr int kFoldedStep = 4;  // columns of the image from column to column of the result
-constexpr int kFoldedSpread = 1;  // and of a filter
-constexpr int kFoldedLeft = 0;  // of zeros
+constexpr int kRows = 57;
+constexpr int kColumns = 57;
+constexpr int kFoldedRows = 4;  // that are channels
+constexpr int kFoldedColumns = 4;
+constexpr int kFolded = kFoldedRows * kFoldedColumns;  // those of one channel side by side
+constexpr int kImageRows = 227;
 constexpr int kImageColumns = 227;
+constexpr int kRowMultiple = 4;  // rows of the image from row to row of the folded one
+constexpr int kColumnMultiple = 4;
+constexpr int kColumnSpread = 1;  // columns from one that is folded to the next
+constexpr int kZerosAbove = 0;  // that the folded image has as pixels
+constexpr int kZerosLeft = 0;
 constexpr size_t kImageStride = 154587;  // elements of x
 constexpr int kChannelStride = 51529;
 constexpr int kRowStride = 227;
 constexpr int kColumnStride = 1;
 constexpr int kRowPitch = 57;  // positions of an image, in rows
-constexpr int kColumnPitch = 55;  // and of a row
+constexpr int kColumnPitch = 57;  // and of a row
 constexpr int kAbove = 0;  // where the first row is
 constexpr int kLeft = 0;
-constexpr int kLength = 401500;  // positions
-constexpr int kBlocks = 1569;  // of threads, for them
-constexpr int kRowStep = 4;  // from row to row of a plane
-constexpr int kColumnStep = 1;
-constexpr int kPlanes = 4;
-__constant__ int kFirstRow[kPlanes] = {0, 1, 2, 3};
-__constant__ int kFirstColumn[kPlanes] = {0, 0, 0, 0};
-constexpr size_t kLow = 9636000;  // from high parts to low ones
+constexpr int kLength = 415990;  // positions
+constexpr int kBlocks = 1625;  // of threads, for them
+constexpr size_t kLow = 2495940;  // from high parts to low ones
 
 // Eight numbers of 16 bits side by side.
 struct __align__(16) Eight {
@@ -89,18 +89,26 @@ __device__ __forceinline__ void store(const float (&numbers)[8], Eight* high, Ei
     *low = below;
 }
 
-// The column of the image that a folded channel reads for a column of the result.
-__device__ __forceinline__ int folded_column(int channel, int column) {
-    return column * kFoldedStep + channel % kFolded * kFoldedSpread - kFoldedLeft;
+// The row and the column of the image that are a folded channel's row and column.
+__device__ __forceinline__ int image_row(int channel, int row) {
+    return row * kRowMultiple + channel / kFoldedColumns % kFoldedRows - kZerosAbove;
 }
 
-__device__ __forceinline__ bool is_folded(int channel, int column) {
-    const int own = folded_column(channel, column);
-    return channel < kChannels && own >= 0 && own < kImageColumns;
+__device__ __forceinline__ int image_column(int channel, int column) {
+    return column * kColumnMultiple + channel % kFoldedColumns * kColumnSpread - kZerosLeft;
 }
 
-__device__ __forceinline__ int folded_pixel(int channel, int column) {
-    return channel / kFolded * kChannelStride + folded_column(channel, column) * kColumnStride;
+__device__ __forceinline__ bool is_image(int row, int column) {
+    return row >= 0 && row < kImageRows && column >= 0 && column < kImageColumns;
+}
+
+__device__ __forceinline__ bool is_folded(int channel, int row, int column) {
+    return channel < kChannels && is_image(image_row(channel, row), image_column(channel, column));
+}
+
+__device__ __forceinline__ int folded_pixel(int channel, int row, int column) {
+    return channel / kFolded * kChannelStride + image_row(channel, row) * kRowStride +
+           image_column(channel, column) * kColumnStride;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -116,19 +124,17 @@ conv2d_warpgroup_halve_x(const float* __restrict__ x, unsigned* __restrict__ lar
         return;
     }
     Eight* own = halves + line * static_cast<size_t>(kLength) + position;
-    const int plane = line % kPlanes;
-    line /= kPlanes;
     const int channel = line % kChunks * 8;
     const int image = position / (kRowPitch * kColumnPitch);
     const int place = position % (kRowPitch * kColumnPitch);
-    const int row = (place / kColumnPitch - kAbove) * kRowStep + kFirstRow[plane];
-    const int column = (place % kColumnPitch - kLeft) * kColumnStep + kFirstColumn[plane];
+    const int row = (place / kColumnPitch - kAbove);
+    const int column = (place % kColumnPitch - kLeft);
     const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;
-    const auto* source = x + image * kImageStride + row * kRowStride;
+    const auto* source = x + image * kImageStride;
     float numbers[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        numbers[i] = is_pixel && is_folded(channel + i, column) ? source[folded_pixel(channel + i, column)] * factor : 0.0f;
+        numbers[i] = is_pixel && is_folded(channel + i, row, column) ? source[folded_pixel(channel + i, row, column)] * factor : 0.0f;
     }
     store(numbers, own, own + kLow);
 }
