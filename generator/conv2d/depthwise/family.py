@@ -29,6 +29,7 @@ from warpsmith.generator.conv2d.depthwise.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.depthwise.weight_space import smallest_weight, weight_space
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED, Fold, folds
+from warpsmith.generator.conv2d.limits import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
 from warpsmith.generator.conv2d.words import Pass
@@ -64,6 +65,8 @@ class Conv2dDepthwise(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
+        if (why := why_not_usual_data(problem) or why_not_usual_end(problem)) is not None:
+            return why
         if max(problem.group_channels, problem.group_filters) > MAX_GROUP:
             return f"is for groups of {MAX_GROUP} channels and filters at the most"
         if (taps := problem.weight[3]) > MAX_TAPS:
