@@ -33,6 +33,8 @@ class FilterLayer:
         source: where plans come from.
     """
 
+    form = torch.contiguous_format
+
     def __init__(self, problem: Filter2d, source: Source) -> None:
         self._problem, self._source = problem, source
         self._by_torch = Bordered(problem)
