@@ -65,6 +65,13 @@ def check(results: list[Any], references: list[Any], bound: float = ROUNDING[tor
         assert difference.abs().max() <= bound * reference.abs().max()
 
 
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """By torch.compile, as one graph; anew, since no more than eight of one text are compiled."""
+    torch.compiler.reset()
+    result: Callable[..., Any] = torch.compile(function, fullgraph=True, backend="aot_eager")
+    return result
+
+
 def plans_called(monkeypatch: pytest.MonkeyPatch) -> list[Conv2d]:
     """Fills up with the problem of each plan that computes a pass of a layer from now on."""
     problems: list[Conv2d] = []

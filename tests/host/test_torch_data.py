@@ -16,6 +16,7 @@ from torch_layers import (
     LAYOUTS,
     ROUNDING,
     check,
+    compiled,
     eighths,
     exact,
     gradients,
@@ -151,7 +152,7 @@ def test_a_compiled_function_is_one_graph(layout: str, dtype: Any, called: list[
     given = operands(LAYERS["reflect"], dtype, layout)
     expected = gradients(layer, *given)
     called.clear()
-    results = gradients(torch.compile(layer, fullgraph=True, backend="aot_eager"), *given)
+    results = gradients(compiled(layer), *given)
     assert [each.pass_ for each in called] == list(ws.Pass)
     assert {each.layout for each in called} == {ImageLayout(layout)}
     assert all(torch.equal(one, other) for one, other in zip(results[:3], expected[:3], strict=True))
@@ -230,8 +231,8 @@ def test_autocast_computes_by_plans_of_its_dtype(dtype: Any, layout: str, called
     assert [each.dtype for each in results] == [dtype, *(torch.float32,) * 3]
     rounded = exact(*(each.to(dtype) for each in given))
     check(results, gradients(lambda *each: of_torch(*each, **options), *rounded), 1.1 * ROUNDING[dtype])
-    compiled = gradients(torch.compile(layer, fullgraph=True, backend="aot_eager"), *given)
-    assert all(torch.equal(one, other) for one, other in zip(compiled[:3], results[:3], strict=True))
+    traced = gradients(compiled(layer), *given)
+    assert all(torch.equal(one, other) for one, other in zip(traced[:3], results[:3], strict=True))
     with torch.autocast("cpu", dtype=dtype), torch.autocast("cpu", enabled=False):
         assert wt.conv2d(*given, **options, fallback="default").dtype is torch.float32
 
