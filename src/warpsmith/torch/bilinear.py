@@ -38,7 +38,7 @@ class Bilinear(Protocol):
         ...
 
     @property
-    def form(self) -> torch.memory_format:
+    def memory_format(self) -> torch.memory_format:
         """In which results are dense."""
         ...
 
@@ -82,7 +82,7 @@ class _Forward(torch.autograd.Function):
         (dy,), (x, w), layer = gradients, ctx.saved_tensors, ctx.layer
         for_x, for_w, for_b, _ = ctx.needs_input_grad
         if for_x and for_w:
-            dy = dy.contiguous(memory_format=layer.form)  # once for both
+            dy = dy.contiguous(memory_format=layer.memory_format)  # once for both
         dx = input_gradient(dy, w, layer) if for_x else None
         dw = weight_gradient(x, dy, layer) if for_w else None
         return dx, dw, bias_gradient(dy) if for_b else None, None
@@ -169,7 +169,7 @@ class Operators:
         """What runs, and what is traced. A result is dense, and shares no memory with an operand."""
 
         def dense(result: Tensor, layer: Bilinear) -> Tensor:
-            return result.contiguous(memory_format=layer.form)
+            return result.contiguous(memory_format=layer.memory_format)
 
         def run(x: Tensor, w: Tensor, b: Tensor | None, *words: Any) -> Tensor:
             layer = self._layer_of(x.shape, w.shape, x, *words)

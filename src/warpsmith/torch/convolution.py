@@ -40,8 +40,9 @@ def conv2d(
 
     The forward pass and the gradients of the input and of the weights are three plans of `warpsmith.Conv2d`, looked up
     when a layer is first called, and never searched for. Each pass for which no winner is stored, neither of this size
-    nor of a near one, is PyTorch's own, and a warning says once for each layer how to tune it. So are other element
-    types than float32, tensors in `channels_last`, and what `torch.autocast` makes 16 bits wide.
+    nor of a near one, is PyTorch's own, and a warning says once for each layer how to tune it. Plans take float32,
+    float16 and bfloat16, in either memory format; where x or w is in `channels_last`, the result and the gradients are.
+    Under `torch.autocast` the layer is that of the dtype to which PyTorch casts. Other dtypes are PyTorch's.
 
     Args:
         input: x, (N, C, H, W) or (C, H, W).
@@ -52,8 +53,8 @@ def conv2d(
         dilation: input pixels from one tap to the next.
         groups: of channels.
         padding_mode: what the padding is made of, as in `torch.nn.Conv2d`.
-        precision: arithmetic of the plans, a word of `warpsmith.Precision`. PyTorch's settings for TF32 are not asked:
-            they hold for what PyTorch computes.
+        precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it, as float16 has
+            no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.
         fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
         store: as for `warpsmith.plan`.
 

@@ -12,12 +12,10 @@ from torch import Tensor
 from warpsmith.generator.conv2d import ImageLayout, Precision
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import member
-from warpsmith.store.location import named_location
-from warpsmith.torch.answers import device_name
 from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.layer_spec import LayerSpec, autocast_dtype
 from warpsmith.torch.layers import ConvLayer
-from warpsmith.torch.words import Fallback, Source
+from warpsmith.torch.words import Fallback, Source, device_name
 
 _LAYERS: dict[Any, ConvLayer] = {}
 """By what they are."""
@@ -103,8 +101,7 @@ def _made(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], output
 
 
 def _layer(spec: LayerSpec, device: torch.device, precision: str, fallback: str, store: str | None) -> ConvLayer:
-    name = device_name(device)
-    source = None if name is None else Source(name, Fallback(fallback), named_location(store))
+    source = Source.of(device, fallback, store)
     key = (spec, source, precision)
     found = _LAYERS.get(key)
     if found is None:

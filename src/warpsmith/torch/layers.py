@@ -27,11 +27,11 @@ class ConvLayer:
         source: where plans come from; None on a device that has none.
     """
 
-    __slots__ = ("_answers", "_left", "_left_at", "dtype", "form", "is_told", "problem", "source", "spec")
+    __slots__ = ("_answers", "_left", "_left_at", "dtype", "is_told", "memory_format", "problem", "source", "spec")
 
     def __init__(self, spec: LayerSpec, precision: Precision, source: Source | None) -> None:
         self.spec, self.dtype = spec, spec.dtype
-        self.form = MEMORY_FORMATS[spec.layout]
+        self.memory_format = MEMORY_FORMATS[spec.layout]
         """Memory format of images and weights."""
         self.source = source or Source("host", Fallback.TORCH, None)
         self.problem: Conv2d | str
@@ -88,8 +88,7 @@ class ConvLayer:
         if answer is None or answer.plan is None:
             self.warn(answer)
             return self._dense(self.spec.geometry.forward(self._dense(x), self._dense(w), b))
-        plan, form = answer.plan, self.form
-        x, w = usable(x, form=form), usable(w, form=form)
+        plan, x, w = answer.plan, self._usable(x), self._usable(w)
         if b is None:
             return call(plan, x, w)
         if plan.problem.bias:  # type: ignore[attr-defined]  # its problem is a Conv2d
@@ -102,7 +101,7 @@ class ConvLayer:
         if answer is None or answer.plan is None:
             self.warn(answer)
             return self._dense(self.spec.geometry.input_gradient(self._dense(dy), self._dense(w), self.spec.size))
-        return call(answer.plan, usable(dy, form=self.form), usable(w, form=self.form))
+        return call(answer.plan, self._usable(dy), self._usable(w))
 
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
         """dw."""
@@ -110,10 +109,13 @@ class ConvLayer:
         if answer is None or answer.plan is None:
             self.warn(answer)
             return self._dense(self.spec.geometry.weight_gradient(self._dense(x), self._dense(dy), self.spec.weight))
-        return call(answer.plan, usable(x, form=self.form), usable(dy, form=self.form))
+        return call(answer.plan, self._usable(x), self._usable(dy))
+
+    def _usable(self, x: Tensor) -> Tensor:
+        return usable(x, memory_format=self.memory_format)
 
     def _dense(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=self.form)
+        return x.contiguous(memory_format=self.memory_format)
 
     def warn(self, answer: Answer | None, stacklevel: int = 2) -> None:
         """Says once that PyTorch computes a pass of the layer, and what tunes it."""

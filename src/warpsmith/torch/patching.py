@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from warpsmith.generator.conv2d import Pass
-from warpsmith.torch.answers import device_name
 from warpsmith.torch.found_layers import found_layer
 from warpsmith.torch.layer_spec import KERNEL_DTYPES
 from warpsmith.torch.layers import ConvLayer
 from warpsmith.torch.modules import OURS, Choice, output_padding
 from warpsmith.torch.report import LeftLayer, PassReport, PatchReport, ReplacedLayer
+from warpsmith.torch.words import device_name
 
 _Seen = tuple[ConvLayer, bool] | str
 """A layer and whether its forward pass has a bias, or why there is none."""

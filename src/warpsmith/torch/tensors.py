@@ -16,14 +16,16 @@ _PLAIN = frozenset((Tensor, torch.nn.Parameter, type(None)))
 """Types of operands that nobody has derived from PyTorch's."""
 
 
-def usable(x: Tensor, alignment: int = _ALIGNMENT, form: torch.memory_format = torch.contiguous_format) -> Tensor:
+def usable(
+    x: Tensor, alignment: int = _ALIGNMENT, memory_format: torch.memory_format = torch.contiguous_format
+) -> Tensor:
     """The same values as a plan takes them: dense in a memory format, aligned, without a gradient; a copy only where
     needed.
     """
     if x.requires_grad or type(x) is not Tensor:
         x = x.detach()
-    if not x.is_contiguous(memory_format=form):
-        x = x.contiguous(memory_format=form)
+    if not x.is_contiguous(memory_format=memory_format):
+        x = x.contiguous(memory_format=memory_format)
     return x.clone() if x.data_ptr() % alignment else x
 
 
