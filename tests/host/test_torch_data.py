@@ -174,6 +174,18 @@ def test_transposed_convolutions(layout: str, dtype: Any, called: list[ws.Conv2d
     assert lie_alike(results, gradients(lambda *each: functional.conv_transpose2d(*each, **options), *given))
 
 
+@pytest.mark.parametrize(
+    "options", [{"groups": 0}, {"stride": 0}, {"dilation": 0}, {"groups": 2}, {"output_padding": 3}]
+)
+def test_numbers_of_no_transposed_convolution_are_pytorch_s_error(options: dict[str, Any]) -> None:
+    x, w, _ = (each.detach() for each in operands({"x": (2, 3, 6, 7), "w": (3, 2, 3, 3)}, torch.float32))
+    with pytest.raises(RuntimeError) as theirs:
+        functional.conv_transpose2d(x, w, **options)
+    with pytest.raises(RuntimeError) as ours:
+        wt.conv_transpose2d(x, w, **options, fallback="default")
+    assert str(ours.value) == str(theirs.value)
+
+
 @pytest.mark.parametrize("change", [lambda x, w, b: (x, w.float(), b), lambda x, w, b: (x, w, b.float())])
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_dtypes_that_differ_are_pytorch_s_error(dtype: Any, change: Any) -> None:

@@ -68,6 +68,8 @@ class LayerSpec:
             geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
         except (BadArgument, TypeError, ValueError):
             return None
+        if min(geometry.groups, *geometry.stride, *geometry.dilation) < 1:
+            return None
         (k, own), is_transposed = w.shape[:2], output_padding is not None
         inputs, outputs = (k, own * geometry.groups) if is_transposed else (own * geometry.groups, k)
         if x.shape[1] != inputs or k % geometry.groups or (b is not None and tuple(b.shape) != (outputs,)):
