@@ -1,16 +1,17 @@
 """Times whole training steps of small networks, PyTorch's own beside the patched model, in turns, and prints a table.
 
     usage: python benchmarks/torch_step.py [--network resnet|convnext] [--channels 64] [--batch 32] [--size 56]
+                                           [--autocast float16|bfloat16] [--channels-last] [--precision ieee]
                                            [--device cuda:0|host] [--store FILE] [--tune SECONDS] [--rounds 30] [--json]
 such as: python benchmarks/torch_step.py --network resnet --channels 128 --store step.db --tune 10
 
 A step is the forward pass, a cross entropy, the backward pass and SGD with momentum. Both models begin with the same
 parameters and see the same images. PyTorch computes in eager mode, with TF32 off for convolutions and matrix products
-and cuDNN's own search on, as the patched model does where no winner is stored: both are float32 throughout. With
-`--tune`, every pass of every convolution is searched for so many seconds first, into `--store`. Times are those of a
-whole step with a wait for the device behind it, the median over the rounds, in ms; the two models take turns. Before
-anything is timed, the gradients of all parameters are compared, and the largest difference is told, relative to the
-largest number of that gradient.
+and cuDNN's own search on, as the patched model does where no winner is stored: both are float32 throughout, but for
+what `--autocast` casts; its losses are not scaled, since times are what is compared. With `--tune`, every pass of every
+convolution is searched for so many seconds first, into `--store`. Times are those of a whole step with a wait for the
+device behind it, the median over the rounds, in ms; the two models take turns. Before anything is timed, the gradients
+of all parameters are compared, and the largest difference is told, relative to the largest number of that gradient.
 
 Then the CPU's time for a call of a tiny layer is told, in us, PyTorch's own beside the operator's, by loops of calls
 that wait for nothing.
@@ -101,18 +102,27 @@ class Batch:
 
     images: Tensor
     labels: Tensor
+    autocast: torch.dtype | None = None
+
+    @property
+    def casting(self) -> torch.autocast:
+        """In which a model sees it."""
+        return torch.autocast(self.images.device.type, dtype=self.autocast, enabled=self.autocast is not None)
 
     @classmethod
-    def of(cls, batch: int, size: int, device: torch.device) -> Batch:
+    def of(cls, batch: int, size: int, device: torch.device, autocast: torch.dtype | None = None) -> Batch:
         """Normal deviates of a fixed seed."""
         generator = torch.Generator().manual_seed(0)
         images = torch.randn(batch, 3, size, size, generator=generator)
-        return cls(images.to(device), torch.randint(CLASSES, (batch,), generator=generator).to(device))
+        labels = torch.randint(CLASSES, (batch,), generator=generator)
+        return cls(images.to(device), labels.to(device), autocast)
 
 
 def backward(model: nn.Module, batch: Batch) -> None:
     """The forward pass, the loss and the backward pass."""
-    nn.functional.cross_entropy(model(batch.images), batch.labels).backward()  # type: ignore[no-untyped-call]
+    with batch.casting:
+        loss = nn.functional.cross_entropy(model(batch.images), batch.labels)
+    loss.backward()  # type: ignore[no-untyped-call]
 
 
 def stepper(model: nn.Module, batch: Batch) -> Callable[[], None]:
@@ -210,11 +220,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     device = torch.device("cpu" if options.device == "host" else options.device)
     make, pixels = NETWORKS[options.network]
     torch.manual_seed(0)
-    theirs = make(options.channels).to(device)
-    ours, batch = copy.deepcopy(theirs), Batch.of(options.batch, pixels * options.size, device)
-    if options.tune:
-        tune(problems(wt.patch(ours, batch.images)), options.device, options.tune, options.store)
-    report = wt.patch(ours, batch.images, fallback=options.fallback, store=options.store)
+    memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
+    theirs = make(options.channels).to(device, memory_format=memory_format)
+    autocast = None if options.autocast is None else getattr(torch, options.autocast)
+    ours, batch = copy.deepcopy(theirs), Batch.of(options.batch, pixels * options.size, device, autocast)
+    chosen = {"precision": options.precision, "fallback": options.fallback, "store": options.store}
+    with batch.casting:
+        if options.tune:
+            tune(problems(wt.patch(ours, batch.images, **chosen)), options.device, options.tune, options.store)
+        report = wt.patch(ours, batch.images, **chosen)
     print(report, flush=True)
     error = difference(ours, theirs, batch)
     torch_ms, ours_ms = in_turns([stepper(theirs, batch), stepper(ours, batch)], device, options.rounds)
@@ -226,6 +240,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "channels": options.channels,
         "batch": options.batch,
         "size": options.size,
+        "autocast": options.autocast,
+        "channels_last": options.channels_last,
+        "precision": options.precision,
         "replaced": len(report.replaced),
         "left": len(report.left),
         "torch_ms": torch_ms,
@@ -238,8 +255,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def show(found: dict[str, Any]) -> None:
     """As tables."""
-    told = "{network}, {channels} channels, batch {batch}, size {size}, {device}, PyTorch {torch}"
-    print(told.format(**found))
+    told = "{network}, {channels} channels, batch {batch}, size {size}, {device}, PyTorch {torch}".format(**found)
+    told += f", autocast to {found['autocast']}" if found["autocast"] else ""
+    print(f"{told}{', channels last' if found['channels_last'] else ''}, precision {found['precision']}")
     header = ("layers replaced", "left", "torch ms", "warpsmith ms", "ratio", "gradient difference")
     times = (f"{found[name]:.3f}" for name in ("torch_ms", "warpsmith_ms"))
     figures = (str(found["replaced"]), str(found["left"]), *times, f"{found['ratio']:.3f}")
@@ -256,6 +274,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--size", type=int, default=56, help="rows and columns of the first layer's result")
+    parser.add_argument("--autocast", choices=["float16", "bfloat16"], help="dtype of PyTorch's autocast")
+    parser.add_argument("--channels-last", action="store_true", help="memory format of the models")
+    parser.add_argument("--precision", choices=[*map(str, ws.Precision)], default="ieee", help="of the plans")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--store", help="file to tune into, and to search first")
     parser.add_argument("--tune", type=float, default=0, metavar="SECONDS", help="of searching, for each pass")

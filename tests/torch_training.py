@@ -13,13 +13,23 @@ import warpsmith.torch as wt
 BATCH = 64
 
 
-def losses(device: str, epochs: int, *, patched: bool, **options: Any) -> list[float]:
+def losses(
+    device: str,
+    epochs: int,
+    *,
+    patched: bool,
+    autocast: torch.dtype | None = None,
+    memory_format: torch.memory_format = torch.contiguous_format,
+    **options: Any,
+) -> list[float]:
     """The mean loss of each epoch, from the same seed.
 
     Args:
         device: of PyTorch.
         epochs: how many.
         patched: whether warpsmith computes the convolutions.
+        autocast: what PyTorch's autocast computes in; None without.
+        memory_format: of images and weights.
         options: of `patch`.
     """
     torch.manual_seed(0)
@@ -30,10 +40,14 @@ def losses(device: str, epochs: int, *, patched: bool, **options: Any) -> list[f
         *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU()),
         *(nn.Conv2d(8, 16, 3, padding=1, stride=2, bias=False), nn.BatchNorm2d(16), nn.ReLU()),
         *(nn.Flatten(), nn.Linear(256, 10)),
-    ).to(device)
+    ).to(device, memory_format=memory_format)
+    casting = torch.autocast(device, dtype=autocast, enabled=autocast is not None)
     if patched:
-        report = wt.patch(model, x[:BATCH], **options)
+        with casting:
+            report = wt.patch(model, x[:BATCH], **options)
         assert [each.name for each in report.replaced] == ["0", "2"]
+        dtype = str(autocast or torch.float32).removeprefix("torch.")
+        assert {str(each.problem.dtype) for layer in report.replaced for each in layer.passes} == {dtype}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     order, found = torch.Generator().manual_seed(1), []
     for _ in range(epochs):
@@ -41,7 +55,8 @@ def losses(device: str, epochs: int, *, patched: bool, **options: Any) -> list[f
         batches = torch.randperm(len(x), generator=order)[: len(x) // BATCH * BATCH].view(-1, BATCH).to(device)
         for batch in batches:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
+            with casting:
+                loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
             loss.backward()
             optimizer.step()
             total += float(loss.detach())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 """Element types of layers."""
-_PRECISIONS = {
+PRECISIONS = {
     DType.FLOAT32: tuple(Precision),
     DType.FLOAT16: (Precision.IEEE, Precision.F16),
     DType.BFLOAT16: (Precision.IEEE, Precision.BF16),
@@ -36,7 +36,7 @@ def check_layer(layer: Conv2d) -> None:
 
 
 def _check_words(layer: Conv2d) -> None:
-    able = _PRECISIONS[layer.dtype]
+    able = PRECISIONS[layer.dtype]
     if layer.precision not in able:
         choices = ", ".join(able)
         raise BadArgument(f"precision {layer.precision} is not for {layer.dtype} data; choose one of {choices}")

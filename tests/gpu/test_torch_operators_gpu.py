@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,24 @@ import pytest
 
 import warpsmith as ws
 import warpsmith.torch as wt
+from torch_layers import (
+    DTYPES,
+    HALVES,
+    LAYOUTS,
+    ROUNDING,
+    check,
+    compiled,
+    exact,
+    gradients,
+    options_of,
+    plans_called,
+    seeded,
+)
 from torch_training import losses
 from warpsmith.store import location
-from warpsmith.torch import layers, tensors
+from warpsmith.torch import tensors
+from warpsmith.torch.layer_spec import LayerSpec
+from warpsmith.torch.operators import CONV2D
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -25,8 +40,10 @@ LAYERS: dict[str, dict[str, Any]] = {
     "depthwise": {"x": (2, 32, 28, 28), "w": (32, 1, 7, 7), "padding": 3, "groups": 32},
     "mirrored": {"x": (2, 8, 28, 28), "w": (8, 8, 3, 3), "padding": 1, "padding_mode": "reflect"},
 }
-BOUND = 1e-5
+BOUNDS = {torch.float32: 1e-5, **{dtype: 1.1 * ROUNDING[dtype] for dtype in HALVES}}
 """Of the largest error, relative to the largest number of a result."""
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
 
 @pytest.fixture(autouse=True)
@@ -38,27 +55,17 @@ def nothing_stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
-def operands(layer: dict[str, Any], seed: int = 0) -> tuple[Any, Any, Any]:
-    generator = torch.Generator().manual_seed(seed)
-    shapes = layer["x"], layer["w"], layer["w"][:1]
-    x, w, b = (torch.randn(shape, generator=generator).cuda().requires_grad_() for shape in shapes)
-    return x, w, b
+def operands(layer: dict[str, Any], seed: int = 0, dtype: Any = torch.float32, layout: str = "nchw") -> list[Any]:
+    """x, w and b, each with a gradient."""
+    shapes, form = (layer["x"], layer["w"]), LAYOUTS[layout]
+    images = [seeded(*shape, seed=seed).to("cuda", dtype).contiguous(memory_format=form) for shape in shapes]
+    return [each.requires_grad_() for each in (*images, seeded(*layer["w"][:1], seed=seed).to("cuda", dtype))]
 
 
-def options_of(layer: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in layer.items() if name not in ("x", "w")}
-
-
-def derivatives(function: Callable[..., Any], *given: Any) -> list[Any]:
-    y = function(*given)
-    dy = torch.linspace(-1, 1, y.numel(), dtype=y.real.dtype, device=y.device).view_as(y)
-    return [y.detach(), *torch.autograd.grad(y, given, dy)]
-
-
-def check(results: list[Any], references: list[Any]) -> None:
-    for result, reference in zip(results, references, strict=True):
-        assert result.shape == reference.shape
-        assert (result - reference).abs().max() <= BOUND * reference.abs().max()
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[ws.Conv2d]:
+    """The problems of plans that have computed a pass."""
+    return plans_called(monkeypatch)
 
 
 def reference(x: Any, w: Any, b: Any, *, padding_mode: str = "zeros", padding: Any = 0, **options: Any) -> Any:
@@ -67,31 +74,90 @@ def reference(x: Any, w: Any, b: Any, *, padding_mode: str = "zeros", padding: A
     return torch.nn.functional.conv2d(x, w, b, padding=padding, **options)
 
 
-@pytest.mark.parametrize("own_workspace", [tensors.OWN_WORKSPACE, 0])
-@pytest.mark.parametrize("name", LAYERS)
-def test_layers_are_pytorch_s_in_float64(name: str, own_workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensors, "OWN_WORKSPACE", own_workspace)  # 0: all scratch memory is PyTorch's
-    layer = LAYERS[name]
-    options, given = options_of(layer), operands(layer)
-    exact = [each.detach().double().requires_grad_() for each in given]
-    references = derivatives(lambda *each: reference(*each, **options), *exact)
-    check(derivatives(lambda *each: wt.conv2d(*each, **options, fallback="default"), *given), references)
-    compiled = torch.compile(
-        lambda *each: wt.conv2d(*each, **options, fallback="default"), fullgraph=True, backend="aot_eager"
-    )
-    check(derivatives(compiled, *given), references)
+def check_layer(layer: dict[str, Any], dtype: Any, layout: str) -> None:
+    """In eager mode, compiled, and left to PyTorch: values, dtypes, and where results lie."""
+    options, given = options_of(layer), operands(layer, dtype=dtype, layout=layout)
+    references = gradients(lambda *each: reference(*each, **options), *exact(*given))
+    ours = lambda *each: wt.conv2d(*each, **options, fallback="default")  # noqa: E731
+    form, theirs = LAYOUTS[layout], reference(*given, **options)
+    for results in (gradients(ours, *given), gradients(compiled(ours), *given)):
+        check(results, references, BOUNDS[dtype])
+        assert all(each.dtype is dtype for each in results)
+        assert all(each.is_contiguous(memory_format=form) for each in results[:3])
+        assert results[0].stride() == theirs.stride()
     with pytest.warns(wt.LeftToTorch, match="--device cuda:0"):
-        check(derivatives(lambda *each: wt.conv2d(*each, **options), *given), references)
+        left = gradients(lambda *each: wt.conv2d(*each, **options), *given)
+    # cuDNN may round what lies between to 16 bits.
+    check(left, references, BOUNDS[dtype] * (1 if dtype is torch.float32 else 8))
 
 
-def test_a_transposed_layer() -> None:
-    generator = torch.Generator().manual_seed(0)
-    shapes = (4, 16, 14, 15), (16, 8, 4, 4), (8,)
-    given = [torch.randn(shape, generator=generator).cuda().requires_grad_() for shape in shapes]
-    exact = [each.detach().double().requires_grad_() for each in given]
+@pytest.mark.parametrize("name", LAYERS)
+@every_layout
+@every_dtype
+def test_layers_are_pytorch_s_in_float64(name: str, layout: str, dtype: Any, called: list[ws.Conv2d]) -> None:
+    check_layer(LAYERS[name], dtype, layout)
+    assert [each.pass_ for each in called] == [*ws.Pass] * 2
+    told = {(f"torch.{each.dtype}", str(each.layout), str(each.precision)) for each in called}
+    assert told == {(str(dtype), layout, "ieee")}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_scratch_memory_is_pytorch_s(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "OWN_WORKSPACE", 0)
+    check_layer(LAYERS[name], torch.float32, "nchw")
+
+
+@pytest.mark.parametrize("last", ["x", "w"])
+def test_one_operand_in_channels_last_makes_all_so(last: str, called: list[ws.Conv2d]) -> None:
+    x, w, b = operands(LAYERS["usual"])
+    one = [each.detach().to(memory_format=torch.channels_last) for each in (x, w)]
+    x, w = (one[0], w) if last == "x" else (x, one[1])
+    given = [each.detach().requires_grad_() for each in (x, w, b)]
+    results = gradients(lambda *each: wt.conv2d(*each, padding=1, fallback="default"), *given)
+    theirs = gradients(lambda *each: torch.nn.functional.conv2d(*each, padding=1), *given)
+    check(results, [each.double() for each in theirs], BOUNDS[torch.float32])
+    assert [each.stride() for each in results] == [each.stride() for each in theirs]
+    assert {str(each.layout) for each in called} == {"nhwc"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "bound"),
+    [("float32", "tf32", 1e-3), ("float32", "f16", 1e-3), ("float32", "bf16", 8e-3),
+     ("float16", "f16", 2e-3), ("bfloat16", "bf16", 1.2e-2)],
+)  # fmt: skip
+@every_layout
+def test_other_precisions(layout: str, dtype: str, precision: str, bound: float, called: list[ws.Conv2d]) -> None:
+    given = operands(LAYERS["usual"], dtype=getattr(torch, dtype), layout=layout)
+    references = gradients(lambda *each: reference(*each, padding=1), *exact(*given))
+    results = gradients(lambda *each: wt.conv2d(*each, padding=1, precision=precision, fallback="default"), *given)
+    check(results, references, bound)
+    assert {(str(each.dtype), str(each.precision)) for each in called} == {(dtype, precision)}
+
+
+@every_dtype
+@every_layout
+def test_operators_are_what_pytorch_wants_of_them(layout: str, dtype: Any) -> None:
+    layer = LAYERS["strided"]
+    x, w, b = operands(layer, dtype=dtype, layout=layout)
+    spec = LayerSpec.of(x, w, b, (2, 0, 1, 2, "zeros"))
+    assert spec is not None
+    words = *spec.words, "ieee", "default", None
+    dy = CONV2D.forward(x, w, b, *words).detach().requires_grad_()
+    torch.library.opcheck(CONV2D.forward, (x, w, b, *words))
+    torch.library.opcheck(CONV2D.input_gradient, (dy, w, list(x.shape), *words))
+    torch.library.opcheck(CONV2D.weight_gradient, (x, dy, list(w.shape), *words))
+
+
+@every_dtype
+@every_layout
+def test_a_transposed_layer(layout: str, dtype: Any) -> None:
+    x, w, _ = operands({"x": (4, 16, 14, 15), "w": (16, 8, 4, 4)}, dtype=dtype, layout=layout)
+    given = [x, w, seeded(8).to("cuda", dtype).requires_grad_()]
     options = {"stride": 2, "padding": 1}
-    references = derivatives(lambda *each: torch.nn.functional.conv_transpose2d(*each, **options), *exact)
-    check(derivatives(lambda *each: wt.conv_transpose2d(*each, **options, fallback="default"), *given), references)
+    theirs = lambda *each: torch.nn.functional.conv_transpose2d(*each, **options)  # noqa: E731
+    results = gradients(lambda *each: wt.conv_transpose2d(*each, **options, fallback="default"), *given)
+    check(results, gradients(theirs, *exact(*given)), 2 * BOUNDS[dtype])  # the bias is added to a rounded sum
+    assert results[0].stride() == theirs(*given).stride()
 
 
 @pytest.mark.parametrize("own_workspace", [tensors.OWN_WORKSPACE, 0])
@@ -132,26 +198,27 @@ def test_streams_and_misaligned_views() -> None:
         view = torch.cat([torch.zeros(1, device="cuda"), x.flatten()])[1:].view_as(x)
         y = wt.conv2d(view, w, b, padding=1, fallback="default")
     torch.cuda.synchronize()
-    check([y], [expected])
+    check([y], [expected], BOUNDS[torch.float32])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_autocast(dtype: str) -> None:
-    x, w, b = operands(LAYERS["usual"])
-    with torch.autocast("cuda", dtype=getattr(torch, dtype)), warnings.catch_warnings():
-        warnings.simplefilter("ignore", wt.LeftToTorch)
-        ours, theirs = (call(x, w, b, padding=1) for call in (wt.conv2d, torch.nn.functional.conv2d))
-    assert ours.dtype is theirs.dtype
-    # Of 16 bits: 2^-8 of each result, and both round.
-    assert (ours - theirs).abs().max() <= 2**-6 * theirs.abs().max()
-    (gradient,) = torch.autograd.grad(ours.float().sum(), x)
-    assert gradient.dtype is torch.float32
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@every_layout
+def test_autocast(layout: str, dtype: Any, called: list[ws.Conv2d]) -> None:
+    given = operands(LAYERS["usual"], layout=layout)
+
+    def layer(*each: Any) -> Any:
+        with torch.autocast("cuda", dtype=dtype):
+            return wt.conv2d(*each, padding=1, fallback="default")
+
+    references = gradients(lambda *each: reference(*each, padding=1), *exact(*(each.to(dtype) for each in given)))
+    for results in (gradients(layer, *given), gradients(compiled(layer), *given)):
+        check(results, references, BOUNDS[dtype])
+        assert [each.dtype for each in results] == [dtype, *(torch.float32,) * 3]
+    assert [each.pass_ for each in called] == [*ws.Pass] * 2
+    assert {f"torch.{each.dtype}" for each in called} == {str(dtype)}
 
 
-def test_winners_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes: list[ws.Pass] = []
-    call = layers.call
-    monkeypatch.setattr(layers, "call", lambda plan, *given: (passes.append(plan.problem.pass_), call(plan, *given))[1])
+def test_winners_are_used(called: list[ws.Conv2d]) -> None:
     model = torch.nn.Conv2d(16, 24, 3, padding=1).cuda()
     x, _, _ = operands(LAYERS["usual"])
     report = wt.patch(model, x)
@@ -163,7 +230,7 @@ def test_winners_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model(x).sum().backward()
-    assert passes == list(ws.Pass)
+    assert [each.pass_ for each in called] == list(ws.Pass)
 
 
 @pytest.mark.parametrize("where", ["cpu", "cuda"])
@@ -172,11 +239,11 @@ def test_filters(where: str, border: str) -> None:
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(3, 61, 70, generator=generator).cuda().requires_grad_()
     weights = torch.randn(5, 4, generator=generator).to(where).requires_grad_()
-    results = derivatives(lambda *each: wt.filter2d(*each, border), image, weights)
+    results = gradients(lambda *each: wt.filter2d(*each, border), image, weights)
     assert results[2].device == weights.device
     on_host = [each.detach().cpu().requires_grad_() for each in (image, weights)]
-    references = derivatives(lambda *each: wt.filter2d(*each, border), *on_host)
-    check([each.cpu() for each in results], references)
+    references = gradients(lambda *each: wt.filter2d(*each, border), *on_host)
+    check([each.cpu() for each in results], references, BOUNDS[torch.float32])
 
 
 def test_a_filter_with_weights_of_the_host_is_captured() -> None:
@@ -200,12 +267,17 @@ def test_transforms(name: str, fallback: str) -> None:
     x = x.detach().to(torch.complex64 if x.is_complex() else torch.float32).cuda().requires_grad_()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", wt.LeftToTorch)
-        results = derivatives(lambda x: getattr(wt, name)(x, norm="ortho", fallback=fallback), x)
-    references = derivatives(lambda x: getattr(torch.fft, name)(x, norm="ortho"), exact)
-    check([each.cpu() for each in results], references)
+        results = gradients(lambda x: getattr(wt, name)(x, norm="ortho", fallback=fallback), x)
+    references = gradients(lambda x: getattr(torch.fft, name)(x, norm="ortho"), exact)
+    check([each.cpu() for each in results], references, BOUNDS[torch.float32])
 
 
-def test_the_digits_have_the_same_loss_curve() -> None:
-    ours, theirs = (losses("cuda", 4, patched=patched, fallback="default") for patched in (True, False))
+@pytest.mark.parametrize("autocast", [None, *HALVES[1:]], ids=str)
+@every_layout
+def test_the_digits_have_the_same_loss_curve(layout: str, autocast: Any) -> None:
+    """bfloat16 alone moves the loss of later epochs by some hundredths from float32's."""
+    options = {"autocast": autocast, "memory_format": LAYOUTS[layout]}
+    ours, theirs = (losses("cuda", 4, patched=patched, fallback="default", **options) for patched in (True, False))
     assert theirs[3] < 0.3 * theirs[0]  # it learns
-    assert ours == pytest.approx(theirs, rel=1e-3)
+    assert ours[:2] == pytest.approx(theirs[:2], rel=1e-3 if autocast is None else 3e-2)
+    assert ours == pytest.approx(theirs, rel=1e-3 if autocast is None else 1e-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ import pytest
 
 import warpsmith as ws
 import warpsmith.torch as wt
+from torch_layers import check, of_torch, options_of, plans_called, seeded
 from warpsmith.cli.app import run
 from warpsmith.errors import BadArgument
 from warpsmith.plans.match import MatchKind
-from warpsmith.torch import layers
+from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.operators import CONV2D
 
 torch = pytest.importorskip("torch")
@@ -31,12 +32,6 @@ LAYERS: dict[str, dict[str, Any]] = {
     "reflect": {"x": (2, 2, 6, 7), "w": (3, 2, 3, 3), "padding": 2, "padding_mode": "reflect"},
     "circular": {"x": (2, 2, 4, 5), "w": (3, 2, 3, 3), "padding": (3, 1), "padding_mode": "circular"},
 }
-ROUNDING = 2e-6
-"""Of float32, relative to the largest number of a result."""
-
-
-def seeded(*shape: int, seed: int = 0, **options: Any) -> Any:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), **options)
 
 
 def operands(layer: dict[str, Any], dtype: Any = torch.float32) -> tuple[Any, Any, Any]:
@@ -44,23 +39,6 @@ def operands(layer: dict[str, Any], dtype: Any = torch.float32) -> tuple[Any, An
     shapes = layer["x"], layer["w"], layer["w"][:1]
     x, w, b = (seeded(*shape).to(dtype).requires_grad_() for shape in shapes)
     return x, w, b
-
-
-def of_torch(x: Any, w: Any, b: Any = None, *, padding_mode: str = "zeros", **options: Any) -> Any:
-    """What PyTorch's module of that padding computes."""
-    module = torch.nn.Conv2d(
-        w.shape[1] * options.get("groups", 1),
-        w.shape[0],
-        tuple(w.shape[2:]),
-        padding_mode=padding_mode,
-        dtype=w.dtype,
-        **options,
-    )
-    return module._conv_forward(x, w, b)
-
-
-def options_of(layer: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in layer.items() if name not in ("x", "w")}
 
 
 def derivatives(function: Callable[..., Any], given: tuple[Any, ...]) -> list[Any]:
@@ -72,34 +50,24 @@ def derivatives(function: Callable[..., Any], given: tuple[Any, ...]) -> list[An
     return [each.detach() for each in (y, *first, *second)]
 
 
-def check(results: list[Any], references: list[Any], bound: float = ROUNDING) -> None:
-    for result, reference in zip(results, references, strict=True):
-        assert result.shape == reference.shape
-        assert (result.double() - reference).abs().max() <= bound * reference.abs().max()
-
-
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ws.Pass]]:
-    """The passes that plans have computed."""
-    passes: list[ws.Pass] = []
-    call = layers.call
+def used(monkeypatch: pytest.MonkeyPatch) -> list[ws.Conv2d]:
+    """The problems of plans that have computed a pass."""
+    return plans_called(monkeypatch)
 
-    def counted(plan: Any, *given: Any) -> Any:
-        passes.append(plan.problem.pass_)
-        return call(plan, *given)
 
-    monkeypatch.setattr(layers, "call", counted)
-    return passes
+def passes(problems: list[ws.Conv2d]) -> list[ws.Pass]:
+    return [each.pass_ for each in problems]
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_results_and_gradients_are_pytorch_s_in_float64(name: str, used: list[ws.Pass]) -> None:
+def test_results_and_gradients_are_pytorch_s_in_float64(name: str, used: list[ws.Conv2d]) -> None:
     layer = LAYERS[name]
     options = options_of(layer)
     given, exact = operands(layer), operands(layer, torch.float64)
     references = derivatives(lambda x, w, b: of_torch(x, w, b, **options), exact)
     check(derivatives(lambda *each: wt.conv2d(*each, **options, fallback="default"), given), references)
-    assert set(used) == set(ws.Pass)
+    assert set(passes(used)) == set(ws.Pass)
     used.clear()
     with pytest.warns(wt.LeftToTorch):
         check(derivatives(lambda *each: wt.conv2d(*each, **options), given), references)
@@ -109,7 +77,7 @@ def test_results_and_gradients_are_pytorch_s_in_float64(name: str, used: list[ws
 @pytest.mark.parametrize("name", LAYERS)
 def test_rules_of_the_operators_are_the_derivatives(name: str) -> None:
     layer = LAYERS[name]
-    numbers = layers.Geometry.of(
+    numbers = Geometry.of(
         layer.get("stride", 1),
         layer.get("padding", 0),
         layer.get("dilation", 1),
@@ -117,7 +85,7 @@ def test_rules_of_the_operators_are_the_derivatives(name: str) -> None:
         layer.get("padding_mode", "zeros"),
         layer["w"][2:],
     )
-    words = *numbers.words, "ieee", "torch", None
+    words = *numbers.words, "nchw", "ieee", "torch", None
     x, w, b = operands(layer, torch.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", wt.LeftToTorch)
@@ -137,17 +105,15 @@ def test_operators_are_what_pytorch_wants_of_them(name: str) -> None:
     layer = LAYERS[name]
     x, w, b = operands(layer)
     mode = layer.get("padding_mode", "zeros")
-    numbers = layers.Geometry.of(
-        layer.get("stride", 1), layer["padding"], 1, layer.get("groups", 1), mode, layer["w"][2:]
-    )
-    words = *numbers.words, "ieee", "default", None
+    numbers = Geometry.of(layer.get("stride", 1), layer["padding"], 1, layer.get("groups", 1), mode, layer["w"][2:])
+    words = *numbers.words, "nchw", "ieee", "default", None
     dy = CONV2D.forward(x, w, b, *words).detach().requires_grad_()
     torch.library.opcheck(CONV2D.forward, (x, w, b, *words))
     torch.library.opcheck(CONV2D.input_gradient, (dy, w, list(x.shape), *words))
     torch.library.opcheck(CONV2D.weight_gradient, (x, dy, list(w.shape), *words))
 
 
-def test_a_compiled_function_is_one_graph(used: list[ws.Pass]) -> None:
+def test_a_compiled_function_is_one_graph(used: list[ws.Conv2d]) -> None:
     given = operands(LAYERS["usual"])
 
     def loss(x: Any, w: Any, b: Any) -> Any:
@@ -157,7 +123,7 @@ def test_a_compiled_function_is_one_graph(used: list[ws.Pass]) -> None:
     check([compiled(*given).detach()], [loss(*given).double().detach()])
     used.clear()
     compiled_grads = torch.autograd.grad(compiled(*given), given)
-    assert set(used) == set(ws.Pass)
+    assert set(passes(used)) == set(ws.Pass)
     check(list(compiled_grads), [each.double() for each in torch.autograd.grad(loss(*given), given)])
 
 
@@ -177,7 +143,7 @@ def test_who_intercepts_operators_sees_ours() -> None:
     assert names.seen == ["warpsmith.conv2d.default"]
 
 
-def test_function_transforms_are_pytorch_s(used: list[ws.Pass]) -> None:
+def test_function_transforms_are_pytorch_s(used: list[ws.Conv2d]) -> None:
     x, w, _ = operands(LAYERS["usual"])
     loss = lambda x, w: wt.conv2d(x, w, padding=1, fallback="default").square().sum()  # noqa: E731
     grads = torch.func.grad(loss, (0, 1))(x.detach(), w.detach())
@@ -188,11 +154,11 @@ def test_function_transforms_are_pytorch_s(used: list[ws.Pass]) -> None:
 
 
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2), (1, 2)])
-def test_only_gradients_that_are_needed_are_computed(wanted: tuple[int, ...], used: list[ws.Pass]) -> None:
+def test_only_gradients_that_are_needed_are_computed(wanted: tuple[int, ...], used: list[ws.Conv2d]) -> None:
     given = [each.detach().requires_grad_(place in wanted) for place, each in enumerate(operands(LAYERS["usual"]))]
     wt.conv2d(*given, padding=1, fallback="default").sum().backward()
-    passes = {0: ws.Pass.DGRAD, 1: ws.Pass.WGRAD}
-    assert used == [ws.Pass.FPROP, *(passes[place] for place in wanted if place in passes)]
+    of_place = {0: ws.Pass.DGRAD, 1: ws.Pass.WGRAD}
+    assert passes(used) == [ws.Pass.FPROP, *(of_place[place] for place in wanted if place in of_place)]
     assert [place for place, each in enumerate(given) if each.grad is not None] == [*wanted]
 
 
@@ -302,14 +268,10 @@ def test_what_has_no_kernels_is_pytorch_s() -> None:
     with pytest.warns(wt.LeftToTorch, match="float64"):
         y = wt.conv2d(x.double(), w.double(), b.double(), padding=1, fallback="default")
     assert torch.equal(y, functional.conv2d(x.double(), w.double(), b.double(), padding=1))
-    last = x.to(memory_format=torch.channels_last)
-    with pytest.warns(wt.LeftToTorch, match="channels_last"):
-        y = wt.conv2d(last, w, b, padding=1, fallback="default")
-    assert y.is_contiguous(memory_format=torch.channels_last)
     assert wt.conv2d(x.to("meta"), w.to("meta"), padding=1).shape == (2, 4, 8, 9)
 
 
-def test_autocast_casts_as_pytorch_does(used: list[ws.Pass]) -> None:
+def test_autocast_casts_as_pytorch_does(used: list[ws.Conv2d]) -> None:
     x, w, b = operands(LAYERS["usual"])
     with torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings():
         warnings.simplefilter("ignore", wt.LeftToTorch)
@@ -321,7 +283,7 @@ def test_autocast_casts_as_pytorch_does(used: list[ws.Pass]) -> None:
         with torch.autocast("cpu", enabled=False):
             y = wt.conv2d(x, w, b, padding=1, fallback="default")
             assert y.dtype is torch.float32
-    assert used == [ws.Pass.FPROP]
+    assert passes(used) == [ws.Pass.FPROP]
     compiled = torch.compile(lambda: wt.conv2d(x, w, b, padding=1), fullgraph=True, backend="aot_eager")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert compiled().dtype is torch.bfloat16
@@ -337,7 +299,7 @@ def test_without_gradients() -> None:
             check([y], [expected])
 
 
-def test_stored_winners_are_used_as_soon_as_they_are_there(used: list[ws.Pass], tmp_path: Path) -> None:
+def test_stored_winners_are_used_as_soon_as_they_are_there(used: list[ws.Conv2d], tmp_path: Path) -> None:
     x, w, b = operands(LAYERS["usual"])
     layer, smaller = (ws.Conv2d((n, 3, 8, 9), w.shape, padding=1) for n in (2, 1))
     expected = functional.conv2d(x.double(), w.double(), b.double(), padding=1).detach()
@@ -347,9 +309,9 @@ def test_stored_winners_are_used_as_soon_as_they_are_there(used: list[ws.Pass], 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error")
         check([wt.conv2d(x, w, b, padding=1)], [expected])  # the bias is added to its result
-        assert used == [ws.Pass.FPROP]
+        assert passes(used) == [ws.Pass.FPROP]
         check([wt.conv2d(x[:1], w, b, padding=1)], [expected[:1]])
-    assert used == [ws.Pass.FPROP] * 2
+    assert passes(used) == [ws.Pass.FPROP] * 2
     assert [ws.query(each, "host").kind for each in (layer, smaller)] == [MatchKind.EXACT, MatchKind.NEAR]
     wt.forget()
     with pytest.warns(wt.LeftToTorch, match="pass=dgrad"):  # the passes of which nothing is stored
@@ -360,7 +322,7 @@ def test_stored_winners_are_used_as_soon_as_they_are_there(used: list[ws.Pass], 
     used.clear()
     with torch.no_grad():
         wt.conv2d(x[:1, :, :5, :5], w, store=own)
-    assert used == [ws.Pass.FPROP]
+    assert passes(used) == [ws.Pass.FPROP]
 
 
 TRANSPOSED: dict[str, dict[str, Any]] = {
@@ -371,7 +333,7 @@ TRANSPOSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", TRANSPOSED)
-def test_transposed_convolutions(name: str, used: list[ws.Pass]) -> None:
+def test_transposed_convolutions(name: str, used: list[ws.Conv2d]) -> None:
     layer = TRANSPOSED[name]
     options = options_of(layer)
     channels = layer["w"][1] * options.get("groups", 1)
@@ -382,7 +344,7 @@ def test_transposed_convolutions(name: str, used: list[ws.Pass]) -> None:
     references = derivatives(lambda *each: functional.conv_transpose2d(*each, **options), given(torch.float64))
     ours = lambda *each: wt.conv_transpose2d(*each, **options, fallback="default")  # noqa: E731
     check(derivatives(ours, given(torch.float32)), references)
-    assert set(used) == set(ws.Pass)
+    assert set(passes(used)) == set(ws.Pass)
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
     check([compiled(*given(torch.float32)).detach()], references[:1])
     with pytest.warns(wt.LeftToTorch, match="dgrad"):

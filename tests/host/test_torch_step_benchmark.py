@@ -36,6 +36,15 @@ def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.Captu
     assert all(row[name] > 0 for row in found["calls_us"] for name in ("torch", "warpsmith", "left to torch"))
 
 
+@pytest.mark.usefixtures("compile_quickly")
+def test_a_run_under_autocast_in_channels_last(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--channels", "4", "--batch", "2", "--size", "4", "--device", "host", "--rounds", "1"]
+    script.main([*words, "--autocast", "bfloat16", "--channels-last", "--precision", "bf16", "--fallback", "default"])
+    told = capsys.readouterr().out
+    assert "; bfloat16, channels_last" in told
+    assert "autocast to bfloat16, channels last, precision bf16" in told
+
+
 def test_every_pass_that_a_step_needs_is_tuned(script: Any) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 4, 3), torch.nn.Conv2d(4, 4, 3, padding=1))
     wanted = script.problems(wt.patch(model, torch.randn(2, 3, 9, 9)))

@@ -8,7 +8,6 @@ another one stores is seen after `forget`.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
@@ -77,10 +76,3 @@ def answer_of(problem: Problem, source: Source) -> Answer:
     if source.fallback is Fallback.TORCH and match.kind not in STORED:
         return Answer(problem, None, match)
     return Answer(problem, plan(problem, source.device, source.store, AUTO), match)
-
-
-def device_name(device: Any) -> str | None:
-    """Warpsmith's name of a `torch.device`; None for what it does not know, such as `meta`."""
-    if device.type == "cpu":
-        return "host"
-    return f"cuda:{device.index}" if device.type == "cuda" else None

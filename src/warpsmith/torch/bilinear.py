@@ -37,6 +37,11 @@ class Bilinear(Protocol):
         """The same without what does not depend on x, such as a constant border."""
         ...
 
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """In which results are dense."""
+        ...
+
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     """y, with its gradients where they are recorded."""
@@ -76,8 +81,8 @@ class _Forward(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         (dy,), (x, w), layer = gradients, ctx.saved_tensors, ctx.layer
         for_x, for_w, for_b, _ = ctx.needs_input_grad
-        if for_x and for_w and not dy.is_contiguous(memory_format=torch.channels_last):
-            dy = dy.contiguous()  # once for both
+        if for_x and for_w:
+            dy = dy.contiguous(memory_format=layer.memory_format)  # once for both
         dx = input_gradient(dy, w, layer) if for_x else None
         dw = weight_gradient(x, dy, layer) if for_w else None
         return dx, dw, bias_gradient(dy) if for_b else None, None
@@ -113,6 +118,9 @@ class _WeightGradient(torch.autograd.Function):
         return dx, forward(x, h, None, layer) if for_dy else None, None
 
 
+_TAGS = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
+"""Compiled graphs must not lay operands out anew: the layout of a layer is chosen when it is traced."""
+
 Kernel = Callable[..., Tensor]
 
 LayerOf = Callable[..., Bilinear]
@@ -128,6 +136,7 @@ class Operators:
         layer_of: makes the layer from (shape of x, shape of w, any operand, *words).
         result_shape: the shape of y, from (shape of x, shape of w, *words), whose sizes may be symbols.
         linear: the words of the layer without what does not depend on x.
+        memory_format: that of all results, from the words.
     """
 
     def __init__(
@@ -137,16 +146,18 @@ class Operators:
         layer_of: LayerOf,
         result_shape: Callable[..., Sequence[Any]],
         linear: Callable[..., tuple[Any, ...]] = lambda *words: words,
+        memory_format: Callable[..., torch.memory_format] = lambda *_: torch.contiguous_format,
     ) -> None:
         self._names = name, f"{name}_input_gradient", f"{name}_weight_gradient"
         self._layer_of, self._result_shape, self._linear = layer_of, result_shape, linear
+        self._memory_format = memory_format
         operands = (
             "Tensor x, Tensor w, Tensor? b",
             "Tensor dy, Tensor w, SymInt[] size",
             "Tensor x, Tensor dy, SymInt[] size",
         )
         for each, given in zip(self._names, operands, strict=True):
-            LIBRARY.define(f"{each}({given}, {words}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+            LIBRARY.define(f"{each}({given}, {words}) -> Tensor", tags=_TAGS)
         namespace = torch.ops.warpsmith
         self.forward, self.input_gradient, self.weight_gradient = (
             getattr(namespace, each).default for each in self._names
@@ -157,23 +168,32 @@ class Operators:
     def _implement(self) -> None:
         """What runs, and what is traced. A result is dense, and shares no memory with an operand."""
 
+        def dense(result: Tensor, layer: Bilinear) -> Tensor:
+            return result.contiguous(memory_format=layer.memory_format)
+
         def run(x: Tensor, w: Tensor, b: Tensor | None, *words: Any) -> Tensor:
-            return self._layer_of(x.shape, w.shape, x, *words).forward(x, w, b).contiguous()
+            layer = self._layer_of(x.shape, w.shape, x, *words)
+            return dense(layer.forward(x, w, b), layer)
 
         def run_input(dy: Tensor, w: Tensor, size: Sequence[int], *words: Any) -> Tensor:
-            return self._layer_of(torch.Size(size), w.shape, dy, *words).input_gradient(dy, w).contiguous()
+            layer = self._layer_of(torch.Size(size), w.shape, dy, *words)
+            return dense(layer.input_gradient(dy, w), layer)
 
         def run_weight(x: Tensor, dy: Tensor, size: Sequence[int], *words: Any) -> Tensor:
-            return self._layer_of(x.shape, torch.Size(size), x, *words).weight_gradient(x, dy).contiguous()
+            layer = self._layer_of(x.shape, torch.Size(size), x, *words)
+            return dense(layer.weight_gradient(x, dy), layer)
+
+        def empty(size: Sequence[Any], x: Tensor, words: tuple[Any, ...]) -> Tensor:
+            return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=self._memory_format(*words))
 
         def shaped(x: Tensor, w: Tensor, _: Tensor | None, *words: Any) -> Tensor:
-            return x.new_empty(self._result_shape(x.shape, w.shape, *words))
+            return empty(self._result_shape(x.shape, w.shape, *words), x, words)
 
-        def shaped_input(dy: Tensor, w: Tensor, size: Sequence[Any], *_: Any) -> Tensor:  # noqa: ARG001
-            return dy.new_empty(size)
+        def shaped_input(dy: Tensor, w: Tensor, size: Sequence[Any], *words: Any) -> Tensor:  # noqa: ARG001
+            return empty(size, dy, words)
 
-        def shaped_weight(x: Tensor, dy: Tensor, size: Sequence[Any], *_: Any) -> Tensor:  # noqa: ARG001
-            return x.new_empty(size)
+        def shaped_weight(x: Tensor, dy: Tensor, size: Sequence[Any], *words: Any) -> Tensor:  # noqa: ARG001
+            return empty(size, x, words)
 
         kernels: tuple[Kernel, ...] = (run, run_input, run_weight)
         fakes: tuple[Kernel, ...] = (shaped, shaped_input, shaped_weight)
@@ -184,6 +204,8 @@ class Operators:
     def _differentiate(self) -> None:
         def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
             (x, w), (for_x, for_w, for_b, *_) = ctx.saved_tensors, ctx.needs_input_grad
+            if for_x and for_w:
+                dy = dy.contiguous(memory_format=self._memory_format(*ctx.words))  # once for both
             dx = self.input_gradient(dy, w, ctx.sizes[0], *ctx.words) if for_x else None
             dw = self.weight_gradient(x, dy, ctx.sizes[1], *ctx.words) if for_w else None
             return dx, dw, bias_gradient(dy) if for_b else None, *(None for _ in ctx.words)

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Pass
 from warpsmith.torch import bilinear
-from warpsmith.torch.found_layers import computed_dtype, found_layer, words_of
+from warpsmith.torch.found_layers import found_layer, words_of
 from warpsmith.torch.geometry import Geometry
-from warpsmith.torch.layers import DTYPES, ConvLayer, memory_format
+from warpsmith.torch.layer_spec import KERNEL_DTYPES, LayerSpec, cast
 from warpsmith.torch.operators import CONV2D
 from warpsmith.torch.tensors import goes_direct, is_transformed
 
@@ -41,8 +40,9 @@ def conv2d(
 
     The forward pass and the gradients of the input and of the weights are three plans of `warpsmith.Conv2d`, looked up
     when a layer is first called, and never searched for. Each pass for which no winner is stored, neither of this size
-    nor of a near one, is PyTorch's own, and a warning says once for each layer how to tune it. So are other element
-    types than float32, tensors in `channels_last`, and what `torch.autocast` makes 16 bits wide.
+    nor of a near one, is PyTorch's own, and a warning says once for each layer how to tune it. Plans take float32,
+    float16 and bfloat16, in either memory format; where x or w is in `channels_last`, the result and the gradients are.
+    Under `torch.autocast` the layer is that of the dtype to which PyTorch casts. Other dtypes are PyTorch's.
 
     Args:
         input: x, (N, C, H, W) or (C, H, W).
@@ -53,8 +53,8 @@ def conv2d(
         dilation: input pixels from one tap to the next.
         groups: of channels.
         padding_mode: what the padding is made of, as in `torch.nn.Conv2d`.
-        precision: arithmetic of the plans, a word of `warpsmith.Precision`. PyTorch's settings for TF32 are not asked:
-            they hold for what PyTorch computes.
+        precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it, as float16 has
+            no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.
         fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
         store: as for `warpsmith.plan`.
 
@@ -123,41 +123,41 @@ def conv_transpose2d(
 
 
 def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
-    if is_transformed() or not _suits(b, w.shape[:1], x):
+    if is_transformed():
         return _conv2d_of_torch(x, w, b, words)
     if not goes_direct(x, w, b):
         return _dispatched(x, w, b, words)
-    layer = found_layer(x.shape, x, w, words)
+    layer = found_layer(x, w, b, words)
     if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None):
         result = _conv2d_of_torch(x, w, b, words)
-        if layer is not None:
+        if layer is not None and not layer.is_told:
             layer.warn(layer.answer(Pass.FPROP, b is not None), stacklevel=3)
         return result
-    return bilinear.forward(*_cast(x, w, b), layer)
+    return bilinear.forward(*cast(layer.dtype, x, w, b), layer)
 
 
 def _dispatched(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
     """By an operator that torch.compile and its kin can see."""
-    geometry = _fitting(x, w, words)
-    if geometry is None:
+    spec = LayerSpec.of(x, w, b, words)
+    if spec is None or spec.dtype not in KERNEL_DTYPES:
         return _conv2d_of_torch(x, w, b, words)
-    x, w, b = _cast(x, w, b)
-    result: Tensor = CONV2D.forward(x, w, b, *geometry.words, *words_of(words))
+    x, w, b = cast(spec.dtype, x, w, b)
+    result: Tensor = CONV2D.forward(x, w, b, *spec.words, *words_of(words))
     return result
 
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
-    if is_transformed() or not _suits(b, (w.shape[1] * words[3],), x):
+    if is_transformed():
         return _transposed_of_torch(x, w, b, output_padding, words)
     if not goes_direct(x, w, b):
         return _transposed_dispatched(x, w, b, output_padding, words)
-    layer = transposed_layer(x, w, output_padding, words)
+    layer = found_layer(x, w, b, words, output_padding)
     if layer is None or layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
         result = _transposed_of_torch(x, w, b, output_padding, words)
-        if layer is not None:
+        if layer is not None and not layer.is_told:
             layer.warn(layer.answer(Pass.DGRAD), stacklevel=3)
         return result
-    x, w, b = _cast(x, w, b)
+    x, w, b = cast(layer.dtype, x, w, b)
     result = bilinear.input_gradient(x, w, layer)
     return result if b is None else result + b.view(-1, 1, 1)
 
@@ -165,20 +165,12 @@ def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, wor
 def _transposed_dispatched(
     x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]
 ) -> Tensor:
-    geometry = _fitting(x, w, words, transposed=True)
-    size = None if geometry is None else geometry.input_size(x.shape, w.shape, output_padding)
-    if geometry is None or size is None:
+    spec = LayerSpec.of(x, w, b, words, output_padding)
+    if spec is None or spec.dtype not in KERNEL_DTYPES:
         return _transposed_of_torch(x, w, b, output_padding, words)
-    x, w, b = _cast(x, w, b)
-    result: Tensor = CONV2D.input_gradient(x, w, size, *geometry.words, *words_of(words))
+    x, w, b = cast(spec.dtype, x, w, b)
+    result: Tensor = CONV2D.input_gradient(x, w, spec.size, *spec.words, *words_of(words))
     return result if b is None else result + b.view(-1, 1, 1)
-
-
-def transposed_layer(x: Tensor, w: Tensor, output_padding: Any, words: tuple[Any, ...]) -> ConvLayer | None:
-    """The layer whose gradient a transposed convolution is; None where PyTorch computes or refuses it."""
-    geometry = _fitting(x, w, words, transposed=True)
-    size = None if geometry is None else geometry.input_size(x.shape, w.shape, output_padding)
-    return None if size is None else found_layer(torch.Size(size), x, w, words)
 
 
 def _transposed_of_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
@@ -193,35 +185,6 @@ def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass
     if x.requires_grad:
         return passes if w.requires_grad else passes[:2]
     return passes[::2] if w.requires_grad else passes[:1]
-
-
-def _fitting(x: Tensor, w: Tensor, words: tuple[Any, ...], *, transposed: bool = False) -> Geometry | None:
-    """How the filter moves; None for tensors that have no kernels, and for what PyTorch itself will refuse."""
-    dtypes = {computed_dtype(x), computed_dtype(w)}
-    if len(dtypes) > 1 or dtypes.isdisjoint(DTYPES) or memory_format(x) is not torch.contiguous_format:
-        return None
-    if x.dim() != 4 or w.dim() != 4 or x.device != w.device:
-        return None
-    stride, padding, dilation, groups, mode, *_ = words
-    try:
-        geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
-    except (BadArgument, TypeError, ValueError):
-        return None
-    channels = w.shape[0] if transposed else w.shape[1] * geometry.groups
-    return geometry if x.shape[1] == channels and w.shape[0] % geometry.groups == 0 else None
-
-
-def _suits(b: Tensor | None, shape: tuple[int, ...], x: Tensor) -> bool:
-    """Whether a bias is one number a channel, of the same kind as x; PyTorch refuses any other."""
-    return b is None or (b.shape == shape and b.device == x.device and computed_dtype(b) is computed_dtype(x))
-
-
-def _cast(x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """As `torch.autocast` casts the operands of a convolution; what has that dtype is returned itself."""
-    dtype = computed_dtype(x)
-    if x.dtype is w.dtype is dtype and (b is None or b.dtype is dtype):
-        return x, w, b
-    return x.to(dtype), w.to(dtype), None if b is None else b.to(dtype)
 
 
 def _conv2d_of_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:

@@ -14,9 +14,8 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import member
-from warpsmith.store.location import named_location
 from warpsmith.torch import bilinear
-from warpsmith.torch.answers import Answer, HeldAnswer, device_name
+from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.bordered import Bordered
 from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable_image
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
@@ -32,6 +31,8 @@ class FilterLayer:
         problem: the filter.
         source: where plans come from.
     """
+
+    memory_format = torch.contiguous_format
 
     def __init__(self, problem: Filter2d, source: Source) -> None:
         self._problem, self._source = problem, source
@@ -199,10 +200,9 @@ def _layer(size: Sequence[int], weights: Sequence[int], x: Tensor, *words: Any) 
     key = (size, weights, x.device, *numbers, fallback, store)
     found = _LAYERS.get(key)
     if found is None:
-        name = device_name(x.device)
-        if name is None:
+        source = Source.of(x.device, fallback, store)
+        if source is None:
             raise BadArgument(f"filter2d computes on CUDA GPUs and the CPU; the image is on {x.device}")
-        source = Source(name, Fallback(fallback), named_location(store))
         found = _LAYERS[key] = FilterLayer(_problem(size, weights, *numbers), source)
     return found
 

@@ -9,50 +9,58 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d import Precision
+from warpsmith.generator.conv2d import ImageLayout, Precision
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import member
-from warpsmith.store.location import named_location
-from warpsmith.torch.answers import device_name
 from warpsmith.torch.geometry import Geometry
-from warpsmith.torch.layers import ConvLayer, layer_of, memory_format
-from warpsmith.torch.words import Fallback, Source
+from warpsmith.torch.layer_spec import LayerSpec, autocast_dtype
+from warpsmith.torch.layers import ConvLayer
+from warpsmith.torch.words import Fallback, Source, device_name
 
-_LAYERS: dict[Any, ConvLayer | None] = {}
+_LAYERS: dict[Any, ConvLayer] = {}
+"""By what they are."""
+_CALLS: dict[Any, ConvLayer | None] = {}
+"""By how they were called, which costs least to look up."""
 
 
 def forget_layers() -> None:
     """Lets go of all layers: each is looked up anew when it is called again."""
     _LAYERS.clear()
+    _CALLS.clear()
 
 
 os.register_at_fork(after_in_child=forget_layers)
 
 
-def found_layer(size: torch.Size, x: Tensor, w: Tensor, words: tuple[Any, ...]) -> ConvLayer | None:
-    """The layer of a call.
+def found_layer(
+    x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], output_padding: Any = None
+) -> ConvLayer | None:
+    """The layer of a call, whose arguments are those of `LayerSpec.of`.
 
     Args:
-        size: shape of the image.
-        x: an operand, whose dtype, device and memory format are those of all.
+        x: the image, or what is convolved.
         w: the weights.
+        b: the bias, or None.
         words: stride, padding, dilation, groups, padding mode, precision, fallback and store, as the caller gave them.
+        output_padding: of a transposed convolution; None for any other.
 
     Returns: None where the operands are unlike each other, are empty, or lie where no plans are, and for numbers that
         are none: PyTorch computes or refuses that.
 
     Raises BadArgument for an unknown word.
     """
-    dtype = computed_dtype(x)
-    key = (size, w.shape, dtype, w.dtype, x.device, w.device, memory_format(x), words)
+    device = x.device
+    own = None if b is None else (b.shape, b.dtype, b.device)
+    operands = x.shape, x.stride(), x.dtype, device, w.shape, w.stride(), w.dtype, w.device, own
+    key = (operands, autocast_dtype(device.type), words, output_padding)
     try:
-        return _LAYERS[key]
+        return _CALLS[key]
     except KeyError:
-        made = _LAYERS[key] = _made(size, x, w, words)
+        made = _CALLS[key] = _made(x, w, b, words, output_padding)
         return made
     except TypeError:  # a list among the words
-        return found_layer(size, x, w, tuple(tuple(each) if isinstance(each, list) else each for each in words))
+        words, output_padding = tuple(map(_hashable, words)), _hashable(output_padding)
+        return found_layer(x, w, b, words, output_padding)
 
 
 def found_by_operator(
@@ -65,26 +73,16 @@ def found_by_operator(
     groups: int,
     *words: Any,
 ) -> ConvLayer:
-    """The layer of an operator's call, whatever its operands' dtype and memory format."""
-    mode, precision, fallback, store = words
-    key = (size, weight, x.dtype, x.device, tuple(stride), tuple(pads), tuple(dilation), groups, *words)
-    found = _LAYERS.get(key)
+    """The layer of an operator's call."""
+    dtype, device = x.dtype, x.device
+    key = (tuple(size), tuple(weight), dtype, device, tuple(stride), tuple(pads), tuple(dilation), groups, *words)
+    found = _CALLS.get(key)
     if found is None:
+        mode, layout, *choice = words
         geometry = Geometry.of_words(stride, pads, dilation, groups, mode)
-        source = _source(x.device, fallback, store)
-        found = layer_of(size, weight, x.dtype, torch.contiguous_format, geometry, precision, source)
-        _LAYERS[key] = found
+        spec = LayerSpec(tuple(size), tuple(weight), dtype, ImageLayout(layout), geometry)
+        found = _CALLS[key] = _layer(spec, device, *choice)
     return found
-
-
-def computed_dtype(x: Tensor) -> torch.dtype:
-    """What `torch.autocast` casts an operand of a convolution to; its own dtype where it casts none."""
-    kind = x.device.type
-    if kind not in ("cpu", "cuda"):  # others may know no autocast, and have no plans
-        return x.dtype
-    if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype is not torch.float64:
-        return torch.get_autocast_dtype(kind)
-    return x.dtype
 
 
 def words_of(words: tuple[Any, ...]) -> tuple[str, str, str | None]:
@@ -93,22 +91,23 @@ def words_of(words: tuple[Any, ...]) -> tuple[str, str, str | None]:
     return str(member(Precision, precision, "precision")), str(member(Fallback, fallback, "fallback")), store
 
 
-def _made(size: torch.Size, x: Tensor, w: Tensor, words: tuple[Any, ...]) -> ConvLayer | None:
-    stride, padding, dilation, groups, mode, *_ = words
-    member(PaddingMode, mode, "padding_mode")
-    precision, fallback, store = words_of(words)
-    source, dtype = _source(x.device, fallback, store), computed_dtype(x)
-    if source is None or x.device != w.device or dtype is not computed_dtype(w):
+def _made(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], output_padding: Any) -> ConvLayer | None:
+    member(PaddingMode, words[4], "padding_mode")
+    choice = words_of(words)
+    spec = LayerSpec.of(x, w, b, words, output_padding)
+    if spec is None or device_name(x.device) is None or 0 in spec.size or 0 in spec.weight:
         return None
-    if len(size) != 4 or w.dim() != 4 or 0 in size or 0 in w.shape:
-        return None
-    try:
-        geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
-    except (BadArgument, TypeError, ValueError):
-        return None
-    return layer_of(size, w.shape, dtype, memory_format(x), geometry, precision, source)
+    return _layer(spec, x.device, *choice)
 
 
-def _source(device: torch.device, fallback: str, store: str | None) -> Source | None:
-    name = device_name(device)
-    return None if name is None else Source(name, Fallback(fallback), named_location(store))
+def _layer(spec: LayerSpec, device: torch.device, precision: str, fallback: str, store: str | None) -> ConvLayer:
+    source = Source.of(device, fallback, store)
+    key = (spec, source, precision)
+    found = _LAYERS.get(key)
+    if found is None:
+        found = _LAYERS[key] = ConvLayer(spec, Precision(precision), source)
+    return found
+
+
+def _hashable(word: Any) -> Any:
+    return tuple(word) if isinstance(word, list) else word

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from warpsmith.generator.conv2d import Pass
-from warpsmith.torch.answers import device_name
-from warpsmith.torch.convolution import transposed_layer
 from warpsmith.torch.found_layers import found_layer
-from warpsmith.torch.layers import DTYPES, ConvLayer
+from warpsmith.torch.layer_spec import KERNEL_DTYPES
+from warpsmith.torch.layers import ConvLayer
 from warpsmith.torch.modules import OURS, Choice, output_padding
 from warpsmith.torch.report import LeftLayer, PassReport, PatchReport, ReplacedLayer
+from warpsmith.torch.words import device_name
 
 _Seen = tuple[ConvLayer, bool] | str
-"""A layer and whether it has a bias of its own, or why there is none."""
+"""A layer and whether its forward pass has a bias, or why there is none."""
 _THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 
 
@@ -96,7 +96,7 @@ def _why_not(module: nn.Module) -> str | None:
     weight = module.weight
     if not isinstance(weight, Tensor) or isinstance(weight, nn.parameter.UninitializedParameter):
         return "its parameters are not made yet"
-    if weight.dtype not in DTYPES:
+    if weight.dtype not in KERNEL_DTYPES:
         return f"its weights are {str(weight.dtype).removeprefix('torch.')}, for which this version has no kernels"
     if device_name(weight.device) is None:
         return f"it is on {weight.device.type}; warpsmith computes on CUDA GPUs and the CPU"
@@ -150,15 +150,14 @@ def _layer(module: Any, x: Tensor, others: tuple[Any, ...], choice: Choice) -> _
     """
     words = module.stride, module.padding, module.dilation, module.groups, module.padding_mode, *choice.words
     batch = x[None] if x.dim() == 3 else x
-    bias, layer = False, None
-    if isinstance(module, nn.Conv2d):
-        bias, layer = module.bias is not None, found_layer(batch.shape, batch, module.weight, words)
-    else:
+    more = None
+    if isinstance(module, nn.ConvTranspose2d):
         size = next((each for each in others if isinstance(each, list | tuple)), None)
-        layer = transposed_layer(batch, module.weight, output_padding(module, x, size), words)
+        more = output_padding(module, x, size)
+    layer = found_layer(batch, module.weight, module.bias, words, more)
     if layer is None:
         return f"there are no kernels for its input, {str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}"
-    return layer, bias
+    return layer, module.bias is not None and more is None
 
 
 def _reported(seen: list[_Seen]) -> tuple[tuple[PassReport, ...], str | None]:

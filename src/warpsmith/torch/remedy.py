@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.conv2d.shapes import pads_of
+from warpsmith.generator.problem import DType
 
 _USUAL = Conv2d((1, 1, 1, 1), (1, 1, 1, 1))
 """A layer of nothing special."""
@@ -16,7 +17,7 @@ def tune_command(layer: Conv2d, device: str) -> str:
     padding = _padding(layer)
     if padding is None:
         usual = _USUAL.spec()
-        told = ", ".join(f"{name}={value!r}" for name, value in layer.spec().items() if value != usual[name])
+        told = ", ".join(f"{name}={value!r}" for name, value in layer.spec().items() if usual.get(name) != value)
         return f"warpsmith.tune(warpsmith.Conv2d({told}), {device!r})"
     options = {
         "--input": _by_commas(layer.input),
@@ -27,6 +28,9 @@ def tune_command(layer: Conv2d, device: str) -> str:
         "--dilation": None if layer.dilation == (1, 1) else _by_commas(layer.dilation),
         "--groups": None if layer.groups == 1 else str(layer.groups),
         "--pass": None if layer.pass_ is Pass.FPROP else str(layer.pass_),
+        "--precision": None if layer.precision is Precision.IEEE else str(layer.precision),
+        "--dtype": None if layer.dtype is DType.FLOAT32 else str(layer.dtype),
+        "--layout": None if layer.layout is ImageLayout.NCHW else str(layer.layout),
         "--device": device,
     }
     told = " ".join(f"{name} {value}" for name, value in options.items() if value is not None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass
+from warpsmith.generator.problem import DType
 from warpsmith.plans.match import MatchKind
 from warpsmith.torch.answers import Answer
 from warpsmith.torch.remedy import tune_command
@@ -48,7 +49,18 @@ class ReplacedLayer:
 
     def __str__(self) -> str:
         told = ", ".join(map(str, self.passes)) or "looked up at its first input"
-        return f"{self.name}: {told}"
+        return f"{self.name}: {told}{self._data}"
+
+    @property
+    def _data(self) -> str:
+        """Element type and layout, where they are not the usual ones."""
+        seen = dict.fromkeys((each.problem.dtype, each.problem.layout) for each in self.passes)
+        words = [_told_data(*each) for each in seen if each != (DType.FLOAT32, ImageLayout.NCHW)]
+        return f"; {' and '.join(words)}" if words else ""
+
+
+def _told_data(dtype: DType, layout: ImageLayout) -> str:
+    return f"{dtype}, channels_last" if layout is ImageLayout.NHWC else str(dtype)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

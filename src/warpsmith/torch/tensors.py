@@ -12,16 +12,20 @@ _ALIGNMENT = 16
 """Bytes, of `warpsmith.devices.arrays`: what PyTorch allocates begins at a multiple of 64, views may not."""
 _TEXTURE_ALIGNMENT = 512
 """Bytes, of images that kernels read through a texture."""
-_PLAIN = (Tensor, torch.nn.Parameter)
+_PLAIN = frozenset((Tensor, torch.nn.Parameter, type(None)))
+"""Types of operands that nobody has derived from PyTorch's."""
 
 
-def usable(x: Tensor, alignment: int = _ALIGNMENT, form: torch.memory_format = torch.contiguous_format) -> Tensor:
+def usable(
+    x: Tensor, alignment: int = _ALIGNMENT, memory_format: torch.memory_format = torch.contiguous_format
+) -> Tensor:
     """The same values as a plan takes them: dense in a memory format, aligned, without a gradient; a copy only where
     needed.
     """
-    x = x.detach()
-    if not x.is_contiguous(memory_format=form):
-        x = x.contiguous(memory_format=form)
+    if x.requires_grad or type(x) is not Tensor:
+        x = x.detach()
+    if not x.is_contiguous(memory_format=memory_format):
+        x = x.contiguous(memory_format=memory_format)
     return x.clone() if x.data_ptr() % alignment else x
 
 
@@ -56,4 +60,4 @@ def goes_direct(*tensors: Tensor | None) -> bool:
         return False
     if torch._C._len_torch_dispatch_stack():
         return False
-    return all(each is None or type(each) in _PLAIN for each in tensors)
+    return _PLAIN.issuperset(map(type, tensors))

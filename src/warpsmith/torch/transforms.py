@@ -12,11 +12,10 @@ from torch import Tensor
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft, Kind, Norm
-from warpsmith.store.location import named_location
-from warpsmith.torch.answers import HeldAnswer, device_name
+from warpsmith.torch.answers import HeldAnswer
 from warpsmith.torch.bilinear import LIBRARY
 from warpsmith.torch.tensors import call, goes_direct, usable
-from warpsmith.torch.words import Fallback, LeftToTorch, Source
+from warpsmith.torch.words import LeftToTorch, Source
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 """The norm under which the other direction has the same factor."""
@@ -161,8 +160,7 @@ def _found(x: Tensor, size: Sequence[int], valid: Sequence[int], *words: Any) ->
     key = (tuple(size), tuple(valid), x.shape[0], x.dtype, x.device, *words)
     found = _TRANSFORMS.get(key)
     if found is None:
-        name = device_name(x.device) if x.dtype in _SINGLE else None
-        source = None if name is None else Source(name, Fallback(fallback), named_location(store))
+        source = Source.of(x.device, fallback, store) if x.dtype in _SINGLE else None
         found = _TRANSFORMS[key] = Transform(source, size, valid, Kind(kind), inverse, norm, x.shape[0])
     return found
 

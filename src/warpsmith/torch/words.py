@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+import torch
+
+from warpsmith.store.location import named_location
+
 
 class Fallback(enum.StrEnum):
     """What an operator does where no winner is stored for a problem, neither of its own size nor of a near one."""
@@ -32,3 +36,16 @@ class Source:
     device: str
     fallback: Fallback
     store: str | None
+
+    @classmethod
+    def of(cls, device: torch.device, fallback: str, store: str | None) -> Source | None:
+        """From an operand's device and the words of a call; None on a device that has no plans."""
+        name = device_name(device)
+        return None if name is None else cls(name, Fallback(fallback), named_location(store))
+
+
+def device_name(device: torch.device) -> str | None:
+    """Warpsmith's name of a device; None for what it does not know, such as `meta`."""
+    if device.type == "cpu":
+        return "host"
+    return f"cuda:{device.index}" if device.type == "cuda" else None

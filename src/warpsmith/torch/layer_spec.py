@@ -1,0 +1,134 @@
+"""Which `Conv2d` problem the operands of a convolution stand for: shapes, element type, layout, how the filter moves.
+
+Layouts follow PyTorch's own rule: where x or w is in `channels_last`, so are all results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, Precision
+from warpsmith.generator.conv2d.checks import DTYPES, PRECISIONS
+from warpsmith.torch.geometry import Geometry
+
+KERNEL_DTYPES = {getattr(torch, str(each)): each for each in DTYPES}
+"""Element types of convolution layers that have kernels, by PyTorch's."""
+MEMORY_FORMATS = {ImageLayout.NCHW: torch.contiguous_format, ImageLayout.NHWC: torch.channels_last}
+"""PyTorch's words for layouts."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """A layer, of whatever element type and device.
+
+    Args:
+        size: shape of x, whose sizes may be symbols while PyTorch traces.
+        weight: shape of w.
+        dtype: of all operands.
+        layout: of all images and weights.
+        geometry: how the filter moves.
+    """
+
+    size: tuple[Any, ...]
+    weight: tuple[Any, ...]
+    dtype: torch.dtype
+    layout: ImageLayout
+    geometry: Geometry
+
+    @classmethod
+    def of(
+        cls, x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], output_padding: Any = None
+    ) -> LayerSpec | None:
+        """The layer of a call.
+
+        Args:
+            x: (N, C, H, W); of a transposed convolution, the gradient of a result.
+            w: (K, C/groups, R, S).
+            b: one number a channel of the result, or None.
+            words: stride, padding, dilation, groups and padding mode as the caller gave them; others behind.
+            output_padding: of a transposed convolution; None for any other.
+
+        Returns: None for operands that are unlike each other, and for what is no layer: PyTorch refuses it, or
+            computes it as it does.
+        """
+        given = (x, w) if b is None else (x, w, b)
+        dtype = computed_dtype(x)
+        if any(each.device != x.device or computed_dtype(each) is not dtype for each in given):
+            return None
+        stride, padding, dilation, groups, mode, *_ = words
+        if x.dim() != 4 or w.dim() != 4:
+            return None
+        try:
+            geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
+        except (BadArgument, TypeError, ValueError):
+            return None
+        if min(geometry.groups, *geometry.stride, *geometry.dilation) < 1:
+            return None
+        (k, own), is_transposed = w.shape[:2], output_padding is not None
+        inputs, outputs = (k, own * geometry.groups) if is_transposed else (own * geometry.groups, k)
+        if x.shape[1] != inputs or k % geometry.groups or (b is not None and tuple(b.shape) != (outputs,)):
+            return None
+        size = geometry.input_size(x.shape, w.shape, output_padding) if is_transposed else tuple(x.shape)
+        return None if size is None else cls(size, tuple(w.shape), dtype, layout_of(x, w), geometry)
+
+    @property
+    def words(self) -> tuple[list[int], list[int], list[int], int, str, str]:
+        """As arguments of an operator: those of the geometry, and the layout."""
+        return *self.geometry.words, str(self.layout)
+
+    def problem(self, precision: Precision) -> Conv2d:
+        """The forward pass.
+
+        A precision that is not for data of 16 bits, such as `tf32`, is one of float32 numbers; those of 16 bits are
+        multiplied as they are.
+
+        Raises BadArgument where this version has no kernels for such a layer; the message says why.
+        """
+        dtype = KERNEL_DTYPES.get(self.dtype)
+        if dtype is None:
+            raise BadArgument(f"this version computes no {str(self.dtype).removeprefix('torch.')}")
+        (n, c, h, w), (k, own, r, s), geometry = self.size, self.weight, self.geometry
+        return Conv2d(
+            (n, c, h, w),
+            (k, own, r, s),
+            stride=geometry.stride,
+            padding=geometry.pads,
+            dilation=geometry.dilation,
+            groups=geometry.groups,
+            precision=precision if precision in PRECISIONS[dtype] else Precision.IEEE,
+            layout=self.layout,
+            padding_mode=geometry.mode,
+            dtype=dtype,
+        )
+
+
+def layout_of(x: Tensor, w: Tensor) -> ImageLayout:
+    """That of a convolution's results, by PyTorch's rule, which looks at strides: shapes may lie in both layouts."""
+    is_last = torch.channels_last in (suggest_memory_format(x), suggest_memory_format(w))
+    return ImageLayout.NHWC if is_last else ImageLayout.NCHW
+
+
+def computed_dtype(x: Tensor) -> torch.dtype:
+    """What `torch.autocast` casts an operand of a convolution to; its own dtype where it casts none."""
+    cast = autocast_dtype(x.device.type)
+    return x.dtype if cast is None or not x.is_floating_point() or x.dtype is torch.float64 else cast
+
+
+def cast(dtype: torch.dtype, x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The operands in that dtype, with gradients; what has it is returned itself."""
+    if x.dtype is w.dtype is dtype and (b is None or b.dtype is dtype):
+        return x, w, b
+    return x.to(dtype), w.to(dtype), None if b is None else b.to(dtype)
+
+
+def autocast_dtype(device: str) -> torch.dtype | None:
+    """The dtype of `torch.autocast` on a type of device; None where it is off."""
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # others have no plans
+        return None
+    return torch.get_autocast_dtype(device)

@@ -1,0 +1,85 @@
+"""What tests of PyTorch's operators have in common: operands, references, and which plans were called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from warpsmith.generator.conv2d import Conv2d
+from warpsmith.torch import layers
+
+HALVES = (torch.float16, torch.bfloat16)
+DTYPES = (torch.float32, *HALVES)
+LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+ROUNDING = {torch.float32: 2e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}
+"""Of a result to its dtype, relative to the largest number: half a unit in the last place. Of float32, sums besides."""
+
+
+def seeded(*shape: int, seed: int = 0, **options: Any) -> Any:
+    """Normal deviates of that shape, the same each time."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), **options)
+
+
+def options_of(layer: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a convolution behind its operands."""
+    return {name: value for name, value in layer.items() if name not in ("x", "w")}
+
+
+def of_torch(x: Any, w: Any, b: Any = None, *, padding_mode: str = "zeros", **options: Any) -> Any:
+    """What PyTorch's module of that padding computes."""
+    module = torch.nn.Conv2d(
+        w.shape[1] * options.get("groups", 1),
+        w.shape[0],
+        tuple(w.shape[2:]),
+        padding_mode=padding_mode,
+        dtype=w.dtype,
+        **options,
+    )
+    return module._conv_forward(x, w, b)
+
+
+def exact(*given: Any) -> list[Any]:
+    """The same numbers in float64, each with a gradient."""
+    return [each.detach().double().requires_grad_() for each in given]
+
+
+def gradients(function: Callable[..., Any], *given: Any) -> list[Any]:
+    """The result, and its gradients."""
+    y = function(*given)
+    return [y.detach(), *torch.autograd.grad(y, given, eighths(y))]
+
+
+def eighths(y: Any) -> Any:
+    """A gradient of y: numbers from -1 to 1 that every dtype has."""
+    return ((torch.arange(y.numel(), device=y.device) % 17 - 8) / 8).to(y.dtype).view(y.shape)
+
+
+def check(results: list[Any], references: list[Any], bound: float = ROUNDING[torch.float32]) -> None:
+    """That each is as near to its reference as the bound says, relative to the largest number of that."""
+    for result, reference in zip(results, references, strict=True):
+        assert result.shape == reference.shape
+        difference = result.to(torch.promote_types(result.dtype, torch.float64)) - reference
+        assert difference.abs().max() <= bound * reference.abs().max()
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """By torch.compile, as one graph; anew, since no more than eight of one text are compiled."""
+    torch.compiler.reset()
+    result: Callable[..., Any] = torch.compile(function, fullgraph=True, backend="aot_eager")
+    return result
+
+
+def plans_called(monkeypatch: pytest.MonkeyPatch) -> list[Conv2d]:
+    """Fills up with the problem of each plan that computes a pass of a layer from now on."""
+    problems: list[Conv2d] = []
+    call = layers.call
+
+    def counted(plan: Any, *given: Any) -> Any:
+        problems.append(plan.problem)
+        return call(plan, *given)
+
+    monkeypatch.setattr(layers, "call", counted)
+    return problems
