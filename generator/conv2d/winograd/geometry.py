@@ -1,4 +1,4 @@
-"""What the kernels of `conv2d_winograd` compute: tiles of the result, and the layer of 1x1 taps that their products are.
+"""What the kernels of `conv2d_winograd` compute: tiles of results, and the layer of 1x1 taps that their products are.
 
 At each of the (m + 2)^2 points a matrix of transformed weights, results by channels, meets one of transformed pixels,
 channels by tiles. Together they are a layer of 1x1 taps, with a group for each point and a pixel for each tile, which
@@ -133,7 +133,7 @@ class WinogradGeometry:
 
 @functools.lru_cache(maxsize=64)  # the same of all configs that a search or a model looks at
 def product_of(layer: Conv2d, tile: int, parts: int) -> Conv2d:
-    """The products of a part of the batch as a layer of 1x1 taps, whose groups are points and whose pixels are tiles."""
+    """The products of a part of the batch as a layer of 1x1 taps: its groups are points, its pixels are tiles."""
     minimal = Minimal.of(tile)
     summed, results = layer.input[1], layer.weight[0]
     if layer.pass_ is Pass.DGRAD:

@@ -5,8 +5,8 @@ and g as polynomials are evaluated at m + 1 points and at infinity, and A^T inte
 two dimensions each matrix is applied from both sides, to rows and to columns.
 
 The rows of B^T and of G are scaled by powers of two, which A^T takes back, so that the magnitudes of each row add up to
-1 at the most and to more than 1/2. So nothing that is transformed is larger than the largest number before, and a power of two
-that scales images or weights for halves scales what they become as well: no second pass looks for the largest of that.
+1 at the most and to more than 1/2. So nothing that is transformed is larger than the largest number before, and a power
+of two that scales images or weights for halves scales what they become as well: no second pass looks for its largest.
 
 Source: Winograd 1980, "Arithmetic Complexity of Computations"; Lavin and Gray 2016, "Fast Algorithms for Convolutional
 Neural Networks"; Barabasz, Anderson, Soodhalter and Gregg 2020, "Error Analysis and Improving the Accuracy of Winograd
@@ -68,9 +68,7 @@ class Minimal:
             tile=tile,
             pixels=tuple(_scaled(row) for row in pixels),
             weights=tuple(_scaled(row) for row in weights),
-            results=tuple(
-                tuple(each / scale for each, scale in zip(row, scales, strict=True)) for row in results
-            ),
+            results=tuple(tuple(each / scale for each, scale in zip(row, scales, strict=True)) for row in results),
         )
 
     @property

@@ -8,7 +8,7 @@ from warpsmith.generator.conv2d.warpgroup.halving import CHUNK
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_IMAGE, image_constraints, image_parameters
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry, product_of
 from warpsmith.generator.conv2d.winograd.minimal import POINTS, Minimal
-from warpsmith.generator.conv2d.words import Pass, Precision
+from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
@@ -17,13 +17,13 @@ MOST_PARTS = 64
 """Of a batch: smaller ones do not fill a GPU."""
 BLOCK_TILES, THREADS = (16, 32, 64), (64, 128, 256)
 STATIC_SHARED_BYTES = 48 * 1024
-LEAST_SUMMED = {(2, Precision.IEEE): 1, (4, Precision.IEEE): 32, (2, Precision.TF32): 1}
-"""Channels that a sum has at the least, by its tile and precision: as they grow in number, so do sums of |terms|, which
-errors are relative to, faster than errors. Those not named have larger errors at any number. See the family's text."""
+LEAST_SUMMED = {2: 1, 4: 256}
+"""Channels that a sum has at the least, by its tile. As they grow in number, errors grow less than what they are held
+against: see the family's text."""
 
 
 def least_of(problem: Conv2d) -> tuple[dict[str, Value], ...]:
-    """Of each tile that the precision admits the config with the least workspace."""
+    """Of each tile that is exact enough the config with the least workspace."""
     parts = parts_of(problem)[-1]
     own: dict[str, Value] = {"parts": parts, "block_tiles": BLOCK_TILES[0], "threads": THREADS[0]}
     return tuple({"tile": tile, **own, **LEAST_IMAGE} for tile in TILES if is_exact(problem, tile))
@@ -36,10 +36,9 @@ def parts_of(problem: Conv2d) -> tuple[int, ...]:
 
 
 def is_exact(problem: Conv2d, tile: int) -> bool:
-    """Whether errors of such tiles stay below what the precision allows."""
+    """Whether errors of such tiles stay below the bound."""
     summed = problem.weight[0] if problem.pass_ is Pass.DGRAD else problem.input[1]
-    least = LEAST_SUMMED.get((tile, problem.precision))
-    return least is not None and summed >= least
+    return summed >= LEAST_SUMMED[tile]
 
 
 def winograd_space(problem: Conv2d, device: Device) -> Space:
@@ -54,10 +53,13 @@ def winograd_space(problem: Conv2d, device: Device) -> Space:
             Parameter("threads", THREADS, "of a block that transforms back"),
         ),
         constraints=(
-            Constraint(_told_errors(problem), lambda tile: is_exact(problem, tile)),
+            Constraint(
+                f"tiles of 4x4 results are off by too much where sums have fewer than {LEAST_SUMMED[4]} channels",
+                lambda tile: is_exact(problem, tile),
+            ),
             *image_constraints(product, device),
             Constraint(
-                f"transformed tiles take at most {STATIC_SHARED_BYTES} bytes of static shared memory, with 1 KiB beside",
+                f"transformed tiles and 1 KiB take at most {STATIC_SHARED_BYTES} bytes of static shared memory",
                 lambda tile, block_tiles: (
                     4 * CHUNK * block_tiles * Minimal.of(tile).products <= STATIC_SHARED_BYTES - 1024
                 ),
@@ -65,12 +67,6 @@ def winograd_space(problem: Conv2d, device: Device) -> Space:
             *_memory(problem),
         ),
     )
-
-
-def _told_errors(problem: Conv2d) -> str:
-    able = {tile: least for (tile, precision), least in LEAST_SUMMED.items() if precision is problem.precision}
-    told = ", ".join(f"{tile} of {least} channels and more" for tile, least in able.items())
-    return f"errors within those of precision {problem.precision} have tiles of {told or 'none'}"
 
 
 def _memory(problem: Conv2d) -> tuple[Constraint, ...]:

@@ -1,7 +1,7 @@
 """The kernels of `conv2d_winograd` that transform pixels and weights, and write them as halves.
 
-They write what the main kernel of `conv2d_warpgroup` reads of a layer of 1x1 taps (`geometry.py`). The power of two that
-scales an operand is that of its own largest number: nothing that is transformed is larger (`minimal.py`).
+They write what the main kernel of `conv2d_warpgroup` reads of a layer of 1x1 taps (`geometry.py`). The power of two
+that scales an operand is that of its own largest number: nothing that is transformed is larger (`minimal.py`).
 """
 
 from __future__ import annotations
