@@ -3,8 +3,8 @@
 A kernel transforms the weights, U = G g G^T, and another the tiles of the images, V = B^T d B; at each of the 16 (36)
 points U and V are multiplied over all channels, and what comes of it is transformed back, A^T M A, with bias and ReLU.
 The products are a layer of 1x1 taps with a group for each point, whose main kernel is that of `conv2d_warpgroup`: both
-transforms write the halves that it reads, each float32 as two, and no pass of its own splits them. dgrad is the same with
-the filter turned by 180 degrees, its channels exchanged and two minus the padding.
+transforms write the halves that it reads, each float32 as two, and no pass of its own splits them. dgrad is the same
+with the filter turned by 180 degrees, its channels exchanged and two minus the padding.
 
 The batch may go through all that in parts, so that transformed tiles and products fit the workspace, or the cache.
 
