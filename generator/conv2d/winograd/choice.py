@@ -12,22 +12,27 @@ from warpsmith.generator.conv2d.winograd.space import least_of, parts_of, winogr
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
-CACHE_BYTES = 32 * 2**20
-"""Of what is transformed and of products, up to which the level-2 cache holds both until they are read: it has 50 MiB,
-which images and weights pass through too."""
+CACHE_BYTES = 26e6
+"""Of what is transformed and of products, up to which the level-2 cache holds both until they are read: chunks of so
+many did best in `filter2d_fft` on an H200, whose cache has 50 MiB."""
 MEMORY_BYTES_A_US, CACHE_BYTES_A_US = 3.0e6, 5.0e6
 """Where transforms read and write memory, and where they do the cache."""
 TRANSFORMS: dict[str, Value] = {"block_tiles": 32, "threads": 128}
 """1152 numbers of shared memory a warp, and so several blocks a multiprocessor."""
 
 
-@functools.lru_cache(maxsize=64)
 def winograd_choice(problem: Conv2d, device: Device) -> Config:
-    """The tile, parts and products that are expected to take least."""
+    """The config that is expected to take least."""
+    return winograd_choices(problem, device)[0]
+
+
+@functools.lru_cache(maxsize=64)
+def winograd_choices(problem: Conv2d, device: Device) -> tuple[Config, ...]:
+    """The best products of each tile and likely number of parts, those first that are expected to take least."""
     space = winograd_space(problem, device)
-    candidates = filter(space.contains, _candidates(problem, device))
-    least = (config for config in map(Config.of, least_of(problem)) if space.contains(config))
-    return min(candidates, key=lambda config: expected_us(problem, config, device), default=None) or next(least)
+    found = list(filter(space.contains, _candidates(problem, device)))
+    found = found or list(filter(space.contains, map(Config.of, least_of(problem))))
+    return tuple(sorted(found, key=lambda config: expected_us(problem, config, device)))
 
 
 def expected_us(problem: Conv2d, config: Config, device: Device) -> float:

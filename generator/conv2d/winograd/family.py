@@ -36,7 +36,7 @@ from warpsmith.generator.conv2d.limits import why_not_usual_data
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.warpgroup.family import CAPABILITY, MAIN, Conv2dWarpgroup
-from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice
+from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice, winograd_choices
 from warpsmith.generator.conv2d.winograd.geometry import PRODUCTS, WinogradGeometry
 from warpsmith.generator.conv2d.winograd.minimal import TAPS
 from warpsmith.generator.conv2d.winograd.space import least_of, winograd_space
@@ -87,6 +87,9 @@ class Conv2dWinograd(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:
         return winograd_choice(require_conv2d(problem), device)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return winograd_choices(require_conv2d(problem), device)[1:]
 
     def program(self, problem: Problem, config: Config) -> Program:
         layer = require_conv2d(problem)
