@@ -136,13 +136,15 @@ CASES = {
     "warpgroup_wgrad": warpgroup(LAYER, Pass.WGRAD, "multiply"),
     "warpgroup_wgrad_gradients": warpgroup(STRIDED, Pass.WGRAD, "conv2d_warpgroup_halve_dy"),
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
-    "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles"),
+    "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
     "winograd_fprop_multiply": winograd(DEEP, Pass.FPROP, "multiply"),
     "winograd_fprop_results": winograd(DEEP, Pass.FPROP, "conv2d_winograd_results", bias=True),
-    "winograd_dgrad_tiles": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_tiles"),
+    "winograd_dgrad_tiles": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_tiles_dy"),
     "winograd_dgrad_weights": winograd(DEEP, Pass.DGRAD, "conv2d_winograd_weights"),
     "winograd_dgrad_results": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_results"),
+    "winograd_wgrad_tiles": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_tiles_dy"),
+    "winograd_wgrad_sum": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_sum"),
     "circular_fprop": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE)),
     "circular_wgrad": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE, pass_=Pass.WGRAD)),
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
@@ -186,7 +188,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
     assert {(case.family.name, case.problem.pass_) for case in CASES.values()} == {
         *(
             (family.name, pass_)
-            for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise(), Conv2dWarpgroup())
+            for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise(), Conv2dWarpgroup(), Conv2dWinograd())
             for pass_ in Pass
         ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
@@ -194,7 +196,6 @@ def test_the_cases_cover_every_family_and_pass() -> None:
         ("conv2d_fft", Pass.FPROP),
         ("conv2d_fft", Pass.DGRAD),
         ("conv2d_fft_tiled", Pass.WGRAD),
-        *(("conv2d_winograd", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),
     }
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from host.test_conv2d_fft import evaluated
@@ -17,7 +18,11 @@ from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Measurement
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
 
 WINOGRAD = Conv2dWinograd()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -106,4 +111,29 @@ def test_takes_a_batch_in_parts_where_the_workspace_is_small(host: Runtime, quic
     problem = dataclasses.replace(whole, workspace=nbytes)
     config = WINOGRAD.default(problem, DEVICE)
     assert config.integer("parts") > 1
+    error_of(host, quickest, problem, config)
+
+
+@every_shape
+def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, shape: dict[str, Any]) -> None:
+    """Of smaller layers than those that it solves, whose emulation takes minutes: of deviates alone, since errors on
+    data that are hard are larger than is allowed where sums have few terms."""
+    problem = Conv2d(**shape, pass_=Pass.WGRAD)
+    drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key()))
+    assert drawn is not None
+    operands = random_operands(problem, 5)
+    expected, scale = reference(problem, operands)
+    for config in (WINOGRAD.default(problem, DEVICE), drawn):
+        program = WINOGRAD.program(problem, config)
+        binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
+        plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+        error = np.asarray(plan(*operands.values())) - expected
+        assert np.abs(error / scale).max() < 6e-7, config
+        assert np.linalg.norm(error) < 4e-7 * np.linalg.norm(expected), config
+
+
+def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quickest: HostCompiler) -> None:
+    """The testbed guards and poisons memory, and wants the same bits twice."""
+    problem = Conv2d(**SHAPES["one image"], pass_=Pass.WGRAD)
+    config = config_of(problem, splits=1)
     error_of(host, quickest, problem, config)

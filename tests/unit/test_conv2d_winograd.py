@@ -16,12 +16,14 @@ from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.winograd.choice import expected_us
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry, product_of
-from warpsmith.generator.conv2d.winograd.minimal import POINTS, Matrix, Minimal
+from warpsmith.generator.conv2d.winograd.gradient import GradientGeometry, gradient_us
+from warpsmith.generator.conv2d.winograd.minimal import Matrix, Minimal
+from warpsmith.generator.conv2d.winograd.space import TILES
 from warpsmith.generator.conv2d.winograd.transforms import Axis
 from warpsmith.generator.device import H200
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
-from warpsmith.generator.steps import Pointer
+from warpsmith.generator.steps import Pointer, aligned
 
 FAMILY = Conv2dWinograd()
 LAYERS: dict[str, dict[str, Any]] = {
@@ -33,7 +35,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
-every_tile = pytest.mark.parametrize("tile", POINTS)
+every_tile = pytest.mark.parametrize("tile", TILES)
 
 
 def configs(problem: Conv2d, count: int) -> list[Config]:
@@ -157,6 +159,20 @@ class TestGeometry:
             operand = problem.operands[first]
             assert offsets == [part * 2 * operand.strides[0] for part in range(3)]
 
+    @every_layer
+    def test_launches_cover_gradients_of_weights(self, layer: dict[str, Any]) -> None:
+        problem = Conv2d(**layer, pass_=Pass.WGRAD, workspace=2**40)
+        for config in configs(problem, 5):
+            geometry = GradientGeometry.of(problem, config)
+            x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
+            assert (x.nbytes, dy.nbytes) == (multiply.x.nbytes, multiply.dy.nbytes)
+            assert (x.read, dy.read, x.step, dy.step) == (4, 2, 2, 2)
+            assert (dy.rows.sources, dy.columns.sources) == problem.output_size
+            assert dy.length % multiply.terms == 0
+            assert geometry.sum_blocks * 32 * 8 >= problem.weight[0] * problem.weight[1]
+            needed = sum(aligned(each.nbytes) for each in geometry.workspaces)
+            assert needed <= multiply.workspace_bytes
+
     def test_products_are_a_layer_with_a_group_for_each_point(self) -> None:
         product = product_of(Conv2d(**LAYERS["vgg"]), 4, 2)
         assert product.groups == 36
@@ -178,6 +194,14 @@ class TestChoice:
         assert FAMILY.space(problem, H200).contains(default)
         least = min(expected_us(problem, each, H200) for each in others)
         assert expected_us(problem, default, H200) <= 1.15 * least
+
+    @every_layer
+    def test_the_default_of_gradients_of_weights_is_legal_and_no_worse(self, layer: dict[str, Any]) -> None:
+        problem = Conv2d(**layer, pass_=Pass.WGRAD, workspace=2**40)
+        default, *others = configs(problem, 20)
+        assert FAMILY.space(problem, H200).contains(default)
+        least = min(gradient_us(problem, each, H200) for each in others)
+        assert gradient_us(problem, default, H200) <= 1.15 * least
 
     @pytest.mark.parametrize(("name", "wins"), [("vgg", True), ("overfeat", True), ("resnet", False)])
     def test_answers_where_its_transforms_pay(self, name: str, wins: bool) -> None:
@@ -211,8 +235,9 @@ class TestRefusals:
             ({"dilation": 2}, "dilation 1"),
             ({"weight": (512, 256, 3, 3), "groups": 2}, "one group"),
             ({"weight": (512, 512, 3, 5)}, "3x3"),
-            ({"pass_": "wgrad"}, "fprop and dgrad only"),
             ({"workspace": 1000}, "does not fit into 1000 bytes"),
+            ({"pass_": "wgrad", "workspace": 1000}, "does not fit into 1000 bytes"),
+            ({"pass_": "wgrad", "input": (20, 512, 28, 28)}, "this one sums 15680"),
         ],
     )
     def test_tell_the_reason_in_a_line(self, change: dict[str, Any], reason: str) -> None:

@@ -4,7 +4,8 @@ A kernel transforms the weights, U = G g G^T, and another the tiles of the image
 points U and V are multiplied over all channels, and what comes of it is transformed back, A^T M A, with bias and ReLU.
 The products are a layer of 1x1 taps with a group for each point, whose main kernel is that of `conv2d_warpgroup`: both
 transforms write the halves that it reads, each float32 as two, and no pass of its own splits them. dgrad is the same
-with the filter turned by 180 degrees, its channels exchanged and two minus the padding.
+with the filter turned by 180 degrees, its channels exchanged and two minus the padding. wgrad is F(3x3, 2x2), where
+tiles of dy are filters (`gradient.py`).
 
 The batch may go through all that in parts, so that transformed tiles and products fit the workspace, or the cache.
 
@@ -38,6 +39,18 @@ from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.warpgroup.family import CAPABILITY, MAIN, Conv2dWarpgroup
 from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice, winograd_choices
 from warpsmith.generator.conv2d.winograd.geometry import PRODUCTS, WinogradGeometry
+from warpsmith.generator.conv2d.winograd.gradient import (
+    LEAST,
+    PARTS,
+    SUM_CHANNELS,
+    SUM_FILTERS,
+    GradientGeometry,
+    gradient_choice,
+    gradient_product,
+    gradient_space,
+    gradient_us,
+    why_not_gradient,
+)
 from warpsmith.generator.conv2d.winograd.minimal import TAPS
 from warpsmith.generator.conv2d.winograd.space import least_of, winograd_space
 from warpsmith.generator.conv2d.winograd.transforms import PREFIX
@@ -52,6 +65,8 @@ from warpsmith.generator.space import Config, Space
 
 BACK = f"{PREFIX}_results"
 """The unit, and the kernel, that transforms back."""
+SUM = f"{PREFIX}_sum"
+"""Likewise, of the gradient of weights."""
 LIKELY_CHANNELS = 128
 """On both sides, below which the bytes of its transforms take longer than the products that it saves."""
 
@@ -69,8 +84,11 @@ class Conv2dWinograd(Family):
             return "needs compute capability 9.0, whose warpgroups multiply matrices"
         if (why_not := _why_not_layer(problem) or why_not_usual_data(problem)) is not None:
             return why_not
+        if problem.pass_ is Pass.WGRAD and (why_not := why_not_gradient(problem)) is not None:
+            return why_not
         space = self.space(problem, device)
-        if not any(space.contains(Config.of(each)) for each in least_of(problem)):
+        least = (LEAST,) if problem.pass_ is Pass.WGRAD else least_of(problem)
+        if not any(space.contains(Config.of(each)) for each in least):
             return f"what it transforms of an image does not fit into {problem.workspace} bytes of workspace"
         return None
 
@@ -80,19 +98,25 @@ class Conv2dWinograd(Family):
 
     def expected_ns(self, problem: Problem) -> float:
         conv2d = require_conv2d(problem)
-        return 1000 * expected_us(conv2d, winograd_choice(conv2d, H200), H200)
+        expected = gradient_us if conv2d.pass_ is Pass.WGRAD else expected_us
+        return 1000 * expected(conv2d, self.default(conv2d, H200), H200)
 
     def space(self, problem: Problem, device: Device) -> Space:
-        return winograd_space(require_conv2d(problem), device)
+        conv2d = require_conv2d(problem)
+        return (gradient_space if conv2d.pass_ is Pass.WGRAD else winograd_space)(conv2d, device)
 
     def default(self, problem: Problem, device: Device) -> Config:
-        return winograd_choice(require_conv2d(problem), device)
+        conv2d = require_conv2d(problem)
+        return (gradient_choice if conv2d.pass_ is Pass.WGRAD else winograd_choice)(conv2d, device)
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return winograd_choices(require_conv2d(problem), device)[1:]
+        conv2d = require_conv2d(problem)
+        return () if conv2d.pass_ is Pass.WGRAD else winograd_choices(conv2d, device)[1:]
 
     def program(self, problem: Problem, config: Config) -> Program:
         layer = require_conv2d(problem)
+        if layer.pass_ is Pass.WGRAD:
+            return _gradient_program(layer, config)
         geometry = WinogradGeometry.of(layer, config)
         product, multiply = Conv2dText.of(geometry.product), geometry.multiply
         main = render("conv2d/warpgroup_image.cu.jinja", p=product, g=multiply, config=config.key())
@@ -107,8 +131,6 @@ class Conv2dWinograd(Family):
 
 
 def _why_not_layer(layer: Conv2d) -> str | None:
-    if layer.pass_ is Pass.WGRAD:
-        return "solves fprop and dgrad only"
     if layer.weight[2:] != (TAPS, TAPS) or layer.stride != (1, 1) or layer.dilation != (1, 1) or layer.groups != 1:
         return "solves 3x3 layers of stride 1, dilation 1 and one group only"
     if layer.accuracy is not Accuracy.NORMWISE:
@@ -135,3 +157,25 @@ def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
         back = Launch.of_blocks(BACK, blocks, geometry.threads, (Pointer(PRODUCTS), *bias, result))
         found += [pixels.launch(first), product, dataclasses.replace(back, unit=BACK)]
     return tuple(found)
+
+
+def _gradient_program(layer: Conv2d, config: Config) -> Program:
+    geometry = GradientGeometry.of(layer, config)
+    x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
+    product = Conv2dText.of(gradient_product(layer))
+    main = render("conv2d/warpgroup_weight.cu.jinja", p=product, g=multiply, config=config.key())
+    factors = (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS))
+    products = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, factors)
+    sums = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(layer.output.name))
+    add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_FILTERS * SUM_CHANNELS, sums)
+    return Program(
+        Conv2dWinograd.name,
+        config,
+        (*x.units(layer), *dy.units(layer), Unit(MAIN, main), geometry.sum_unit(SUM)),
+        (
+            *(launch for each in (x, dy) for launch in (each.largest.launch(), each.launch())),
+            dataclasses.replace(products, shared_bytes=multiply.shared_bytes, unit=MAIN),
+            dataclasses.replace(add, unit=SUM),
+        ),
+        geometry.workspaces,
+    )

@@ -93,6 +93,7 @@ class WinogradGeometry:
             minimal=self.minimal,
             rows=self.rows,
             columns=self.columns,
+            step=self.minimal.tile,
             images=self.images,
             channels=images.channels,
             chunks=images.chunks,

@@ -1,8 +1,8 @@
-"""Minimal filtering algorithms F(m, 3): m results of a filter of three taps by m + 2 products.
+"""Minimal filtering algorithms F(m, r): m results of a filter of r taps by m + r - 1 products.
 
-A^T [(G g) * (B^T d)] are the results of the filter g over the m + 2 numbers d, where * multiplies number by number: d
-and g as polynomials are evaluated at m + 1 points and at infinity, and A^T interpolates, transposed (Toom and Cook). In
-two dimensions each matrix is applied from both sides, to rows and to columns.
+A^T [(G g) * (B^T d)] are the results of the filter g over the m + r - 1 numbers d, where * multiplies number by number:
+d and g as polynomials are evaluated at m + r - 2 points and at infinity, and A^T interpolates, transposed (Toom and
+Cook). In two dimensions each matrix is applied from both sides, to rows and to columns.
 
 The rows of B^T and of G are scaled by powers of two, which A^T takes back, so that the magnitudes of each row add up to
 1 at the most and to more than 1/2. So nothing that is transformed is larger than the largest number before, and a power
@@ -25,12 +25,12 @@ from warpsmith.generator.literals import float_literal
 
 TAPS = 3
 POINTS: dict[int, tuple[Fraction, ...]] = {
-    2: (Fraction(0), Fraction(1), Fraction(-1)),
-    4: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
+    4: (Fraction(0), Fraction(1), Fraction(-1)),
+    6: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
 }
-"""The finite ones, by the results of a tile. Of a layer of 64 channels, deviates and halves as products take them, the
-errors of four results have 5.3e-7 of the root mean square of the whole (log-normal data: 5.4e-7); with the usual points
-0, 1, -1, 2, -2 they have 1.04e-6 (9.3e-7), and with 0, 1, -1, 1/2, -2 they have 7.2e-7 (7.2e-7)."""
+"""The finite ones, by the numbers of a window. Of a layer of 64 channels, deviates and halves as products take them,
+four results are off by 5.3e-7 of the whole in the L2 norm (log-normal data: 5.4e-7), with the usual points
+0, 1, -1, 2, -2 by 1.04e-6 (9.3e-7), with 0, 1, -1, 1/2, -2 by 7.2e-7 (7.2e-7)."""
 
 Row = tuple[Fraction, ...]
 Matrix = tuple[Row, ...]
@@ -42,30 +42,33 @@ class Minimal:
 
     tile: int
     """m: results along an axis."""
+    taps: int
+    """r."""
     pixels: Matrix
-    """B^T: (m + 2) x (m + 2)."""
+    """B^T: (m + r - 1) x (m + r - 1); the same of all algorithms of such windows."""
     weights: Matrix
-    """G: (m + 2) x 3."""
+    """G: (m + r - 1) x r."""
     results: Matrix
-    """A^T: m x (m + 2)."""
+    """A^T: m x (m + r - 1)."""
 
     @classmethod
     @functools.lru_cache(maxsize=8)
-    def of(cls, tile: int) -> Minimal:
-        """That of POINTS. Raises KeyError for another number of results."""
-        points = POINTS[tile]
+    def of(cls, tile: int, taps: int = TAPS) -> Minimal:
+        """That of POINTS. Raises KeyError for another window."""
+        points = POINTS[tile + taps - 1]
         others = [[q for q in points if q != p] for p in points]
         pixels = [[*_product_of(each), Fraction(0)] for each in others] + [_product_of(points)]
         weights = [
-            [p**k / math.prod((p - q for q in each), start=Fraction(1)) for k in range(TAPS)]
+            [p**k / math.prod((p - q for q in each), start=Fraction(1)) for k in range(taps)]
             for p, each in zip(points, others, strict=True)
         ]
-        weights.append([Fraction(0)] * (TAPS - 1) + [Fraction(1)])
+        weights.append([Fraction(0)] * (taps - 1) + [Fraction(1)])
         scales = [_scale(one) * _scale(two) for one, two in zip(pixels, weights, strict=True)]
         at_infinity = [Fraction(i == tile - 1) for i in range(tile)]
         results = [[*(p**i for p in points), at_infinity[i]] for i in range(tile)]
         return cls(
             tile=tile,
+            taps=taps,
             pixels=tuple(_scaled(row) for row in pixels),
             weights=tuple(_scaled(row) for row in weights),
             results=tuple(tuple(each / scale for each, scale in zip(row, scales, strict=True)) for row in results),
@@ -74,7 +77,7 @@ class Minimal:
     @property
     def window(self) -> int:
         """Pixels of a tile along an axis, and so points."""
-        return self.tile + TAPS - 1
+        return self.tile + self.taps - 1
 
     @property
     def pixel_rows(self) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.halving import CHUNK
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_IMAGE, image_constraints, image_parameters
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry, product_of
-from warpsmith.generator.conv2d.winograd.minimal import POINTS, Minimal
+from warpsmith.generator.conv2d.winograd.minimal import Minimal
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
-TILES = tuple(POINTS)
+TILES = (2, 4)
 MOST_PARTS = 64
 """Of a batch: smaller ones do not fill a GPU."""
 BLOCK_TILES, THREADS = (16, 32, 64), (64, 128, 256)

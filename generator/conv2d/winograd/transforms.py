@@ -35,7 +35,7 @@ class Axis:
 
     @classmethod
     def of(cls, layer: Conv2d, axis: int, tile: int) -> Axis:
-        """Of fprop, or of dgrad: the same with the filter turned."""
+        """Of fprop, or of dgrad: the same with the filter turned. Of wgrad that of x, whose tiles are those of dy."""
         size, out, before = layer.input[2 + axis], layer.output_size[axis], layer.padding[axis][0]
         if layer.pass_ is Pass.DGRAD:
             size, out, before = out, size, TAPS - 1 - before
@@ -80,10 +80,12 @@ class Points(Halved, abc.ABC):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tiles(Points):
-    """The images of a part of the batch, transformed: laid out as the 1x1 layer's own images are."""
+    """The images of a part of the batch, transformed: laid out as the 1x1 layer's own images are (`Images`)."""
 
     rows: Axis
     columns: Axis
+    step: int
+    """Rows, and columns, from tile to tile."""
     images: int
     channels: int
     chunks: int
@@ -91,10 +93,22 @@ class Tiles(Points):
     length: int
     """Positions of a chunk: tiles, and zeros behind them."""
     block_tiles: int
+    terms: int = 0
+    """Tiles that lie in one piece, with their chunks and parts, where it is dy of wgrad that is transformed."""
 
     @property
     def entry(self) -> str:
-        return f"{PREFIX}_tiles"
+        return f"{PREFIX}_tiles_{self.operand.name}"
+
+    @property
+    def read(self) -> int:
+        """Rows, and columns, that a tile has. Those of dy are the filter of a gradient of weights."""
+        return self.minimal.taps if self.terms else self.minimal.window
+
+    @property
+    def transform(self) -> tuple[str, ...]:
+        """The rows of one dimension's matrix, as text."""
+        return self.minimal.weight_rows if self.terms else self.minimal.pixel_rows
 
     @property
     def threads(self) -> int:
@@ -111,7 +125,7 @@ class Tiles(Points):
         """From high parts to low ones, in eight halves."""
         return self.minimal.products * self.chunks * self.length
 
-    def launch(self, first_image: int) -> Launch:
+    def launch(self, first_image: int = 0) -> Launch:
         """Of the part of the batch that begins with that image."""
         return self._launch(self.blocks_across * self.chunks, first_image * self.operand.strides[0])
 

@@ -40,7 +40,8 @@ conv2d_winograd_results(const float* __restrict__ products, float* __restrict__ 
     }
     const int image = tile / (kTilesDown * kTilesAcross), place = tile % (kTilesDown * kTilesAcross);
     const int row = place / kTilesAcross * kTile, column = place % kTilesAcross * kTile;
-    float* target = dx + (static_cast<size_t>(image) * kResults + channel) * (kRows * kColumns) + row * kColumns + column;
+    float* target = dx + (static_cast<size_t>(image) * kResults + channel) * (kRows * kColumns) +
+                    row * kColumns + column;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
         if (row + i >= kRows) {

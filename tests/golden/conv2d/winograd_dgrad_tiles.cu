@@ -5,8 +5,9 @@
 constexpr int kThreads = 256;
 constexpr int kLargest = 1056;
 
-constexpr int kTile = 2;  // results along an axis
-constexpr int kWindow = 4;  // and pixels that they read, and points
+constexpr int kStep = 2;  // rows, and columns, from tile to tile
+constexpr int kRead = 4;  // that a tile has
+constexpr int kWindow = 4;  // points along an axis
 constexpr int kPoints = kWindow * kWindow;
 constexpr int kBlockTiles = 32;  // of a block, with eight channels each
 constexpr int kChannels = 64;
@@ -88,7 +89,7 @@ __device__ __forceinline__ void transform(const float (&d)[4], float (&v)[4]) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_winograd_tiles(const float* __restrict__ dy, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
+conv2d_winograd_tiles_dy(const float* __restrict__ dy, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
     const int power = power_for(largest);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         largest[kLargest] = static_cast<unsigned>(power);
@@ -101,17 +102,17 @@ conv2d_winograd_tiles(const float* __restrict__ dy, unsigned* __restrict__ large
     const int tile = threadIdx.x % kBlockTiles, lane_channel = threadIdx.x / kBlockTiles;
     const int position = first_position + tile, channel = chunk * 8 + lane_channel;
     const int image = position / (kTilesDown * kTilesAcross), place = position % (kTilesDown * kTilesAcross);
-    const int row = place / kTilesAcross * kTile - kAbove, column = place % kTilesAcross * kTile - kLeft;
+    const int row = place / kTilesAcross * kStep - kAbove, column = place % kTilesAcross * kStep - kLeft;
     const bool is_tile = position < kTiles && channel < kChannels;
     const float* source = dy + (static_cast<size_t>(image) * kChannels + channel) * (kRows * kColumns) +
                           row * kColumns + column;
-    float half_way[kWindow][kWindow];  // transformed along columns: [column][point]
+    float half_way[kRead][kWindow];  // transformed along columns: [column][point]
 #pragma unroll
-    for (int j = 0; j < kWindow; ++j) {
+    for (int j = 0; j < kRead; ++j) {
         const bool is_column = is_tile && column + j >= 0 && column + j < kColumns;
-        float pixels[kWindow];
+        float pixels[kRead];
 #pragma unroll
-        for (int i = 0; i < kWindow; ++i) {
+        for (int i = 0; i < kRead; ++i) {
             const bool is_pixel = is_column && row + i >= 0 && row + i < kRows;
             pixels[i] = is_pixel ? source[i * kColumns + j] * factor : 0.0f;
         }
@@ -119,9 +120,9 @@ conv2d_winograd_tiles(const float* __restrict__ dy, unsigned* __restrict__ large
     }
 #pragma unroll
     for (int i = 0; i < kWindow; ++i) {
-        float numbers[kWindow], points[kWindow];
+        float numbers[kRead], points[kWindow];
 #pragma unroll
-        for (int j = 0; j < kWindow; ++j) {
+        for (int j = 0; j < kRead; ++j) {
             numbers[j] = half_way[j][i];
         }
         transform(numbers, points);

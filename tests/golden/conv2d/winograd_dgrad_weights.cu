@@ -110,7 +110,8 @@ conv2d_winograd_weights(const float* __restrict__ w, unsigned* __restrict__ larg
         const int own = i / 9 % kBlockColumns, lane_channel = i / (9 * kBlockColumns);
         const int channel = 8 * chunk + lane_channel, result = first_column + own;
         const bool is_weight = channel < kSummed && result < kResults;
-        const size_t from = (static_cast<size_t>(channel) * kResults + result) * 9 + (8 - tap);  // turned by 180 degrees
+        // Turned by 180 degrees.
+        const size_t from = (static_cast<size_t>(channel) * kResults + result) * 9 + (8 - tap);
         filters[lane_channel][own][tap] = is_weight ? w[from] * factor : 0.0f;
     }
     __syncthreads();

@@ -45,7 +45,8 @@ conv2d_winograd_results(const float* __restrict__ products, const float* __restr
     }
     const int image = tile / (kTilesDown * kTilesAcross), place = tile % (kTilesDown * kTilesAcross);
     const int row = place / kTilesAcross * kTile, column = place % kTilesAcross * kTile;
-    float* target = y + (static_cast<size_t>(image) * kResults + channel) * (kRows * kColumns) + row * kColumns + column;
+    float* target = y + (static_cast<size_t>(image) * kResults + channel) * (kRows * kColumns) +
+                    row * kColumns + column;
     const float bias = __ldg(b + channel);
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {

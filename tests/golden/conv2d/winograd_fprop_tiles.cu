@@ -5,8 +5,9 @@
 constexpr int kThreads = 256;
 constexpr int kLargest = 1056;
 
-constexpr int kTile = 4;  // results along an axis
-constexpr int kWindow = 6;  // and pixels that they read, and points
+constexpr int kStep = 4;  // rows, and columns, from tile to tile
+constexpr int kRead = 6;  // that a tile has
+constexpr int kWindow = 6;  // points along an axis
 constexpr int kPoints = kWindow * kWindow;
 constexpr int kBlockTiles = 32;  // of a block, with eight channels each
 constexpr int kChannels = 512;
@@ -90,7 +91,7 @@ __device__ __forceinline__ void transform(const float (&d)[6], float (&v)[6]) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_winograd_tiles(const float* __restrict__ x, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
+conv2d_winograd_tiles_x(const float* __restrict__ x, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
     const int power = power_for(largest);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         largest[kLargest] = static_cast<unsigned>(power);
@@ -103,17 +104,17 @@ conv2d_winograd_tiles(const float* __restrict__ x, unsigned* __restrict__ larges
     const int tile = threadIdx.x % kBlockTiles, lane_channel = threadIdx.x / kBlockTiles;
     const int position = first_position + tile, channel = chunk * 8 + lane_channel;
     const int image = position / (kTilesDown * kTilesAcross), place = position % (kTilesDown * kTilesAcross);
-    const int row = place / kTilesAcross * kTile - kAbove, column = place % kTilesAcross * kTile - kLeft;
+    const int row = place / kTilesAcross * kStep - kAbove, column = place % kTilesAcross * kStep - kLeft;
     const bool is_tile = position < kTiles && channel < kChannels;
     const float* source = x + (static_cast<size_t>(image) * kChannels + channel) * (kRows * kColumns) +
                           row * kColumns + column;
-    float half_way[kWindow][kWindow];  // transformed along columns: [column][point]
+    float half_way[kRead][kWindow];  // transformed along columns: [column][point]
 #pragma unroll
-    for (int j = 0; j < kWindow; ++j) {
+    for (int j = 0; j < kRead; ++j) {
         const bool is_column = is_tile && column + j >= 0 && column + j < kColumns;
-        float pixels[kWindow];
+        float pixels[kRead];
 #pragma unroll
-        for (int i = 0; i < kWindow; ++i) {
+        for (int i = 0; i < kRead; ++i) {
             const bool is_pixel = is_column && row + i >= 0 && row + i < kRows;
             pixels[i] = is_pixel ? source[i * kColumns + j] * factor : 0.0f;
         }
@@ -121,9 +122,9 @@ conv2d_winograd_tiles(const float* __restrict__ x, unsigned* __restrict__ larges
     }
 #pragma unroll
     for (int i = 0; i < kWindow; ++i) {
-        float numbers[kWindow], points[kWindow];
+        float numbers[kRead], points[kWindow];
 #pragma unroll
-        for (int j = 0; j < kWindow; ++j) {
+        for (int j = 0; j < kRead; ++j) {
             numbers[j] = half_way[j][i];
         }
         transform(numbers, points);
