@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sanitized
 from host.test_conv2d_fft import evaluated
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -16,6 +18,8 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry
+from warpsmith.generator.conv2d.winograd.gradient import LEAST
+from warpsmith.generator.conv2d.winograd.space import least_of
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.plans.match import Match, MatchKind
@@ -137,3 +141,14 @@ def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quicke
     problem = Conv2d(**SHAPES["one image"], pass_=Pass.WGRAD)
     config = config_of(problem, splits=1)
     error_of(host, quickest, problem, config)
+
+
+def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    """Padding before the image and rows that are left out, with the smallest tiles of products."""
+    padded = [Conv2d(**SHAPES["one image"], pass_=pass_) for pass_ in Pass]
+    cropped = Conv2d(input=(2, 5, 5, 4), weight=(3, 5, 3, 3), padding=((3, 4), (0, 5)), pass_=Pass.DGRAD)
+    cases = []
+    for problem in (*padded, cropped):
+        least = LEAST if problem.pass_ is Pass.WGRAD else least_of(problem)[0]
+        cases.append((problem, WINOGRAD.program(problem, Config.of(least))))
+    sanitized.check(cases, tmp_path)
