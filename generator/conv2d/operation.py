@@ -27,6 +27,7 @@ from warpsmith.generator.conv2d.fourier.tiled import (
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
@@ -41,6 +42,9 @@ _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
-_FAMILIES = (Conv2dDepthwise(), Conv2dDirect(), Conv2dWarpgroup(), *_FOURIER, Conv2dCircular(), _PLAIN)
+_PRODUCTS = (Conv2dWarpgroup(), Conv2dWinograd())
+"""Of halves, on tensor cores."""
+
+_FAMILIES = (Conv2dDepthwise(), Conv2dDirect(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)
 
 CONV2D = Operation(Conv2d, _FAMILIES, simplest=_PLAIN)

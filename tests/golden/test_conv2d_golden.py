@@ -25,6 +25,7 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
@@ -36,6 +37,8 @@ NVCC = shutil.which("nvcc")
 
 LAYER: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
 """A layer of ResNet."""
+DEEP: dict[str, Any] = {"input": (64, 512, 28, 28), "weight": (512, 512, 3, 3), "padding": 1}
+"""A layer of VGG."""
 STRIDED: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2}
 ALEXNET: dict[str, Any] = {"input": (128, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4}
 DEPTHWISE: dict[str, Any] = {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3}
@@ -91,6 +94,11 @@ def warpgroup(layer: dict[str, Any], pass_: Pass, unit: str, *, bias: bool = Fal
     return Case(Conv2dWarpgroup(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), (), unit)
 
 
+def winograd(layer: dict[str, Any], pass_: Pass, unit: str, *, bias: bool = False) -> Case:
+    """The default of `conv2d_winograd`."""
+    return Case(Conv2dWinograd(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), (), unit)
+
+
 CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
@@ -131,6 +139,15 @@ CASES = {
     "warpgroup_wgrad": warpgroup(LAYER, Pass.WGRAD, "multiply"),
     "warpgroup_wgrad_gradients": warpgroup(STRIDED, Pass.WGRAD, "conv2d_warpgroup_halve_dy"),
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
+    "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles_x"),
+    "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
+    "winograd_fprop_multiply": winograd(DEEP, Pass.FPROP, "multiply"),
+    "winograd_fprop_results": winograd(DEEP, Pass.FPROP, "conv2d_winograd_results", bias=True),
+    "winograd_dgrad_tiles": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_tiles_dy"),
+    "winograd_dgrad_weights": winograd(DEEP, Pass.DGRAD, "conv2d_winograd_weights"),
+    "winograd_dgrad_results": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_results"),
+    "winograd_wgrad_tiles": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_tiles_dy"),
+    "winograd_wgrad_sum": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_sum"),
     "circular_fprop": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE)),
     "circular_wgrad": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE, pass_=Pass.WGRAD)),
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
@@ -174,7 +191,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
     assert {(case.family.name, case.problem.pass_) for case in CASES.values()} == {
         *(
             (family.name, pass_)
-            for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise(), Conv2dWarpgroup())
+            for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise(), Conv2dWarpgroup(), Conv2dWinograd())
             for pass_ in Pass
         ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.

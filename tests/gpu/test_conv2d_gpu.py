@@ -24,6 +24,8 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -79,6 +81,7 @@ LAYERS: dict[str, dict[str, Any]] = {
         "padding": (7, 5),
         "padding_mode": "circular",
     },
+    "deep": {"input": (4, 260, 14, 15), "weight": (258, 260, 3, 3), "padding": ((1, 1), (2, 0))},
     "odd": {"input": (5, 13, 29, 31), "weight": (17, 13, 4, 5), "stride": (2, 3), "padding": ((2, 1), (0, 3))},
 }
 FOURIER: tuple[dict[str, Any], ...] = (
@@ -182,6 +185,19 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
         for config in some_configs(family, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
+
+
+def test_products_of_halves_under_compute_sanitizer(check_under_sanitizer: Callable[..., None]) -> None:
+    device = cuda_device(0)
+    fields = {"input": (3, 33, 9, 14), "weight": (40, 33, 3, 3), "padding": 1}
+    cases = [
+        (problem, family.program(problem, config))
+        for family, pass_ in itertools.product((Conv2dWarpgroup(), Conv2dWinograd()), Pass)
+        for problem in [Conv2d(**fields, pass_=pass_)]
+        if family.why_not(problem, device) is None
+        for config in some_configs(family, problem, device, 2)
+    ]
+    check_under_sanitizer("memcheck", device, cases)
 
 
 @every_pass

@@ -58,18 +58,25 @@ def least_pixel_stages(problem: Conv2d) -> int:
 
 def image_space(problem: Conv2d, device: Device) -> Space:
     """The space of fprop and dgrad."""
-    return Space(
-        parameters=(
-            Parameter("warpgroups", WARPGROUPS, "of a block, which multiply: 64 positions each"),
-            Parameter("columns", COLUMNS, "channels of the result, a warpgroup"),
-            Parameter("channels", CHANNELS, "that a stage sums over, after which sums leave the tensor cores"),
-            Parameter("reach", tuple(each.value for each in Reach), "taps whose pixels are copied at once"),
-            Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
-            Parameter("filter_stages", FILTER_STAGES, "stages of shared memory for weights"),
-            Parameter("blocks", (0, device.multiprocessors), "that take tiles in turns; 0: one a tile"),
-        ),
-        constraints=(*_result_constraints(problem), *_register_constraints(problem), *_image_memory(problem, device)),
+    return Space(image_parameters(device), (*image_constraints(problem, device), _image_workspace(problem)))
+
+
+def image_parameters(device: Device) -> tuple[Parameter, ...]:
+    """Of the kernel that multiplies for fprop and dgrad."""
+    return (
+        Parameter("warpgroups", WARPGROUPS, "of a block, which multiply: 64 positions each"),
+        Parameter("columns", COLUMNS, "channels of the result, a warpgroup"),
+        Parameter("channels", CHANNELS, "that a stage sums over, after which sums leave the tensor cores"),
+        Parameter("reach", tuple(each.value for each in Reach), "taps whose pixels are copied at once"),
+        Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
+        Parameter("filter_stages", FILTER_STAGES, "stages of shared memory for weights"),
+        Parameter("blocks", (0, device.multiprocessors), "that take tiles in turns; 0: one a tile"),
     )
+
+
+def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
+    """Of that kernel: nothing that depends on the images' number or size, where a filter has one tap."""
+    return (*_result_constraints(problem), *_register_constraints(problem), _image_shared(problem, device))
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
@@ -135,29 +142,31 @@ def _register_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
     )
 
 
-def _image_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    def geometry(
-        warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int
-    ) -> ImageGeometry:
-        chosen: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach}
-        stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages, "blocks": 0}
-        return ImageGeometry.of(problem, Config.of({**chosen, **stages}))
-
-    return (
-        Constraint(
-            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
-            lambda warpgroups, columns, channels, reach, pixel_stages, filter_stages: (
-                geometry(warpgroups, columns, channels, reach, pixel_stages, filter_stages).shared_bytes
-                <= device.shared_per_block_bytes
-            ),
-        ),
-        Constraint(
-            f"halves of pixels and weights take at most {problem.workspace} bytes",
-            lambda warpgroups, columns, channels, reach: (
-                geometry(warpgroups, columns, channels, reach, 1, 2).workspace_bytes <= problem.workspace
-            ),
+def _image_shared(problem: Conv2d, device: Device) -> Constraint:
+    return Constraint(
+        f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
+        lambda warpgroups, columns, channels, reach, pixel_stages, filter_stages: (
+            _image_geometry(problem, warpgroups, columns, channels, reach, pixel_stages, filter_stages).shared_bytes
+            <= device.shared_per_block_bytes
         ),
     )
+
+
+def _image_workspace(problem: Conv2d) -> Constraint:
+    return Constraint(
+        f"halves of pixels and weights take at most {problem.workspace} bytes",
+        lambda warpgroups, columns, channels, reach: (
+            _image_geometry(problem, warpgroups, columns, channels, reach, 1, 2).workspace_bytes <= problem.workspace
+        ),
+    )
+
+
+def _image_geometry(
+    problem: Conv2d, warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int
+) -> ImageGeometry:
+    chosen: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach}
+    stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages, "blocks": 0}
+    return ImageGeometry.of(problem, Config.of({**chosen, **stages}))
 
 
 def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:

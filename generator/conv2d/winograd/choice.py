@@ -1,0 +1,70 @@
+"""Configs of `conv2d_winograd` that are good without any search, by a model of products and of bytes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.warpgroup.choice import CLOCKS_A_US, LAUNCH_US, image_choice, image_clocks
+from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry
+from warpsmith.generator.conv2d.winograd.space import least_of, parts_of, winograd_space
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config, Value
+
+CACHE_BYTES = 26e6
+"""Of what is transformed and of products, up to which the level-2 cache holds both until they are read: chunks of so
+many did best in `filter2d_fft` on an H200, whose cache has 50 MiB."""
+MEMORY_BYTES_A_US, CACHE_BYTES_A_US = 3.0e6, 5.0e6
+"""Where transforms read and write memory, and where they do the cache."""
+TRANSFORMS: dict[str, Value] = {"block_tiles": 32, "threads": 128}
+"""1152 numbers of shared memory a warp, and so several blocks a multiprocessor."""
+
+
+def winograd_choice(problem: Conv2d, device: Device) -> Config:
+    """The config that is expected to take least."""
+    return winograd_choices(problem, device)[0]
+
+
+@functools.lru_cache(maxsize=64)
+def winograd_choices(problem: Conv2d, device: Device) -> tuple[Config, ...]:
+    """The best products of each tile and likely number of parts, those first that are expected to take least."""
+    space = winograd_space(problem, device)
+    found = list(filter(space.contains, _candidates(problem, device)))
+    found = found or list(filter(space.contains, map(Config.of, least_of(problem))))
+    return tuple(sorted(found, key=lambda config: expected_us(problem, config, device)))
+
+
+def expected_us(problem: Conv2d, config: Config, device: Device) -> float:
+    """Of all launches of a config."""
+    geometry = WinogradGeometry.of(problem, config)
+    multiplying = geometry.parts * image_clocks(geometry.product, config, device) / CLOCKS_A_US
+    rate = CACHE_BYTES_A_US if is_cached(geometry) else MEMORY_BYTES_A_US
+    between = geometry.parts * (geometry.pixels.nbytes + geometry.product.output.nbytes) / rate
+    images, weights, result = (problem.inputs[0].nbytes, problem.inputs[1].nbytes, problem.output.nbytes)
+    outside = 2 * images + 2 * weights + geometry.weights.nbytes + result
+    launches = 3 + 3 * geometry.parts
+    return multiplying + between + outside / MEMORY_BYTES_A_US + launches * LAUNCH_US
+
+
+def _candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
+    """Of each tile and likely number of parts the products that are expected to take least."""
+    for least in least_of(problem):
+        for parts in _likely_parts(problem, least):
+            chosen: dict[str, Value] = {"tile": least["tile"], "parts": parts, **TRANSFORMS}
+            product = WinogradGeometry.of(problem, Config.of({**least, **chosen})).product
+            yield Config.of({**image_choice(product, device).config.values(), **chosen})
+
+
+def _likely_parts(problem: Conv2d, least: dict[str, Value]) -> set[int]:
+    """The fewest that fit the workspace, the next ones, should the best products need more, and what fits the cache."""
+    geometries = {
+        parts: WinogradGeometry.of(problem, Config.of({**least, "parts": parts})) for parts in parts_of(problem)
+    }
+    fitting = [parts for parts, each in geometries.items() if each.workspace_bytes <= problem.workspace]
+    return {*fitting[:2], *[parts for parts in fitting if is_cached(geometries[parts])][:1]}
+
+
+def is_cached(geometry: WinogradGeometry) -> bool:
+    """Whether what is transformed of a part, and its products, stay in the level-2 cache."""
+    return geometry.pixels.nbytes + geometry.product.output.nbytes <= CACHE_BYTES

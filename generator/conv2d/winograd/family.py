@@ -1,0 +1,181 @@
+"""3x3 layers by minimal filtering: four results by 16 products for 36, or 16 by 36 for 144, on Hopper's tensor cores.
+
+A kernel transforms the weights, U = G g G^T, and another the tiles of the images, V = B^T d B; at each of the 16 (36)
+points U and V are multiplied over all channels, and what comes of it is transformed back, A^T M A, with bias and ReLU.
+The products are a layer of 1x1 taps with a group for each point, whose main kernel is that of `conv2d_warpgroup`: both
+transforms write the halves that it reads, each float32 as two, and no pass of its own splits them. dgrad is the same
+with the filter turned by 180 degrees, its channels exchanged and two minus the padding. wgrad is F(3x3, 2x2), where
+tiles of dy are filters (`gradient.py`).
+
+The batch may go through all that in parts, so that transformed tiles and products fit the workspace, or the cache.
+
+Errors (float64 results of float32 data; products of halves, 64 channels; the largest over twice the root mean square of
+the whole, the largest over what the judge holds them against, and that of the whole in the L2 norm):
+
+| data | F(2x2, 3x3) | F(4x4, 3x3) |
+|---|---|---|
+| normal deviates | 3.2e-7, 4.3e-8, 1.6e-7 | 1.8e-6, 2.4e-7, 5.3e-7 |
+| positive parts of deviates, as a ReLU leaves them | 3.1e-7, 5.4e-8, 1.5e-7 | 1.5e-6, 2.6e-7, 4.5e-7 |
+| log-normal, sigma 2, with signs | 4.2e-6, 4.2e-6, 1.6e-7 | 8.9e-6, 8.6e-6, 5.4e-7 |
+
+The last are of results beside a pixel that is some thousand times as large as theirs: errors are relative to a whole
+tile, as those of transforms by Fourier are to a plane. The inputs that the tuner stresses families with are alike: of
+20 draws F(4x4) was off by 6.2e-6 at the most with 128 channels, where 6.8e-6 are allowed, by 4.6e-6 with 256, where
+9.6e-6 are, and by 2.8e-6 with 512, where 13.6e-6 are; F(2x2) by 1.6e-6, where 5e-6 are allowed at any number. So F(4x4)
+is for sums of 256 channels and more. With one half for each number, as less than `ieee` would allow, F(2x2) was off by
+4e-3 to 6e-3 on them, and F(4x4) by 2e-2: no other precision is solved.
+
+Source: Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks", sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.limits import why_not_usual_data
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d
+from warpsmith.generator.conv2d.warpgroup.family import CAPABILITY, MAIN, Conv2dWarpgroup
+from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice, winograd_choices
+from warpsmith.generator.conv2d.winograd.geometry import PRODUCTS, WinogradGeometry
+from warpsmith.generator.conv2d.winograd.gradient import (
+    LEAST,
+    PARTS,
+    SUM_CHANNELS,
+    SUM_FILTERS,
+    GradientGeometry,
+    gradient_choice,
+    gradient_product,
+    gradient_space,
+    gradient_us,
+    why_not_gradient,
+)
+from warpsmith.generator.conv2d.winograd.minimal import TAPS
+from warpsmith.generator.conv2d.winograd.space import least_of, winograd_space
+from warpsmith.generator.conv2d.winograd.transforms import PREFIX
+from warpsmith.generator.conv2d.words import Pass, Precision
+from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Unit
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+BACK = f"{PREFIX}_results"
+"""The unit, and the kernel, that transforms back."""
+SUM = f"{PREFIX}_sum"
+"""Likewise, of the gradient of weights."""
+LIKELY_CHANNELS = 128
+"""On both sides, below which the bytes of its transforms take longer than the products that it saves."""
+
+
+class Conv2dWinograd(Family):
+    """`conv2d` of 3x3 layers by minimal filtering."""
+
+    name = "conv2d_winograd"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
+            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if (why_not := _why_not_layer(problem) or why_not_usual_data(problem)) is not None:
+            return why_not
+        if problem.pass_ is Pass.WGRAD and (why_not := why_not_gradient(problem)) is not None:
+            return why_not
+        space = self.space(problem, device)
+        least = (LEAST,) if problem.pass_ is Pass.WGRAD else least_of(problem)
+        if not any(space.contains(Config.of(each)) for each in least):
+            return f"what it transforms of an image does not fit into {problem.workspace} bytes of workspace"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        conv2d = require_conv2d(problem)
+        return device.kind is DeviceKind.CUDA and min(conv2d.group_channels, conv2d.group_filters) >= LIKELY_CHANNELS
+
+    def expected_ns(self, problem: Problem) -> float:
+        conv2d = require_conv2d(problem)
+        expected = gradient_us if conv2d.pass_ is Pass.WGRAD else expected_us
+        return 1000 * expected(conv2d, self.default(conv2d, H200), H200)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        conv2d = require_conv2d(problem)
+        return (gradient_space if conv2d.pass_ is Pass.WGRAD else winograd_space)(conv2d, device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        conv2d = require_conv2d(problem)
+        return (gradient_choice if conv2d.pass_ is Pass.WGRAD else winograd_choice)(conv2d, device)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        conv2d = require_conv2d(problem)
+        return () if conv2d.pass_ is Pass.WGRAD else winograd_choices(conv2d, device)[1:]
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        layer = require_conv2d(problem)
+        if layer.pass_ is Pass.WGRAD:
+            return _gradient_program(layer, config)
+        geometry = WinogradGeometry.of(layer, config)
+        product, multiply = Conv2dText.of(geometry.product), geometry.multiply
+        main = render("conv2d/warpgroup_image.cu.jinja", p=product, g=multiply, config=config.key())
+        back = render("conv2d/winograd_results.cu.jinja", p=Conv2dText.of(layer), g=geometry)
+        return Program(
+            self.name,
+            config,
+            (*geometry.pixels.units(layer), *geometry.weights.units(layer), Unit(MAIN, main), Unit(BACK, back)),
+            (*geometry.weights.launches(), geometry.pixels.largest.launch(), *_parts(geometry)),
+            geometry.workspaces,
+        )
+
+
+def _why_not_layer(layer: Conv2d) -> str | None:
+    if layer.weight[2:] != (TAPS, TAPS) or layer.stride != (1, 1) or layer.dilation != (1, 1) or layer.groups != 1:
+        return "solves 3x3 layers of stride 1, dilation 1 and one group only"
+    if layer.accuracy is not Accuracy.NORMWISE:
+        return 'has errors relative to whole tiles: needs accuracy="normwise"'
+    if layer.precision is not Precision.IEEE:
+        return f"adds to the errors of rounded factors more than precision {layer.precision} allows: solves ieee only"
+    if layer.padding_mode is not PaddingMode.ZEROS:
+        return "solves padding_mode zeros only"
+    return None
+
+
+def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
+    """Of each part of the batch its tiles, their products, and the results."""
+    pixels, weights, multiply, layer = geometry.pixels, geometry.weights, geometry.multiply, geometry.layer
+    factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *pixels.powers, *weights.powers)
+    product = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, (*factors, Pointer(PRODUCTS)))
+    product = dataclasses.replace(product, shared_bytes=multiply.shared_bytes, unit=MAIN)
+    found: list[Launch] = []
+    for part in range(geometry.parts):
+        first = part * geometry.images
+        result = Pointer(layer.output.name, first * layer.output.strides[0])
+        bias = (Pointer("b"),) if layer.bias else ()
+        blocks = geometry.blocks_across * geometry.results
+        back = Launch.of_blocks(BACK, blocks, geometry.threads, (Pointer(PRODUCTS), *bias, result))
+        found += [pixels.launch(first), product, dataclasses.replace(back, unit=BACK)]
+    return tuple(found)
+
+
+def _gradient_program(layer: Conv2d, config: Config) -> Program:
+    geometry = GradientGeometry.of(layer, config)
+    x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
+    product = Conv2dText.of(gradient_product(layer))
+    main = render("conv2d/warpgroup_weight.cu.jinja", p=product, g=multiply, config=config.key())
+    factors = (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS))
+    products = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, factors)
+    sums = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(layer.output.name))
+    add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_FILTERS * SUM_CHANNELS, sums)
+    return Program(
+        Conv2dWinograd.name,
+        config,
+        (*x.units(layer), *dy.units(layer), Unit(MAIN, main), geometry.sum_unit(SUM)),
+        (
+            *(launch for each in (x, dy) for launch in (each.largest.launch(), each.launch())),
+            dataclasses.replace(products, shared_bytes=multiply.shared_bytes, unit=MAIN),
+            dataclasses.replace(add, unit=SUM),
+        ),
+        geometry.workspaces,
+    )

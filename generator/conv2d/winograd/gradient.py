@@ -1,0 +1,169 @@
+"""The gradient of weights of 3x3 layers by minimal filtering, F(3x3, 2x2): nine sums of tiles by 16 products for 36.
+
+The gradient of a filter is a filtering of x by dy. Tiles of 2x2 of dy are filters of as many taps, whose 3x3 results
+over 4x4 tiles of x are summed up over all tiles and images: at each of 16 points a matrix of transformed x, channels by
+tiles, meets one of transformed dy, filters by tiles. These products are the gradient of a layer of 1x1 taps with a
+group for each point, by the main kernel of `conv2d_warpgroup`; what adds up the parts of its sums transforms them back.
+
+Errors, the largest over what the judge holds them against: 2e-8 of deviates. Of what the tuner stresses families with
+up to 5.4e-7 where images are 92x92 or 30x30, 9.4e-7 of 60 x 12x12 and 2.3e-6 of 160 x 7x7, more with fewer terms; from
+LEAST_TERMS on 3.2e-6 and more are allowed. Tiles of 4x4 were off by up to 1e-5: they are not for gradients.
+
+Source: Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks", section 4.1 (the gradient of weights).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+from warpsmith.generator.conv2d.limits import why_not_counted
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import text_key
+from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.warpgroup.choice import (
+    BYTES_A_US,
+    CLOCKS_A_US,
+    LAUNCH_US,
+    weight_choice,
+    weight_clocks,
+)
+from warpsmith.generator.conv2d.warpgroup.halving import Images
+from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT, weight_space
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.winograd.minimal import TAPS, Minimal
+from warpsmith.generator.conv2d.winograd.transforms import Axis, Tiles
+from warpsmith.generator.device import Device
+from warpsmith.generator.program import Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Parameter, Space, Value
+
+LEAST_TERMS = 16384
+"""Of a sum: images times the results of a plane."""
+TILE = 2
+"""Rows and columns of dy of a tile."""
+BLOCK_TILES: tuple[int, ...] = (16, 32, 64)
+LEAST: dict[str, Value] = {**LEAST_WEIGHT, "block_tiles": BLOCK_TILES[0]}
+"""The config with the least workspace."""
+SUM_FILTERS, SUM_CHANNELS = 32, 8
+"""Of a block that adds up parts."""
+PARTS = "parts"
+"""The workspace for parts of sums: [split][point][channel][filter]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientGeometry:
+    """One config on wgrad."""
+
+    layer: Conv2d
+    minimal: Minimal
+    multiply: WeightGeometry
+    """The main kernel of the layer of 1x1 taps."""
+    block_tiles: int
+
+    sum_filters = SUM_FILTERS
+    sum_channels = SUM_CHANNELS
+
+    @classmethod
+    def of(cls, layer: Conv2d, config: Config) -> GradientGeometry:
+        multiply = WeightGeometry.of(gradient_product(layer), config)
+        return cls(layer, Minimal.of(TAPS, TILE), multiply, config.integer("block_tiles"))
+
+    @functools.cached_property
+    def x(self) -> Tiles:
+        """What transforms x."""
+        rows, columns = (Axis.of(self.layer, axis, TILE) for axis in (0, 1))
+        return self._tiles(0, self.multiply.x, rows, columns)
+
+    @functools.cached_property
+    def dy(self) -> Tiles:
+        """What transforms dy."""
+        rows, columns = (
+            dataclasses.replace(each, sources=each.results, before=0) for each in (self.x.rows, self.x.columns)
+        )
+        return self._tiles(1, self.multiply.dy, rows, columns)
+
+    @property
+    def sum_tiles_across(self) -> int:
+        """Blocks that add up parts, of a few channels."""
+        return -(-self.multiply.dy.channels // SUM_FILTERS)
+
+    @property
+    def sum_blocks(self) -> int:
+        """Of the launch that adds up parts."""
+        return self.sum_tiles_across * -(-self.multiply.x.channels // SUM_CHANNELS)
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """Of both operands, and of sums."""
+        return (*self.x.workspaces(), *self.dy.workspaces(), Workspace(PARTS, self.multiply.sum_bytes))
+
+    def sum_unit(self, name: str) -> Unit:
+        """The text that adds up parts and transforms back."""
+        return Unit(name, render("conv2d/winograd_gradient.cu.jinja", key=text_key(self.layer), g=self))
+
+    def _tiles(self, operand: int, images: Images, rows: Axis, columns: Axis) -> Tiles:
+        return Tiles(
+            operand=self.layer.inputs[operand],
+            arithmetic=Arithmetic.of(self.layer),
+            minimal=self.minimal,
+            size_bytes=images.nbytes,
+            rows=rows,
+            columns=columns,
+            step=TILE,
+            images=self.layer.input[0],
+            channels=images.channels,
+            chunks=images.chunks,
+            length=images.length,
+            block_tiles=self.block_tiles,
+            terms=images.terms,
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def gradient_product(layer: Conv2d) -> Conv2d:
+    """The products as the gradient of a layer of 1x1 taps: its groups are points, its pixels are tiles."""
+    points, tiles = Minimal.of(TAPS, TILE).products, layer.input[0]
+    for axis in (0, 1):
+        tiles *= Axis.of(layer, axis, TILE).tiles
+    filters, channels = layer.weight[:2]
+    return Conv2d(
+        input=(1, points * channels, 1, tiles),
+        weight=(points * filters, channels, 1, 1),
+        groups=points,
+        pass_=layer.pass_,
+        precision=layer.precision,
+        workspace=layer.workspace,
+    )
+
+
+def why_not_gradient(layer: Conv2d) -> str | None:
+    """Why a gradient of weights is not for these tiles, in one line; None where it is."""
+    terms = layer.input[0] * math.prod(layer.output_size)
+    if terms < LEAST_TERMS:
+        return (
+            f"is off by too much where a weight's gradient sums fewer than {LEAST_TERMS} terms; this one sums {terms}"
+        )
+    return why_not_counted(gradient_product(layer))
+
+
+def gradient_space(layer: Conv2d, device: Device) -> Space:
+    """That of the products, and of what transforms; the product's workspace is the layer's."""
+    products = weight_space(gradient_product(layer), device)
+    own = Parameter("block_tiles", BLOCK_TILES, "that a block transforms, of eight channels")
+    return Space((*products.parameters, own), products.constraints)
+
+
+def gradient_choice(layer: Conv2d, device: Device) -> Config:
+    """The products that are expected to take least."""
+    products = weight_choice(gradient_product(layer), device).config
+    return Config.of({**products.values(), "block_tiles": 32})
+
+
+def gradient_us(layer: Conv2d, config: Config, device: Device) -> float:
+    """What all launches of a config are expected to take."""
+    geometry = GradientGeometry.of(layer, config)
+    multiplying = weight_clocks(gradient_product(layer), config, device) / CLOCKS_A_US
+    moved = 2 * sum(operand.nbytes for operand in layer.inputs) + geometry.x.nbytes + geometry.dy.nbytes
+    return multiplying + (moved + layer.output.nbytes) / BYTES_A_US + 6 * LAUNCH_US

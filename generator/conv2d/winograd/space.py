@@ -1,0 +1,89 @@
+"""What may be chosen of `conv2d_winograd`."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.limits import why_not_counted
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.warpgroup.halving import CHUNK
+from warpsmith.generator.conv2d.warpgroup.space import LEAST_IMAGE, image_constraints, image_parameters
+from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry, product_of
+from warpsmith.generator.conv2d.winograd.minimal import Minimal
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+
+TILES = (2, 4)
+MOST_PARTS = 64
+"""Of a batch: smaller ones do not fill a GPU."""
+BLOCK_TILES, THREADS = (16, 32, 64), (64, 128, 256)
+STATIC_SHARED_BYTES = 48 * 1024
+LEAST_SUMMED = {2: 1, 4: 256}
+"""Channels that a sum has at the least, by its tile. As they grow in number, errors grow less than what they are held
+against: see the family's text."""
+
+
+def least_of(problem: Conv2d) -> tuple[dict[str, Value], ...]:
+    """Of each tile that is exact enough the config with the least workspace."""
+    parts = parts_of(problem)[-1]
+    own: dict[str, Value] = {"parts": parts, "block_tiles": BLOCK_TILES[0], "threads": THREADS[0]}
+    return tuple({"tile": tile, **own, **LEAST_IMAGE} for tile in TILES if is_exact(problem, tile))
+
+
+def parts_of(problem: Conv2d) -> tuple[int, ...]:
+    """Into how many equal parts the batch divides."""
+    images = problem.input[0]
+    return tuple(parts for parts in range(1, min(images, MOST_PARTS) + 1) if images % parts == 0)
+
+
+def is_exact(problem: Conv2d, tile: int) -> bool:
+    """Whether errors of such tiles stay below the bound."""
+    summed = problem.weight[0] if problem.pass_ is Pass.DGRAD else problem.input[1]
+    return summed >= LEAST_SUMMED[tile]
+
+
+def winograd_space(problem: Conv2d, device: Device) -> Space:
+    """The space of fprop and dgrad. What is said of products of matrices is the same of any tile and part."""
+    product = product_of(problem, TILES[0], 1)
+    return Space(
+        parameters=(
+            Parameter("tile", TILES, "rows and columns of the result that are computed at once"),
+            Parameter("parts", parts_of(problem), "of the batch, one after the other, so that caches hold them"),
+            *image_parameters(device),
+            Parameter("block_tiles", BLOCK_TILES, "that a block transforms, of eight channels"),
+            Parameter("threads", THREADS, "of a block that transforms back"),
+        ),
+        constraints=(
+            Constraint(
+                f"tiles of 4x4 results are off by too much where sums have fewer than {LEAST_SUMMED[4]} channels",
+                lambda tile: is_exact(problem, tile),
+            ),
+            *image_constraints(product, device),
+            Constraint(
+                f"transformed tiles and 1 KiB take at most {STATIC_SHARED_BYTES} bytes of static shared memory",
+                lambda tile, block_tiles: (
+                    4 * CHUNK * block_tiles * Minimal.of(tile).products <= STATIC_SHARED_BYTES - 1024
+                ),
+            ),
+            *_memory(problem),
+        ),
+    )
+
+
+def _memory(problem: Conv2d) -> tuple[Constraint, ...]:
+    def geometry(tile: int, parts: int, warpgroups: int, columns: int, channels: int) -> WinogradGeometry:
+        own: dict[str, Value] = {"tile": tile, "parts": parts, "block_tiles": BLOCK_TILES[0], "threads": THREADS[0]}
+        product: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels}
+        return WinogradGeometry.of(problem, Config.of({**LEAST_IMAGE, **own, **product}))
+
+    return (
+        Constraint(
+            "a part has fewer than 2^31 transformed pixels, weights and products",
+            lambda tile, parts: why_not_counted(product_of(problem, tile, parts)) is None,
+        ),
+        Constraint(
+            f"what is transformed, and the products, take at most {problem.workspace} bytes",
+            lambda tile, parts, warpgroups, columns, channels: (
+                geometry(tile, parts, warpgroups, columns, channels).workspace_bytes <= problem.workspace
+            ),
+        ),
+    )

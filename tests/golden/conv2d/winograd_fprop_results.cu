@@ -1,0 +1,74 @@
+// warpsmith conv2d_winograd
+// problem: conv2d pass=fprop input=64x512x28x28 weight=512x512x3x3 precision=ieee padding=1x1 bias=yes relu=yes
+//
+// Products of each point transformed back to tiles of y.
+constexpr int kThreads = 128;  // a tile each
+constexpr int kTile = 4;  // results along an axis
+constexpr int kWindow = 6;  // and points
+constexpr int kResults = 512;  // channels of y
+constexpr int kRows = 28;
+constexpr int kColumns = 28;
+constexpr int kTilesDown = 7;
+constexpr int kTilesAcross = 7;
+constexpr int kTiles = 64 * kTilesDown * kTilesAcross;
+constexpr int kBlocks = 25;  // of a channel
+constexpr size_t kPointLength = kResults * static_cast<size_t>(kTiles);
+
+// One dimension of A^T M A.
+__device__ __forceinline__ void transform(const float (&d)[6], float (&v)[4]) {
+    v[0] = 8.0f * d[0] + 16.0f * d[1] + 16.0f * d[2] + 4.0f * d[3] + 4.0f * d[4];
+    v[1] = 12.0f * d[1] - 12.0f * d[2] + 6.0f * d[3] - 6.0f * d[4];
+    v[2] = 9.0f * d[1] + 9.0f * d[2] + 9.0f * d[3] + 9.0f * d[4];
+    v[3] = 6.75f * d[1] - 6.75f * d[2] + 13.5f * d[3] - 13.5f * d[4] + 8.0f * d[5];
+}
+
+// The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
+__device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+conv2d_winograd_results(const float* __restrict__ products, const float* __restrict__ b, float* __restrict__ y) {
+    const int channel = blockIdx.x / kBlocks;
+    const int tile = blockIdx.x % kBlocks * kThreads + threadIdx.x;
+    if (tile >= kTiles) {
+        return;
+    }
+    const float* source = products + channel * static_cast<size_t>(kTiles) + tile;
+    float half_way[kWindow][kTile];  // transformed along columns: [point][row]
+#pragma unroll
+    for (int j = 0; j < kWindow; ++j) {
+        float points[kWindow];
+#pragma unroll
+        for (int i = 0; i < kWindow; ++i) {
+            points[i] = source[(i * kWindow + j) * kPointLength];
+        }
+        transform(points, half_way[j]);
+    }
+    const int image = tile / (kTilesDown * kTilesAcross), place = tile % (kTilesDown * kTilesAcross);
+    const int row = place / kTilesAcross * kTile, column = place % kTilesAcross * kTile;
+    float* target = y + (static_cast<size_t>(image) * kResults + channel) * (kRows * kColumns) +
+                    row * kColumns + column;
+    const float bias = __ldg(b + channel);
+#pragma unroll
+    for (int i = 0; i < kTile; ++i) {
+        if (row + i >= kRows) {
+            break;
+        }
+        float points[kWindow], results[kTile];
+#pragma unroll
+        for (int j = 0; j < kWindow; ++j) {
+            points[j] = half_way[j][i];
+        }
+        transform(points, results);
+#pragma unroll
+        for (int j = 0; j < kTile; ++j) {
+            results[j] = finished(results[j] + bias);
+        }
+#pragma unroll
+        for (int j = 0; j < kTile; j += 4) {
+            if (column + j < kColumns) {
+                *reinterpret_cast<float4*>(target + i * kColumns + j) =
+                    make_float4(results[j], results[j + 1], results[j + 2], results[j + 3]);
+            }
+        }
+    }
+}

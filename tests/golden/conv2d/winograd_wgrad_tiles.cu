@@ -1,0 +1,152 @@
+// warpsmith conv2d_winograd
+// problem: conv2d pass=wgrad input=64x512x28x28 weight=512x512x3x3 precision=ieee padding=1x1
+//
+// Tiles of dy transformed, as float16: at each point a line of tiles, eight channels side by side.
+constexpr int kThreads = 256;
+constexpr int kLargest = 1056;
+
+constexpr int kStep = 2;  // rows, and columns, from tile to tile
+constexpr int kRead = 2;  // that a tile has
+constexpr int kWindow = 4;  // points along an axis
+constexpr int kPoints = kWindow * kWindow;
+constexpr int kBlockTiles = 32;  // of a block, with eight channels each
+constexpr int kChannels = 512;
+constexpr int kChunks = 72;  // of eight channels
+constexpr int kRows = 28;  // of dy
+constexpr int kColumns = 28;
+constexpr int kAbove = 0;  // rows of zeros
+constexpr int kLeft = 0;
+constexpr int kTilesDown = 14;
+constexpr int kTilesAcross = 14;
+constexpr int kTiles = 64 * kTilesDown * kTilesAcross;
+constexpr int kLength = 12544;  // positions of a line: tiles, and zeros
+constexpr int kBlocks = 392;  // of threads, for a line
+constexpr int kTerms = 64;  // positions that lie in one piece
+constexpr int kParts = 2;
+constexpr size_t kLow = 64;  // from high parts to low ones
+
+// Eight numbers of 16 bits side by side.
+struct __align__(16) Eight {
+    unsigned short of[8];
+};
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+__device__ __forceinline__ float half_to_float(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+__device__ __forceinline__ unsigned short float_to_half(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+__device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+#endif
+
+// 2 to which power brings the largest number to [2^14, 2^15), as far as floats go: of what each block has found.
+__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
+    __shared__ unsigned of_warps[kThreads / 32];
+    unsigned most = 0;
+    for (int i = threadIdx.x; i < kLargest; i += kThreads) {
+        most = max(most, largest[i]);
+    }
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (threadIdx.x % 32 == 0) {
+        of_warps[threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int warp = 0; warp < kThreads / 32; ++warp) {
+        most = max(most, of_warps[warp]);
+    }
+    return min(14 + 127 - static_cast<int>(most >> 23), 126);
+}
+
+// Stores the halves of eight numbers that are scaled already: what each half leaves is the low one. An infinity leaves nothing.
+__device__ __forceinline__ void store(const float (&numbers)[8], Eight* high, Eight* low) {
+    Eight above, below;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        above.of[i] = float_to_half(numbers[i]);
+        const float left = numbers[i] - half_to_float(above.of[i]);
+        below.of[i] = float_to_half(fabsf(left) <= 16.0f ? left : 0.0f);
+    }
+    *high = above;
+    *low = below;
+}
+
+// One dimension of G d G^T.
+__device__ __forceinline__ void transform(const float (&d)[2], float (&v)[4]) {
+    v[0] = -d[0];
+    v[1] = 0.5f * d[0] + 0.5f * d[1];
+    v[2] = 0.5f * d[0] - 0.5f * d[1];
+    v[3] = d[1];
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+conv2d_winograd_tiles_dy(const float* __restrict__ dy, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
+    const int power = power_for(largest);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        largest[kLargest] = static_cast<unsigned>(power);
+    }
+    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
+    __shared__ float transformed[kPoints][8][kBlockTiles];
+    const int chunk = blockIdx.x / kBlocks;
+    const int first_position = blockIdx.x % kBlocks * kBlockTiles;
+    // A warp reads neighbouring tiles of a channel, and so neighbouring pixels.
+    const int tile = threadIdx.x % kBlockTiles, lane_channel = threadIdx.x / kBlockTiles;
+    const int position = first_position + tile, channel = chunk * 8 + lane_channel;
+    const int image = position / (kTilesDown * kTilesAcross), place = position % (kTilesDown * kTilesAcross);
+    const int row = place / kTilesAcross * kStep - kAbove, column = place % kTilesAcross * kStep - kLeft;
+    const bool is_tile = position < kTiles && channel < kChannels;
+    const float* source = dy + (static_cast<size_t>(image) * kChannels + channel) * (kRows * kColumns) +
+                          row * kColumns + column;
+    float half_way[kRead][kWindow];  // transformed along columns: [column][point]
+#pragma unroll
+    for (int j = 0; j < kRead; ++j) {
+        const bool is_column = is_tile && column + j >= 0 && column + j < kColumns;
+        float pixels[kRead];
+#pragma unroll
+        for (int i = 0; i < kRead; ++i) {
+            const bool is_pixel = is_column && row + i >= 0 && row + i < kRows;
+            pixels[i] = is_pixel ? source[i * kColumns + j] * factor : 0.0f;
+        }
+        transform(pixels, half_way[j]);
+    }
+#pragma unroll
+    for (int i = 0; i < kWindow; ++i) {
+        float numbers[kRead], points[kWindow];
+#pragma unroll
+        for (int j = 0; j < kRead; ++j) {
+            numbers[j] = half_way[j][i];
+        }
+        transform(numbers, points);
+#pragma unroll
+        for (int j = 0; j < kWindow; ++j) {
+            transformed[i * kWindow + j][lane_channel][tile] = points[j];
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < kPoints * kBlockTiles; i += kThreads) {
+        const int point = i / kBlockTiles, own = i % kBlockTiles;
+        if (first_position + own >= kLength) {
+            continue;
+        }
+        float numbers[8];
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            numbers[n] = transformed[point][n][own];
+        }
+        const int position = first_position + own;
+        const size_t piece = static_cast<size_t>(point) * (kLength / kTerms) + position / kTerms;
+        Eight* high = halves + (piece * kChunks + chunk) * (kParts * kTerms) + position % kTerms;
+        store(numbers, high, high + kLow);
+    }
+}

@@ -1,0 +1,154 @@
+"""`conv2d_winograd` on the CPU: transforms and products of halves, against the float64 reference."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sanitized
+from host.test_conv2d_fft import evaluated
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
+from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry
+from warpsmith.generator.conv2d.winograd.gradient import LEAST
+from warpsmith.generator.conv2d.winograd.space import least_of
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.space import Config, Value
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+from warpsmith.store.record import Measurement
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
+
+WINOGRAD = Conv2dWinograd()
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+SHAPES: dict[str, dict[str, Any]] = {
+    "one result": {"input": (1, 3, 3, 3), "weight": (2, 3, 3, 3)},
+    "one image": {"input": (1, 7, 6, 5), "weight": (9, 7, 3, 3), "padding": 1},
+    "whole vectors": {"input": (2, 33, 6, 6), "weight": (20, 33, 3, 3), "padding": 1},
+    "odd sizes": {"input": (2, 20, 5, 9), "weight": (33, 20, 3, 3), "padding": ((2, 0), (1, 2))},
+    "more padding than a filter meets": {"input": (1, 20, 4, 5), "weight": (18, 20, 3, 3), "padding": ((3, 4), (0, 5))},
+}
+LARGE_TILES: dict[str, dict[str, Any]] = {
+    "whole vectors": {"input": (2, 256, 4, 8), "weight": (17, 256, 3, 3), "padding": 1},
+    "odd sizes": {"input": (1, 263, 5, 7), "weight": (9, 263, 3, 3), "padding": ((2, 0), (1, 2))},
+    "much padding": {"input": (1, 256, 3, 2), "weight": (3, 256, 3, 3), "padding": ((3, 4), (0, 5))},
+}
+"""Of so many channels that tiles may have 4x4 results."""
+every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+
+
+def config_of(problem: Conv2d, **wanted: Value) -> Config:
+    """A config that has at least `wanted`."""
+    config = Config.of({**WINOGRAD.default(problem, DEVICE).values(), **wanted})
+    assert WINOGRAD.space(problem, DEVICE).why_not(config) is None
+    return config
+
+
+def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config) -> float:
+    """The largest, of what `accuracy` names; the testbed has held it against the bound."""
+    outcome = evaluated(host, compiler, problem, WINOGRAD.program(problem, config))
+    assert isinstance(outcome, Measurement), (config, outcome)
+    return outcome.max_error
+
+
+@every_pass
+@every_shape
+def test_is_right_by_default_and_at_random(
+    host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
+) -> None:
+    problem = Conv2d(**shape, pass_=pass_)
+    drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key()))
+    assert drawn is not None
+    for config in (WINOGRAD.default(problem, DEVICE), drawn):
+        error_of(host, quickest, problem, config)
+
+
+def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
+    """The layer whose sums have the many channels, in either pass."""
+    if pass_ is Pass.DGRAD:
+        (filters, channels, *taps), (images, _, *size) = shape["weight"], shape["input"]
+        shape = {**shape, "weight": (channels, filters, *taps), "input": (images, filters, *size)}
+    return Conv2d(**shape, pass_=pass_, **fields)
+
+
+@every_pass
+@pytest.mark.parametrize("shape", LARGE_TILES.values(), ids=LARGE_TILES)
+def test_is_right_with_large_tiles(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
+    problem = large(shape, pass_, bias=True, relu=True)
+    assert error_of(host, quickest, problem, config_of(problem, tile=4)) < 8e-7
+
+
+def test_errors_of_small_tiles_are_smaller(host: Runtime, quickest: HostCompiler) -> None:
+    problem = Conv2d(**LARGE_TILES["odd sizes"])
+    small, other = (error_of(host, quickest, problem, config_of(problem, tile=tile)) for tile in (2, 4))
+    assert small < 3e-7
+    assert small < other
+
+
+@every_pass
+def test_adds_a_bias_and_ends_in_a_relu(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    for bias, relu in ((True, True), (True, False), (False, True)):
+        problem = Conv2d(**SHAPES["odd sizes"], bias=bias, relu=relu, pass_=pass_)
+        error_of(host, quickest, problem, WINOGRAD.default(problem, DEVICE))
+
+
+@every_pass
+def test_takes_a_batch_in_parts(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    problem = Conv2d(input=(6, 17, 5, 6), weight=(18, 17, 3, 3), padding=1, pass_=pass_, bias=True)
+    for parts in (2, 3, 6):
+        error_of(host, quickest, problem, config_of(problem, parts=parts))
+
+
+def test_takes_a_batch_in_parts_where_the_workspace_is_small(host: Runtime, quickest: HostCompiler) -> None:
+    whole = Conv2d(input=(4, 20, 12, 12), weight=(20, 20, 3, 3), padding=1)
+    nbytes = WinogradGeometry.of(whole, config_of(whole, parts=2)).workspace_bytes
+    problem = dataclasses.replace(whole, workspace=nbytes)
+    config = WINOGRAD.default(problem, DEVICE)
+    assert config.integer("parts") > 1
+    error_of(host, quickest, problem, config)
+
+
+@every_shape
+def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, shape: dict[str, Any]) -> None:
+    """Of smaller layers than those that it solves, whose emulation takes minutes: of deviates alone, since errors on
+    data that are hard are larger than is allowed where sums have few terms."""
+    problem = Conv2d(**shape, pass_=Pass.WGRAD)
+    drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key()))
+    assert drawn is not None
+    operands = random_operands(problem, 5)
+    expected, scale = reference(problem, operands)
+    for config in (WINOGRAD.default(problem, DEVICE), drawn):
+        program = WINOGRAD.program(problem, config)
+        binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
+        plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+        error = np.asarray(plan(*operands.values())) - expected
+        assert np.abs(error / scale).max() < 6e-7, config
+        assert np.linalg.norm(error) < 4e-7 * np.linalg.norm(expected), config
+
+
+def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quickest: HostCompiler) -> None:
+    """The testbed guards and poisons memory, and wants the same bits twice."""
+    problem = Conv2d(**SHAPES["one image"], pass_=Pass.WGRAD)
+    config = config_of(problem, splits=1)
+    error_of(host, quickest, problem, config)
+
+
+def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    """Padding before the image and rows that are left out, with the smallest tiles of products."""
+    padded = [Conv2d(**SHAPES["one image"], pass_=pass_) for pass_ in Pass]
+    cropped = Conv2d(input=(2, 5, 5, 4), weight=(3, 5, 3, 3), padding=((3, 4), (0, 5)), pass_=Pass.DGRAD)
+    cases = []
+    for problem in (*padded, cropped):
+        least = LEAST if problem.pass_ is Pass.WGRAD else least_of(problem)[0]
+        cases.append((problem, WINOGRAD.program(problem, Config.of(least))))
+    sanitized.check(cases, tmp_path)
