@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, LAUNCH_US
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.choice import CLOCKS_A_US, LAUNCH_US, image_choice, image_clocks
+from warpsmith.generator.conv2d.warpgroup.choice import image_choice, image_clocks
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry
 from warpsmith.generator.conv2d.winograd.space import least_of, parts_of, winograd_space
 from warpsmith.generator.device import Device

@@ -33,10 +33,11 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.halves.programs import MAIN
 from warpsmith.generator.conv2d.limits import why_not_usual_data
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d
-from warpsmith.generator.conv2d.warpgroup.family import CAPABILITY, MAIN, Conv2dWarpgroup
+from warpsmith.generator.conv2d.warpgroup.family import CAPABILITY, Conv2dWarpgroup
 from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice, winograd_choices
 from warpsmith.generator.conv2d.winograd.geometry import PRODUCTS, WinogradGeometry
 from warpsmith.generator.conv2d.winograd.gradient import (

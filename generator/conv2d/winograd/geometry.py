@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.winograd.minimal import Minimal
-from warpsmith.generator.conv2d.winograd.transforms import Axis, Tiles, Weights
+from warpsmith.generator.conv2d.winograd.transforms import PREFIX, Axis, Tiles, Weights
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.program import Workspace
 from warpsmith.generator.space import Config
@@ -88,6 +88,7 @@ class WinogradGeometry:
         """What transforms images."""
         images = self.multiply.images
         return Tiles(
+            family=PREFIX,
             operand=self.layer.inputs[0],
             arithmetic=Arithmetic.of(self.layer),
             minimal=self.minimal,
@@ -107,6 +108,7 @@ class WinogradGeometry:
         """What transforms weights."""
         filters = self.multiply.filters
         return Weights(
+            family=PREFIX,
             operand=self.layer.inputs[1],
             arithmetic=Arithmetic.of(self.layer),
             minimal=self.minimal,

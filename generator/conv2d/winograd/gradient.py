@@ -18,22 +18,17 @@ import dataclasses
 import functools
 import math
 
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.halving import Images
+from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, LAUNCH_US
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
-from warpsmith.generator.conv2d.warpgroup.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.warpgroup.choice import (
-    BYTES_A_US,
-    CLOCKS_A_US,
-    LAUNCH_US,
-    weight_choice,
-    weight_clocks,
-)
-from warpsmith.generator.conv2d.warpgroup.halving import Images
+from warpsmith.generator.conv2d.warpgroup.choice import weight_choice, weight_clocks
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT, weight_space
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.winograd.minimal import TAPS, Minimal
-from warpsmith.generator.conv2d.winograd.transforms import Axis, Tiles
+from warpsmith.generator.conv2d.winograd.transforms import PREFIX, Axis, Tiles
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Unit, Workspace
 from warpsmith.generator.render import render
@@ -105,6 +100,7 @@ class GradientGeometry:
 
     def _tiles(self, operand: int, images: Images, rows: Axis, columns: Axis) -> Tiles:
         return Tiles(
+            family=PREFIX,
             operand=self.layer.inputs[operand],
             arithmetic=Arithmetic.of(self.layer),
             minimal=self.minimal,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.halving import CHUNK
-from warpsmith.generator.conv2d.warpgroup.space import LEAST_IMAGE, image_constraints, image_parameters
+from warpsmith.generator.conv2d.warpgroup.space import image_constraints, image_parameters, least_image
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry, product_of
 from warpsmith.generator.conv2d.winograd.minimal import Minimal
 from warpsmith.generator.conv2d.words import Pass
@@ -26,7 +26,8 @@ def least_of(problem: Conv2d) -> tuple[dict[str, Value], ...]:
     """Of each tile that is exact enough the config with the least workspace."""
     parts = parts_of(problem)[-1]
     own: dict[str, Value] = {"parts": parts, "block_tiles": BLOCK_TILES[0], "threads": THREADS[0]}
-    return tuple({"tile": tile, **own, **LEAST_IMAGE} for tile in TILES if is_exact(problem, tile))
+    multiply = least_image(problem).values()
+    return tuple({"tile": tile, **own, **multiply} for tile in TILES if is_exact(problem, tile))
 
 
 def parts_of(problem: Conv2d) -> tuple[int, ...]:
@@ -73,7 +74,7 @@ def _memory(problem: Conv2d) -> tuple[Constraint, ...]:
     def geometry(tile: int, parts: int, warpgroups: int, columns: int, channels: int) -> WinogradGeometry:
         own: dict[str, Value] = {"tile": tile, "parts": parts, "block_tiles": BLOCK_TILES[0], "threads": THREADS[0]}
         product: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels}
-        return WinogradGeometry.of(problem, Config.of({**LEAST_IMAGE, **own, **product}))
+        return WinogradGeometry.of(problem, Config.of({**least_image(problem).values(), **own, **product}))
 
     return (
         Constraint(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 
+from warpsmith.generator.conv2d.halves.halving import CHUNK, Halved, Maximum
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
-from warpsmith.generator.conv2d.warpgroup.halving import CHUNK, Halved, Maximum
 from warpsmith.generator.conv2d.winograd.minimal import TAPS, Minimal
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.program import Launch, Pointer, Unit
@@ -56,7 +56,7 @@ class Points(Halved, abc.ABC):
     @property
     def largest(self) -> Maximum:
         """What finds the largest number: float32 is always scaled."""
-        return Maximum(self.operand)
+        return Maximum(self.family, self.operand)
 
     @property
     @abc.abstractmethod
