@@ -11,8 +11,9 @@ from concurrent.futures import Future
 
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.conv2d.fourier.family import DIRECT_FLOPS_A_NS, Conv2dFft
+from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.program import Program

@@ -31,6 +31,7 @@ from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
+from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.fft.block.family import FftBlock
@@ -40,8 +41,6 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space
 from warpsmith.generator.steps import Workspace
 
-DIRECT_FLOPS_A_NS = 15_000.0
-"""Operations that sums over taps do (`conv2d_direct` on an H200: 19 on layer L2, 11 on a 3x3 layer of 64 channels)."""
 SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
 """The workspaces: of both factors and of the result, (frequencies, rows, columns) as the product has them."""
 

@@ -24,6 +24,7 @@ from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
@@ -56,8 +57,10 @@ class Conv2dMma(Family):
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         conv2d = require_conv2d(problem)
-        is_fastest = device.kind is DeviceKind.CUDA and device.compute_capability != FASTER
-        return is_fastest and min(conv2d.group_channels, conv2d.group_filters) >= LEAST_CHANNELS
+        if device.kind is not DeviceKind.CUDA or device.compute_capability == FASTER:
+            return False
+        has_channels = min(conv2d.group_channels, conv2d.group_filters) >= LEAST_CHANNELS
+        return has_channels and self.expected_ns(problem) < conv2d.flops / DIRECT_FLOPS_A_NS
 
     def expected_ns(self, problem: Problem) -> float:
         return expected_ns(require_conv2d(problem), H200)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.family import DIRECT_FLOPS_A_NS
 from warpsmith.generator.conv2d.fourier.sharing import expected_ns, spared, stage_ns
+from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.registry import family_named
