@@ -89,6 +89,38 @@ H200 = Device(
 )
 """A preset for tests and for exports from a machine without a GPU."""
 
+A100 = Device(
+    name="NVIDIA A100-SXM4-80GB",
+    kind=DeviceKind.CUDA,
+    compute_capability=(8, 0),
+    multiprocessors=108,
+    l2_bytes=40 * 2**20,
+    memory_bytes=80 * 2**30,
+    shared_per_block_bytes=163 * 1024,
+    shared_per_multiprocessor_bytes=164 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=2048,
+    clock_mhz=1410,
+    memory_clock_mhz=1593,
+)
+"""A preset for tests: a GPU whose warps multiply matrices, and whose warpgroups do not."""
+
+RTX_4090 = Device(
+    name="NVIDIA GeForce RTX 4090",
+    kind=DeviceKind.CUDA,
+    compute_capability=(8, 9),
+    multiprocessors=128,
+    l2_bytes=72 * 2**20,
+    memory_bytes=24 * 2**30,
+    shared_per_block_bytes=99 * 1024,
+    shared_per_multiprocessor_bytes=100 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=1536,
+    clock_mhz=2520,
+    memory_clock_mhz=10501,
+)
+"""A preset for tests: less shared memory, for fewer threads. Both as NVIDIA's programming guide and data sheets say."""
+
 HOST = Device(
     name="CPU",
     kind=DeviceKind.HOST,
@@ -105,4 +137,4 @@ HOST = Device(
 )
 """A preset for tests; `warpsmith.devices` reads the real one off the machine."""
 
-PRESETS = {"h200": H200}
+PRESETS = {"h200": H200, "a100": A100, "rtx4090": RTX_4090}

@@ -24,6 +24,7 @@ from warpsmith.generator.conv2d.fourier.tiled import (
     Conv2dFftTiledThin,
     Conv2dFftTiledWarpgroup,
 )
+from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
@@ -42,7 +43,7 @@ _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
-_PRODUCTS = (Conv2dWarpgroup(), Conv2dWinograd())
+_PRODUCTS = (Conv2dWarpgroup(), Conv2dWinograd(), Conv2dMma())
 """Of halves, on tensor cores."""
 
 _FAMILIES = (Conv2dDepthwise(), Conv2dDirect(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)

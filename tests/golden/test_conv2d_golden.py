@@ -23,6 +23,7 @@ from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
@@ -99,6 +100,12 @@ def winograd(layer: dict[str, Any], pass_: Pass, unit: str, *, bias: bool = Fals
     return Case(Conv2dWinograd(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), (), unit)
 
 
+def mma(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Value) -> Case:
+    """A config of `conv2d_mma`: its kernel that multiplies, whose others are those of `conv2d_warpgroup`."""
+    problem = Conv2d(**layer, pass_=pass_, bias=bias, relu=bias)
+    return Case(Conv2dMma(), problem, tuple(wanted.items()), "multiply")
+
+
 CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
@@ -148,6 +155,9 @@ CASES = {
     "winograd_dgrad_results": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_results"),
     "winograd_wgrad_tiles": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_tiles_dy"),
     "winograd_wgrad_sum": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_sum"),
+    "mma_fprop": mma(LAYER, Pass.FPROP, bias=True),
+    "mma_dgrad_channels_last": mma({**STRIDED, **LAST, "precision": "bf16"}, Pass.DGRAD, reach="filter", stages=2),
+    "mma_wgrad": mma(LAYER, Pass.WGRAD),
     "circular_fprop": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE)),
     "circular_wgrad": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE, pass_=Pass.WGRAD)),
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
@@ -191,7 +201,10 @@ def test_the_cases_cover_every_family_and_pass() -> None:
     assert {(case.family.name, case.problem.pass_) for case in CASES.values()} == {
         *(
             (family.name, pass_)
-            for family in (Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise(), Conv2dWarpgroup(), Conv2dWinograd())
+            for family in (
+                *(Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise()),
+                *(Conv2dWarpgroup(), Conv2dWinograd(), Conv2dMma()),
+            )
             for pass_ in Pass
         ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.

@@ -264,9 +264,9 @@ class TestLikely:
         assert not FAMILY.is_likely(problem, DEVICE)
         assert TENSOR.is_likely(problem, H200) is likely
         assert WARPGROUP.is_likely(problem, H200) is likely
-        assert answering(problem, H200)[0].name == ("conv2d_fft_warpgroup" if likely else "conv2d_direct")
+        assert (answering(problem, H200)[0].name == "conv2d_fft_warpgroup") is likely
         others = dataclasses.replace(H200, compute_capability=(8, 0))  # without warpgroups' products
-        assert answering(problem, others)[0].name == ("conv2d_fft_tensor" if likely else "conv2d_direct")
+        assert (answering(problem, others)[0].name == "conv2d_fft_tensor") is likely
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
         problem = Conv2d((128, 3, 128, 128), (96, 3, 11, 11), pass_=Pass.DGRAD)

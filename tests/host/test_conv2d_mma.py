@@ -1,108 +1,88 @@
-"""`conv2d_mma` on the CPU: products of halves on lines of pixels, against the float64 reference."""
+"""`conv2d_mma` on the CPU: products of halves by warps, against the float64 reference."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import random
 from typing import Any
 
 import pytest
 
 from host.test_conv2d_fft import evaluated
+from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
+from warpsmith.generator.conv2d.mma.space import LEAST_IMAGE, LEAST_WEIGHT
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement
 
 MMA = Conv2dMma()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-SHAPES: dict[str, dict[str, Any]] = {
-    "padded": {"input": (2, 7, 6, 5), "weight": (9, 7, 3, 3), "padding": 1},
-    "one image, even filter": {"input": (1, 20, 7, 9), "weight": (18, 20, 2, 4), "padding": ((1, 0), (2, 1))},
-    "groups": {"input": (2, 6, 5, 7), "weight": (8, 3, 3, 2), "groups": 2},
-    "strides": {"input": (2, 5, 11, 9), "weight": (6, 5, 3, 5), "stride": (2, 3), "padding": (1, 2)},
-    "strides beyond the filter": {"input": (1, 4, 9, 8), "weight": (5, 4, 1, 2), "stride": (2, 3), "padding": (0, 3)},
-    "dilation": {"input": (2, 4, 11, 12), "weight": (3, 4, 3, 3), "dilation": (2, 3), "padding": (2, 1)},
-    "both": {"input": (1, 6, 14, 13), "weight": (4, 3, 3, 4), "stride": (3, 2), "dilation": (2, 3), "groups": 2},
-    "much padding": {"input": (2, 3, 3, 4), "weight": (4, 3, 1, 2), "padding": (2, 4)},
-    "a filter as large as the image": {"input": (3, 17, 4, 5), "weight": (2, 17, 4, 5)},
-}
+TILES: tuple[dict[str, Value], ...] = (
+    {"warps_down": 2, "channels": 16, "terms": 32, "stages": 3, "reach": "filter", "taps": 2, "splits": 3},
+    {"warps_across": 2, "channels": 32, "terms": 64, "stages": 2, "taps": 1, "splits": 2},
+    {"warp_rows": 64, "channels": 16, "terms": 32, "stages": 4, "taps": 3, "splits": 1},
+)
+"""Small ones, that the CPU is through with soon; each shape is computed by one of them."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
-every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
-    """A config that has at least `wanted`."""
-    space = MMA.space(problem, DEVICE)
-    config = space.like({**MMA.default(problem, DEVICE).values(), **wanted})
+    """The smallest tile with `wanted`, as far as that is legal."""
+    least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
+    config = MMA.space(problem, DEVICE).like({**least, **{name: wanted[name] for name in wanted if name in least}})
     assert config is not None
     return config
 
 
+def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config) -> float:
+    """The largest error of a result, which the program must not exceed its bound by."""
+    outcome = evaluated(host, compiler, problem, MMA.program(problem, config))
+    assert isinstance(outcome, Measurement), (config, outcome)
+    return outcome.max_error
+
+
 @every_pass
 @every_shape
-def test_is_right_by_default_and_at_random(
-    host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
-) -> None:
-    problem = Conv2d(**shape, pass_=pass_)
-    drawn = MMA.space(problem, DEVICE).drawn(random.Random(problem.key()))
-    assert drawn is not None
-    for config in (MMA.default(problem, DEVICE), drawn):
-        outcome = evaluated(host, quickest, problem, MMA.program(problem, config))
-        assert isinstance(outcome, Measurement), (config, outcome)
+def test_is_right_in_tiles_of_each_kind(host: Runtime, quickest: HostCompiler, shape: str, pass_: Pass) -> None:
+    problem = Conv2d(**SHAPES[shape], pass_=pass_)
+    tile = TILES[list(SHAPES).index(shape) % len(TILES)]
+    error_of(host, quickest, problem, config_of(problem, **tile))
 
 
-KINDS = {
-    "tf32": {"precision": "tf32"},
-    "f16 of float32": {"precision": "f16"},
-    "float16": {"dtype": "float16"},
-    "f16": {"dtype": "float16", "precision": "f16"},
-    "bfloat16": {"dtype": "bfloat16"},
-    "bf16": {"dtype": "bfloat16", "precision": "bf16"},
-}
-CHANNELS_LAST = (
-    {"input": (2, 16, 6, 5), "weight": (8, 16, 3, 3), "padding": 1, "layout": "nhwc"},
-    {
-        "input": (2, 6, 11, 9),
-        "weight": (6, 3, 3, 5),
-        "stride": (2, 3),
-        "padding": (1, 2),
-        "groups": 2,
-        "layout": "nhwc",
-    },
-)
-"""Channels of whole vectors, and others."""
+@every_pass
+def test_is_right_by_default(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    problem = Conv2d(**SHAPES["padded"], pass_=pass_)
+    error_of(host, quickest, problem, MMA.default(problem, DEVICE))
 
 
 @every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass) -> None:
-    for shape in (SHAPES["strides"], CHANNELS_LAST[0]):
-        problem = Conv2d(**shape, **kind, pass_=pass_)
-        outcome = evaluated(host, quickest, problem, MMA.program(problem, MMA.default(problem, DEVICE)))
-        assert isinstance(outcome, Measurement), outcome
+    problem = Conv2d(**SHAPES["strides"], **kind, pass_=pass_)
+    error_of(host, quickest, problem, config_of(problem, **TILES[0]))
 
 
 @every_pass
-def test_is_right_with_channels_last(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    for shape, dtype in itertools.product(CHANNELS_LAST, ("float32", "float16")):
-        with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
-        problem = Conv2d(**shape, **with_end, dtype=dtype, pass_=pass_)
-        outcome = evaluated(host, quickest, problem, MMA.program(problem, MMA.default(problem, DEVICE)))
-        assert isinstance(outcome, Measurement), outcome
+@pytest.mark.parametrize("layout", CHANNELS_LAST, ids=["vectors", "others"])
+def test_is_right_with_channels_last(
+    host: Runtime, quickest: HostCompiler, layout: dict[str, Any], pass_: Pass
+) -> None:
+    with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
+    for dtype in ("float32", "float16"):
+        problem = Conv2d(**layout, **with_end, dtype=dtype, pass_=pass_)
+        error_of(host, quickest, problem, config_of(problem, **TILES[1]))
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 def test_adds_a_bias_and_ends_in_a_relu(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    for bias, relu in ((True, True), (True, False), (False, True)):
+    for bias, relu in ((True, False), (False, True)):
         problem = Conv2d(**SHAPES["groups"], bias=bias, relu=relu, pass_=pass_)
-        outcome = evaluated(host, quickest, problem, MMA.program(problem, MMA.default(problem, DEVICE)))
-        assert isinstance(outcome, Measurement), outcome
+        error_of(host, quickest, problem, config_of(problem, **TILES[0]))
 
 
 @every_pass
@@ -110,9 +90,8 @@ def test_multiplies_low_parts_where_float32_is_asked_for_alone(
     host: Runtime, quickest: HostCompiler, pass_: Pass
 ) -> None:
     problem = Conv2d(**SHAPES["strides"], pass_=pass_)
-    outcomes = [
-        evaluated(host, quickest, each, MMA.program(each, MMA.default(each, DEVICE)))
+    exact, rounded = (
+        error_of(host, quickest, each, config_of(each, **TILES[0]))
         for each in (problem, dataclasses.replace(problem, precision="tf32"))
-    ]
-    exact, rounded = (each.max_error for each in outcomes if isinstance(each, Measurement))
+    )
     assert exact < 1e-6 < 1e-5 < rounded

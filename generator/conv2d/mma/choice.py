@@ -19,7 +19,7 @@ from warpsmith.generator.conv2d.mma.space import (
     image_space,
     weight_space,
 )
-from warpsmith.generator.conv2d.mma.warps import Warps
+from warpsmith.generator.conv2d.mma.warps import Warps, sum_steps
 from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
@@ -33,6 +33,8 @@ FEWER_PRODUCTS_A_CLOCK = 512
 KEPT_UP = 0.85
 """The share of it that a kernel with enough warps is expected to keep up."""
 SHARED_BYTES_A_CLOCK = 128
+ADDED_A_CLOCK = 256
+"""Sums that leave the tensor cores: a multiprocessor adds 64 (A100) or 128, and half of that while others multiply."""
 WARPS_NEEDED = 8
 """Of a multiprocessor, two for each of its tensor cores: one loads while the other multiplies."""
 STEP_CLOCKS = 80
@@ -40,7 +42,8 @@ STEP_CLOCKS = 80
 WARP_TILES = (
     *((2, 4, 64, 32), (4, 2, 64, 32), (4, 2, 32, 64), (2, 4, 64, 64), (4, 2, 64, 64)),  # 8 warps
     *((2, 2, 64, 32), (2, 2, 32, 32), (4, 1, 32, 32), (4, 1, 64, 64), (2, 2, 64, 64), (4, 1, 32, 16)),
-    *((2, 1, 64, 32), (2, 1, 32, 32), (1, 2, 64, 32), (1, 1, 32, 32)),
+    *((2, 1, 64, 32), (2, 1, 32, 32), (1, 2, 64, 32), (1, 2, 32, 32), (1, 4, 32, 16), (1, 1, 32, 32), (1, 1, 32, 16)),
+    *((4, 1, 64, 16), (2, 1, 64, 16)),  # of few channels
 )
 """Warps below and beside each other, and the tile of each, that are looked at."""
 
@@ -101,7 +104,8 @@ def _step_clocks(arithmetic: Arithmetic, warps: Warps, taps: int, depth: int, nb
     each = PRODUCTS_A_CLOCK.get(device.compute_capability, FEWER_PRODUCTS_A_CLOCK)
     products = arithmetic.products * warps.rows * warps.columns * depth * count
     multiplying = products / each
-    adding = warps.rows * warps.columns * count / 128 if arithmetic.promotes else 0
+    sums = depth // (16 * sum_steps(arithmetic, depth)) if arithmetic.promotes else 0
+    adding = sums * warps.rows * warps.columns * count / ADDED_A_CLOCK
     loaded = arithmetic.parts * 2 * (warps.rows + warps.columns) * depth * count
     return max((multiplying + adding) / KEPT_UP, (loaded + nbytes) / SHARED_BYTES_A_CLOCK, nbytes / L2_BYTES_A_CLOCK)
 
@@ -130,7 +134,7 @@ def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
     space = weight_space(problem, device)
     for tile in _tiles():
         for taps in TAPS:
-            for terms in TERMS:
+            for terms in TERMS[1:]:
                 whole = _most_stages(space, {**tile, "taps": taps, "terms": terms, "splits": 1})
                 if whole is not None:
                     yield _split(problem, device, space, whole)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles, Reach
-from warpsmith.generator.conv2d.mma.warps import CHUNK_BYTES, NAME, Warps
+from warpsmith.generator.conv2d.mma.warps import CHUNK_BYTES, NAME, Warps, sum_steps
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
@@ -41,6 +42,11 @@ class ImageGeometry(ImageTiles):
     @property
     def blocks(self) -> int:
         return self.tiles
+
+    @property
+    def sum_steps(self) -> int:
+        """Of 16 terms, after which a sum leaves the tensor cores."""
+        return sum_steps(self.arithmetic, CHUNK * self.chunks)
 
     @property
     def threads(self) -> int:

@@ -44,7 +44,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
     return Space(
         parameters=(
             *_warps("positions", "channels of the result"),
-            Parameter("channels", CHANNELS, "that a stage sums over, after which sums leave the tensor cores"),
+            Parameter("channels", CHANNELS, "that a stage sums over"),
             Parameter("reach", tuple(each.value for each in Reach), "taps whose pixels are copied at once"),
             *_stages("taps whose weights are on their way or read"),
         ),
@@ -76,7 +76,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
         parameters=(
             *_warps("channels of x", "channels of dy"),
             Parameter("taps", TAPS, "of a block, side by side"),
-            Parameter("terms", TERMS, "positions that a stage sums over, after which sums leave the tensor cores"),
+            Parameter("terms", TERMS, "positions that a stage sums over"),
             *_stages("of shared memory"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
         ),

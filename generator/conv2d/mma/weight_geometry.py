@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
-from warpsmith.generator.conv2d.mma.warps import NAME, Warps
+from warpsmith.generator.conv2d.mma.warps import NAME, Warps, sum_steps
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
@@ -34,6 +34,11 @@ class WeightGeometry(WeightTiles):
             warps=warps,
             min_blocks=config.integer("min_blocks"),
         )
+
+    @property
+    def sum_steps(self) -> int:
+        """Of 16 terms, after which a sum leaves the tensor cores."""
+        return sum_steps(self.arithmetic, self.terms)
 
     @property
     def threads(self) -> int:

@@ -1,0 +1,309 @@
+// warpsmith conv2d_mma
+// problem: conv2d pass=dgrad input=32x64x56x56 weight=128x64x3x3 precision=bf16 dtype=bfloat16 stride=2x2 padding=1x1 layout=nhwc
+// config:  channels=64 min_blocks=2 reach=filter stages=2 warp_columns=64 warp_rows=64 warps_across=1 warps_down=4
+//
+// kTilePositions results x kTileColumns channels a block, by products of the tensor cores. All images lie on one line of
+// positions, so that a tap reads the run of pixels that lies `shift` positions further on.
+
+constexpr int kWarpsDown = 4;
+constexpr int kWarpsAcross = 1;
+constexpr int kThreads = 32 * kWarpsDown * kWarpsAcross;
+constexpr int kWarpRows = 64;  // positions
+constexpr int kWarpColumns = 64;
+constexpr int kTall = kWarpRows / 16;  // products of a warp, 16 rows each
+constexpr int kWide = kWarpColumns / 8;  // and 8 columns
+constexpr int kSums = 4 * kWide;  // of a thread, for each 16 rows
+constexpr int kSumSteps = 4;  // of 16 terms, whose sum stays in the tensor cores
+
+constexpr int kTilePositions = kWarpRows * kWarpsDown;
+constexpr int kTileColumns = kWarpColumns * kWarpsAcross;  // channels of the result
+constexpr int kTilesAcross = 1;
+constexpr int kTilesDown = 106;  // of a phase
+constexpr int kGroups = 1;
+constexpr int kResults = 64;  // channels of the result, in a group
+constexpr int kRows = 56;  // of the result
+constexpr int kColumns = 56;
+constexpr int kRowPitch = 29;  // positions of an image, in rows
+constexpr int kColumnPitch = 29;  // and of a row
+constexpr int kPositions = 26912;  // of all images
+constexpr int kChannelBlocks = 2;
+constexpr int kChunks = 8;  // of eight channels, in a block
+constexpr int kParts = 1;  // of a number: high alone
+constexpr int kTaps = 9;
+constexpr int kPhases = 4;  // of the result, with taps of their own
+constexpr int kPhaseColumns = 2;
+constexpr int kPhaseRows = 2;
+
+// Shared memory, in bytes.
+constexpr int kRun = 286;  // pixels of a chunk, which the taps of a stage read
+constexpr int kPixelChunk = 16 * kRun;
+constexpr int kPixelStage = kParts * kChunks * kPixelChunk;
+constexpr int kPixelStages = 2;
+constexpr int kFilterChunk = 16 * kTileColumns;
+constexpr int kFilterStage = kParts * kChunks * kFilterChunk;
+constexpr int kStages = 2;  // of weights; so many taps are on their way or read
+constexpr int kAAcross = 128, kAAlong = kPixelChunk;  // from 8 positions, or channels, to the next ones
+constexpr int kBAcross = 128, kBAlong = kFilterChunk;
+constexpr int kAPart = 0, kBPart = 0;
+
+// Global memory, in eight halves.
+constexpr size_t kChunkLength = 27196;  // from chunk to chunk
+constexpr size_t kPartLength = 435136;  // from high parts to low ones
+
+// A tap: where its run of pixels begins within a stage, its place in a filter, and what it has to do with the stage.
+struct Tap {
+    int first;  // position of a stage's first pixel, from a tile's first result on
+    int shift;  // positions from there to the tap's own pixels
+    int weight;
+    bool begins, ends;  // the first, and last, tap that reads the stage
+};
+__constant__ Tap kTap[] = {
+    {0, 0, 4, true, true},
+    {0, 0, 5, true, false},
+    {0, 1, 3, false, true},
+    {0, 0, 7, true, false},
+    {0, 29, 1, false, true},
+    {0, 0, 8, true, false},
+    {0, 1, 6, false, false},
+    {0, 29, 2, false, false},
+    {0, 30, 0, false, true},
+};
+__constant__ int kFirstTap[kPhases + 1] = {0, 1, 3, 5, 9};
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+using SharedAddress = unsigned;  // in bytes; addresses of 32 bits take fewer instructions
+
+__device__ __forceinline__ SharedAddress shared_address(const void* shared) {
+    return static_cast<SharedAddress>(__cvta_generic_to_shared(shared));
+}
+
+// Four matrices of 8x8 numbers of 16 bits, spread over a warp as mma takes them. Lane l has the address of row
+// l % 8 of matrix l / 8.
+__device__ __forceinline__ void load_matrices(SharedAddress row, unsigned& first, unsigned& second, unsigned& third, unsigned& fourth) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth) : "r"(row));
+}
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// sums += a * b, 16x16 bfloat16 numbers by 16x8 into 16x8 floats, spread over a warp as PTX lays out mma.m16n8k16.
+__device__ __forceinline__ void multiply_add_bfloats(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 { %0, %1, %2, %3 }, { %4, %5, %6, %7 }, "
+        "{ %8, %9 }, { %0, %1, %2, %3 };"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Copies past the registers; the thread goes on at once.
+template <int kBytes>
+__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    if constexpr (kBytes == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(global) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(global), "n"(kBytes) : "memory");
+    }
+}
+
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+#endif
+
+using Sums = float[kTall][kSums];
+
+// The bytes from where a warp's matrices begin to the row whose address a lane has: of A matrices follow each other across
+// first, of B along the terms.
+__device__ __forceinline__ int row_of_a(int lane) { return lane / 8 % 2 * kAAcross + lane / 16 * kAAlong + lane % 8 * 16; }
+__device__ __forceinline__ int row_of_b(int lane) { return lane / 16 * kBAcross + lane / 8 % 2 * kBAlong + lane % 8 * 16; }
+
+// sums += rows * columns, of all columns of a warp.
+__device__ __forceinline__ void multiply_row(float (&sums)[kSums], const unsigned (&rows)[4], const unsigned (&columns)[kWide][2]) {
+#pragma unroll
+    for (int n = 0; n < kWide; ++n) {
+        multiply_add_bfloats(reinterpret_cast<float(&)[4]>(sums[4 * n]), rows, columns[n]);
+    }
+}
+
+// totals += kSumSteps products.
+__device__ __forceinline__ void add_products(Sums& totals, SharedAddress a, SharedAddress b) {
+#pragma unroll
+    for (int j = 0; j < kSumSteps; ++j) {
+        unsigned columns[kParts][kWide][2];
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+            for (int n = 0; n < kWide; n += 2) {
+                load_matrices(b + part * kBPart + 2 * j * kBAlong + n * kBAcross, columns[part][n][0], columns[part][n][1],
+                              columns[part][n + 1][0], columns[part][n + 1][1]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kTall; ++i) {
+            unsigned rows[kParts][4];
+#pragma unroll
+            for (int part = 0; part < kParts; ++part) {
+                unsigned (&own)[4] = rows[part];
+                load_matrices(a + part * kAPart + 2 * j * kAAlong + 2 * i * kAAcross, own[0], own[1], own[2], own[3]);
+            }
+            multiply_row(totals[i], rows[0], columns[0]);
+        }
+    }
+}
+
+// totals += what a stage gives.
+__device__ __forceinline__ void add_stage(Sums& totals, SharedAddress a, SharedAddress b) { add_products(totals, a, b); }
+
+using Element = unsigned short;  // the bits of a bfloat16
+
+// A bfloat16 is the upper half of a float.
+__device__ __forceinline__ float bfloat_to_float(unsigned short bits) {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}
+
+// To the nearest, ties to even; a NaN stays one.
+__device__ __forceinline__ unsigned short float_to_bfloat(float value) {
+    const unsigned bits = __float_as_uint(value);
+    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    return static_cast<unsigned short>(value != value ? 0x7fffu : rounded >> 16);
+}
+
+__device__ __forceinline__ float load(const Element* from) { return bfloat_to_float(__ldg(from)); }
+
+__device__ __forceinline__ Element rounded(float value) { return float_to_bfloat(value); }
+
+struct Tile {
+    int column, position, group, phase;
+};
+
+__device__ __forceinline__ Tile tile_of(int i) {
+    Tile tile;
+    tile.column = i % kTilesAcross;  // fastest: these tiles read the same pixels
+    i /= kTilesAcross;
+    tile.phase = i % kPhases;  // and these write the same lines of memory
+    i /= kPhases;
+    tile.position = i % kTilesDown * kTilePositions;
+    tile.group = i / kTilesDown;
+    return tile;
+}
+
+// What is copied next: the weights of a tap, and the pixels that it is the first to read.
+struct Copies {
+    const uint4* pixels;  // of the block of channels, from the tile's first position on
+    const uint4* filters;
+    int tap, pixel_stage, filter_stage;
+};
+
+__device__ __forceinline__ void copy_next(Copies& next, char* memory, int first_tap, int last_tap) {
+    const Tap tap = kTap[next.tap];
+    if (tap.begins) {
+        next.pixel_stage = next.pixel_stage + 1 == kPixelStages ? 0 : next.pixel_stage + 1;
+        char* const target = memory + next.pixel_stage * kPixelStage;
+        const uint4* const source = next.pixels + tap.first;
+        for (int i = threadIdx.x; i < kParts * kChunks * kRun; i += kThreads) {
+            const int line = i / kRun;
+            copy_async<16>(target + 16 * i, source + line / kChunks * kPartLength + line % kChunks * kChunkLength + i % kRun);
+        }
+    }
+    char* const target = memory + kPixelStages * kPixelStage + next.filter_stage * kFilterStage;
+    const uint4* const source = next.filters + tap.weight * (kFilterStage / 16);
+#pragma unroll
+    for (int i = 0; i < kFilterStage / 16; i += kThreads) {
+        if (kFilterStage / 16 % kThreads == 0 || i + threadIdx.x < kFilterStage / 16) {
+            copy_async<16>(target + 16 * (i + threadIdx.x), source + i + threadIdx.x);
+        }
+    }
+    next.filter_stage = next.filter_stage + 1 == kStages ? 0 : next.filter_stage + 1;
+    if (++next.tap == last_tap) {
+        next.tap = first_tap;
+        next.pixels += kChunks * kChunkLength;
+        next.filters += kTaps * (kFilterStage / 16);
+    }
+}
+
+// Where a position's results are: that of the first channel.
+__device__ __forceinline__ Element* target_of(int position, const Tile& tile, Element* dx) {
+    const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
+    const int row = place / kColumnPitch * kPhaseRows + tile.phase / kPhaseColumns;
+    const int column = place % kColumnPitch * kPhaseColumns + tile.phase % kPhaseColumns;
+    if (position >= kPositions || row >= kRows || column >= kColumns) {
+        return nullptr;  // between images
+    }
+    const size_t pixel = (static_cast<size_t>(image) * kRows + row) * kColumns + column;
+    return dx + (pixel * kGroups + tile.group) * kResults;
+}
+
+__device__ __forceinline__ void store_pair(Element* target, Element first, Element second) {
+    *reinterpret_cast<unsigned*>(target) = first | static_cast<unsigned>(second) << 16;
+}
+
+// Stores a thread's sums of 16 rows, which begin at a position: four lanes have eight channels of a pixel.
+__device__ __forceinline__ void store(const float (&sums)[kSums], const Tile& tile, int first_position, int first_column, Element* __restrict__ dx) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        Element* const target = target_of(first_position + lane / 4 + 8 * half, tile, dx);
+        if (target == nullptr) {
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < kSums; i += 4) {
+            const int own = first_column + lane % 4 * 2 + i / 4 * 8;
+            if (own < kResults) {
+                store_pair(target + own, rounded(sums[i + 2 * half]), rounded(sums[i + 2 * half + 1]));
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 2)
+conv2d_mma(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
+           Element* __restrict__ dx) {
+    extern __shared__ __align__(128) float4 shared[];
+    char* const memory = reinterpret_cast<char*>(shared);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int first_row = warp % kWarpsDown * kWarpRows, first_column = warp / kWarpsDown * kWarpColumns;
+    const Tile tile = tile_of(blockIdx.x);
+    const int first_tap = kFirstTap[tile.phase], last_tap = kFirstTap[tile.phase + 1];
+    const int steps = (last_tap - first_tap) * kChannelBlocks;
+    Copies next = {
+        pixels + tile.group * kChannelBlocks * kChunks * kChunkLength + tile.position,
+        filters + static_cast<size_t>(tile.group * kTilesAcross + tile.column) * kChannelBlocks * kTaps * (kFilterStage / 16),
+        first_tap, kPixelStages - 1, 0,
+    };
+#pragma unroll
+    for (int step = 0; step < kStages - 1; ++step) {
+        if (step < steps) {
+            copy_next(next, memory, first_tap, last_tap);
+        }
+        copy_async_commit();
+    }
+    const SharedAddress own_pixels = shared_address(memory) + (16 * first_row + row_of_a(lane));
+    const SharedAddress own_filters = shared_address(memory) + (kPixelStages * kPixelStage + 16 * first_column + row_of_b(lane));
+    int t = first_tap, pixel_stage = kPixelStages - 1, filter_stage = 0;
+    Sums totals = {};
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        copy_async_wait<kStages - 2>();
+        __syncthreads();  // what all threads have copied is there, and all have read the stages that are filled next
+        if (step + kStages - 1 < steps) {
+            copy_next(next, memory, first_tap, last_tap);
+        }
+        copy_async_commit();
+        if (kTap[t].begins) {
+            pixel_stage = pixel_stage + 1 == kPixelStages ? 0 : pixel_stage + 1;
+        }
+        add_stage(totals, own_pixels + (pixel_stage * kPixelStage + 16 * kTap[t].shift), own_filters + filter_stage * kFilterStage);
+        filter_stage = filter_stage + 1 == kStages ? 0 : filter_stage + 1;
+        t = t + 1 == last_tap ? first_tap : t + 1;
+    }
+#pragma unroll
+    for (int i = 0; i < kTall; ++i) {
+        store(totals[i], tile, tile.position + first_row + 16 * i, tile.column * kTileColumns + first_column, dx);
+    }
+}
