@@ -96,7 +96,7 @@ class TestWeightTiles:
         for config in drawn(problem, 3):
             geometry = WeightGeometry.of(problem, config)
             found = Counter(weight for each in geometry.tap_sets for weight in each.weights if weight >= 0)
-            assert found == Counter(range(problem.weight[2] * problem.weight[3]))
+            assert found == Counter(range(geometry.tap_count))
             assert geometry.steps * geometry.terms == geometry.dy.length >= geometry.lattice.positions
             assert geometry.has_steps
             assert geometry.splits * geometry.split_steps >= geometry.steps
