@@ -13,8 +13,8 @@ L2_BYTES_A_NS = 5500.0
 SECTOR = 8
 """Numbers that L2 takes at once, however few of them are written."""
 MOST_APART = 16
-"""Numbers between what two threads write, from which on it makes no difference. With 28 of them 5x5 taps on 28x28 took 32.5
-us on an H100, with 4 of them 3x3 taps took 18.8."""
+"""Numbers between what two threads write, from which on it makes no difference: with 28 of them 5x5 taps on 28x28 took
+32.5 us on an H100, with 4 of them 3x3 taps took 18.8."""
 SCHEDULERS = 4
 """Instructions of a warp that a multiprocessor issues in a cycle."""
 COPY_INSTRUCTIONS = 26
