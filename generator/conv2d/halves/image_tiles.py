@@ -9,7 +9,7 @@ import itertools
 from typing import Any, Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.halves.halving import CHUNK, Filters, Images
+from warpsmith.generator.conv2d.halves.halving import Filters, Images
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Tap
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import ImageLayout, Pass
@@ -65,46 +65,39 @@ class ImageTiles(abc.ABC):
 
     @classmethod
     def tiled(
-        cls, family: str, problem: Conv2d, positions: int, columns: int, channels: int, reach: Reach, **own: Any
+        cls,
+        family: str,
+        problem: Conv2d,
+        arithmetic: Arithmetic,
+        positions: int,
+        columns: int,
+        channels: int,
+        reach: Reach,
+        **own: Any,
     ) -> Self:
         """Tiles of so many positions and channels of the result, and sums of so many channels a stage.
 
         Args:
             family: whose tiles they are.
             problem: fprop or dgrad.
+            arithmetic: what numbers become.
             positions, columns, channels, reach: of the config.
             own: the fields of the subclass.
         """
-        lattice, arithmetic = Lattice.of(problem), Arithmetic.of(problem)
-        chunks = channels // CHUNK
-        summed, results = summed_and_results(problem)
+        lattice, chunks = Lattice.of(problem), channels // arithmetic.chunk
         phases = [_stages(taps, reach) for taps in lattice.phases]
         span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
         length = -(-lattice.positions // positions) * positions + lattice.reach + span
         steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
-        channel_blocks = -(-summed // channels)
-        source, weights = problem.inputs[0], problem.inputs[1]
-        filters = Filters(
-            family=family,
-            operand=weights,
-            arithmetic=arithmetic,
-            groups=problem.groups,
-            summed=summed,
-            results=results,
-            filter_columns=problem.weight[3],
-            tap_count=problem.weight[2] * problem.weight[3],
-            columns=columns,
-            tiles=-(-results // columns),
-            block_chunks=chunks,
-            blocks=channel_blocks,
-            is_turned=problem.pass_ is not Pass.FPROP,
-        )
+        filters = _filters(family, problem, arithmetic, columns, chunks)
         return cls(
             lattice=lattice,
             positions=positions,
             columns=columns,
             arithmetic=arithmetic,
-            images=Images.of_sources(family, problem, source, lattice, channel_blocks * chunks, length),
+            images=Images.of_sources(
+                family, problem, problem.inputs[0], arithmetic, lattice, filters.blocks * chunks, length
+            ),
             filters=filters,
             steps=tuple(itertools.chain.from_iterable(steps)),
             first_taps=(0, *itertools.accumulate(map(len, steps))),
@@ -127,6 +120,11 @@ class ImageTiles(abc.ABC):
     @abc.abstractmethod
     def shared_bytes(self) -> int:
         """Of a block."""
+
+    @property
+    def family(self) -> str:
+        """Whose tiles they are, and the name of the kernel that multiplies."""
+        return self.images.family
 
     @property
     def results(self) -> int:
@@ -174,6 +172,25 @@ def summed_and_results(problem: Conv2d) -> tuple[int, int]:
     """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
     both = problem.group_channels, problem.group_filters
     return both if problem.pass_ is Pass.FPROP else both[::-1]
+
+
+def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int, chunks: int) -> Filters:
+    summed, results = summed_and_results(problem)
+    return Filters(
+        family=family,
+        operand=problem.inputs[1],
+        arithmetic=arithmetic,
+        groups=problem.groups,
+        summed=summed,
+        results=results,
+        filter_columns=problem.weight[3],
+        tap_count=problem.weight[2] * problem.weight[3],
+        columns=columns,
+        tiles=-(-results // columns),
+        block_chunks=chunks,
+        blocks=-(-summed // (chunks * arithmetic.chunk)),
+        is_turned=problem.pass_ is not Pass.FPROP,
+    )
 
 
 def _stages(taps: tuple[Tap, ...], reach: Reach) -> list[list[Tap]]:
