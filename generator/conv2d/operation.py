@@ -27,6 +27,7 @@ from warpsmith.generator.conv2d.fourier.tiled import (
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.operation import Operation
 
@@ -42,6 +43,15 @@ _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
-_FAMILIES = (Conv2dDepthwise(), Conv2dDirect(), Conv2dWarpgroup(), Conv2dMma(), *_FOURIER, Conv2dCircular(), _PLAIN)
+_FAMILIES = (
+    Conv2dDepthwise(),
+    Conv2dDirect(),
+    Conv2dWarpgroup(),
+    Conv2dMma(),
+    Conv2dSlices(),
+    *_FOURIER,
+    Conv2dCircular(),
+    _PLAIN,
+)
 
 CONV2D = Operation(Conv2d, _FAMILIES, simplest=_PLAIN)

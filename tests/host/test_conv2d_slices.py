@@ -73,17 +73,23 @@ def test_every_tile_gives_the_same_bits(host: Runtime, quickest: HostCompiler) -
     results = [computed(host, quickest, LAYER, config_of(LAYER, **tile), given) for tile in TILES]
     expected, scale = reference(LAYER, given)
     assert (np.abs(results[0] - expected) <= 1e-6 * scale).all()
+    assert np.mean(results[0] == expected.astype(np.float32)) < 0.5  # of digits, and not in double precision
     for other in results[1:]:
         assert np.array_equal(results[0].view(np.uint32), other.view(np.uint32))
 
 
-@pytest.mark.parametrize("kind", ["one large number", "log-normal", "a NaN", "zeros"])
+@pytest.mark.parametrize(
+    "kind", ["one large number", "a large channel with small weights", "log-normal", "a NaN", "zeros"]
+)
 def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, kind: str) -> None:
     """Three digits of a number 10,000 times as large leave one of the others, which the bound does not admit."""
     given = {name: values.copy() for name, values in random_operands(LAYER, 3).items()}
     x = given["x"]
     if kind == "one large number":
         x[1, 3, 2, 2] = 1e4
+    elif kind == "a large channel with small weights":
+        x[:, 7] *= 1e4
+        given["w"][:, 7] *= 1e-6
     elif kind == "log-normal":
         x[...] = np.exp(3 * np.random.default_rng(1).standard_normal(x.shape)).astype(np.float32)
     elif kind == "a NaN":
@@ -98,4 +104,4 @@ def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, k
         assert np.array_equal(np.isnan(first), is_reached)
     else:
         expected, _ = reference(LAYER, given)
-        assert np.abs(first - expected).max() <= 1e-6 * 2 * np.sqrt(np.mean(np.square(expected)))
+        assert np.mean(first == expected.astype(np.float32)) > 0.99  # in double precision, and not of digits

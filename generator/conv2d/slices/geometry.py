@@ -19,12 +19,9 @@ NAME = "conv2d_slices"
 class SlicesGeometry(ImageGeometry):
     """One config on fprop or dgrad."""
 
-    range: Range
-
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> SlicesGeometry:
         warps = Warps.of(config)
-        source, weights = problem.inputs[0], problem.inputs[1]
         return cls.tiled(
             NAME,
             problem,
@@ -36,8 +33,13 @@ class SlicesGeometry(ImageGeometry):
             warps=warps,
             stages=config.integer("stages"),
             min_blocks=config.integer("min_blocks"),
-            range=Range(NAME, (Measure(NAME, source), Measure(NAME, weights)), terms_of(problem)),
         )
+
+    @property
+    def range(self) -> Range:
+        """What measures both operands."""
+        measures = Measure.of_images(self.images), Measure.of_filters(self.filters)
+        return Range(NAME, measures, self.filters.groups, self.filters.tap_count)
 
     @property
     def sum_steps(self) -> int:

@@ -7,9 +7,10 @@ products would do: they are three times what rounding loses. Sums of products of
 order gives the same.
 
 What rounding loses is 0.29 of a step of q, at random; relative to a result it is small where most numbers are not much
-smaller than the largest. A launch measures the mean magnitude and the mean square of both operands. Where the error
-that they let expect, SIGMAS standard deviations of it, is beyond BOUND of what errors are measured by
-(`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide.
+smaller than the largest. A launch measures the mean magnitude and the mean square of each channel that is summed over,
+of both operands: with their products a channel of large numbers that meets small weights counts as what it adds to a
+result. Where the error that they let expect, SIGMAS standard deviations of it, is beyond BOUND of what errors are
+measured by (`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide.
 
 Source: Ootomo, Ozaki and Yokota 2024, "DGEMM on integer matrix multiplication unit", whose scheme is Ozaki's.
 """
@@ -20,7 +21,7 @@ import dataclasses
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.halves.halving import MAX_BLOCKS, NUMBERS_A_BLOCK, RANGE, THREADS
+from warpsmith.generator.conv2d.halves.halving import RANGE, THREADS, Filters, Images
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
 from warpsmith.generator.problem import Operand
@@ -37,7 +38,7 @@ LARGEST = 127 * 2**16 + 127 * 2**8 + 127
 SIGMAS = 6.0
 BOUND = 1e-6
 MEASURES = 3
-"""Of a block's share of an operand: its largest magnitude, the sum of magnitudes and that of squares."""
+"""Of a channel: its largest magnitude, the sum of magnitudes and that of squares."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,10 +64,36 @@ class Slices(Arithmetic):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """The launch that measures an operand, a share of it a block."""
+    """The launch that measures an operand, a block each of the channels that are summed over, group by group."""
 
     family: str
     operand: Operand
+    blocks: int
+    channels: int
+    """Of a group."""
+    group_stride: int
+    """Elements from a group to the next one."""
+    channel_stride: int
+    outer: int
+    """Images, or results of a group, that a channel has numbers for."""
+    outer_stride: int
+    inner: int
+    """Pixels, or taps, of one of them."""
+    inner_stride: int
+
+    @classmethod
+    def of_images(cls, images: Images) -> Measure:
+        operand, strides = images.operand, images.strides
+        group_stride = images.channels * strides[1]
+        sizes = operand.shape[0], strides[0], operand.shape[2] * operand.shape[3], strides[3]
+        return cls(images.family, operand, operand.shape[1], images.channels, group_stride, strides[1], *sizes)
+
+    @classmethod
+    def of_filters(cls, filters: Filters) -> Measure:
+        summed, results, _, column = filters.strides
+        sizes = filters.results, results, filters.tap_count, column
+        blocks = filters.groups * filters.summed
+        return cls(filters.family, filters.operand, blocks, filters.summed, filters.group_stride, summed, *sizes)
 
     @property
     def entry(self) -> str:
@@ -74,13 +101,13 @@ class Measure:
         return f"{self.family}_measure_{self.operand.name}"
 
     @property
-    def blocks(self) -> int:
-        """Each with a share."""
-        return max(1, min(MAX_BLOCKS, self.operand.size // NUMBERS_A_BLOCK))
+    def numbers(self) -> int:
+        """Of a channel."""
+        return self.outer * self.inner
 
     @property
     def workspace(self) -> Workspace:
-        """Where a block's measures are, side by side."""
+        """Where a channel's measures are, side by side."""
         return Workspace(f"measures_{self.operand.name}", 8 * MEASURES * self.blocks)
 
     def launch(self) -> Launch:
@@ -100,8 +127,9 @@ class Range:
 
     family: str
     measures: tuple[Measure, Measure]
-    terms: int
-    """Of a result's sum."""
+    groups: int
+    taps: int
+    """That a result sums over, at the most."""
 
     largest: ClassVar[int] = LARGEST
     workspace: ClassVar[Workspace] = Workspace(RANGE, 4 * 3)

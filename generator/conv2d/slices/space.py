@@ -28,11 +28,6 @@ _TILE = ("warps_down", "warps_across", "warp_rows", "warp_columns", "channels", 
 def slices_space(problem: Conv2d, device: Device) -> Space:
     """The space of fprop and dgrad."""
     summed, results = summed_and_results(problem)
-
-    def geometry(*values: Value) -> SlicesGeometry:
-        chosen = dict(zip((*_TILE, "stages", "min_blocks"), values, strict=False))
-        return SlicesGeometry.of(problem, Config.of({**LEAST, **chosen}))
-
     return Space(
         parameters=(
             Parameter("warps_down", WARPS, "of a block, below each other: in positions"),
@@ -70,16 +65,28 @@ def slices_space(problem: Conv2d, device: Device) -> Space:
                 "a filter of one row has a reach of its row",
                 lambda reach: reach == Reach.ROW or problem.weight[2] > 1,
             ),
-            Constraint(
-                f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, as many fit side by side",
-                lambda *values: geometry(*values).shared_bytes <= shared_bytes(device, int(values[-1])),
-                (*_TILE, "stages", "min_blocks"),
-            ),
-            Constraint(
-                f"digits take at most {problem.workspace} bytes",
-                lambda *values: geometry(*values).workspace_bytes <= problem.workspace,
-                _TILE,
-            ),
+            *_memory(problem, device),
+        ),
+    )
+
+
+def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
+    """Of shared memory and of the workspace."""
+
+    def geometry(*values: Value) -> SlicesGeometry:
+        chosen = dict(zip((*_TILE, "stages", "min_blocks"), values, strict=False))
+        return SlicesGeometry.of(problem, Config.of({**LEAST, **chosen}))
+
+    return (
+        Constraint(
+            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, as many fit side by side",
+            lambda *values: geometry(*values).shared_bytes <= shared_bytes(device, int(values[-1])),
+            (*_TILE, "stages", "min_blocks"),
+        ),
+        Constraint(
+            f"digits take at most {problem.workspace} bytes",
+            lambda *values: geometry(*values).workspace_bytes <= problem.workspace,
+            _TILE,
         ),
     )
 
