@@ -25,6 +25,7 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.device import H200
@@ -158,6 +159,11 @@ CASES = {
     "mma_fprop": mma(LAYER, Pass.FPROP, bias=True),
     "mma_dgrad_channels_last": mma({**STRIDED, **LAST, "precision": "bf16"}, Pass.DGRAD, reach="filter", stages=2),
     "mma_wgrad": mma(LAYER, Pass.WGRAD),
+    "slices_fprop": Case(Conv2dSlices(), Conv2d(**LAYER, bias=True, relu=True), (), "multiply"),
+    "slices_fprop_measure": Case(Conv2dSlices(), Conv2d(**LAYER), (), "conv2d_slices_measure_x"),
+    "slices_fprop_range": Case(Conv2dSlices(), Conv2d(**LAYER), (), "conv2d_slices_range"),
+    "slices_fprop_digits": Case(Conv2dSlices(), Conv2d(**LAYER), (), "conv2d_slices_halve_x"),
+    "slices_dgrad_exact": Case(Conv2dSlices(), Conv2d(**STRIDED, pass_=Pass.DGRAD), (), "conv2d_slices_exact"),
     "circular_fprop": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE)),
     "circular_wgrad": Case(Conv2dCircular(), Conv2d(**LARGE_DEPTHWISE, pass_=Pass.WGRAD)),
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
@@ -209,6 +215,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
         ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
+        *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),
         ("conv2d_fft", Pass.FPROP),
         ("conv2d_fft", Pass.DGRAD),
         ("conv2d_fft_tiled", Pass.WGRAD),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Precision
@@ -33,10 +34,21 @@ class Arithmetic:
             return cls(problem.dtype, parts=1, scales=False, promotes=is_exact)
         return cls(DType.FLOAT16, parts=2 if is_exact else 1, scales=True, promotes=is_exact)
 
+    chunk: ClassVar[int] = 8
+    """Numbers that lie side by side: 16 bytes."""
+    is_sliced: ClassVar[bool] = False
+    template: ClassVar[str] = "conv2d/halves_scale.cu.jinja"
+    """How numbers are scaled and cut."""
+
     @property
     def products(self) -> int:
         """Of 16-bit numbers for each product: that of both low parts is left out."""
         return 2 * self.parts - 1
+
+    @property
+    def told(self) -> str:
+        """What a number becomes, for comments."""
+        return str(self.element)
 
     @property
     def is_bfloat(self) -> bool:

@@ -22,7 +22,10 @@ from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
 from warpsmith.generator.render import render
 
 CHUNK = 8
-"""Channels that lie side by side: 16 bytes, a row of a core matrix."""
+"""Halves of channels that lie side by side: 16 bytes, a row of a core matrix."""
+CHUNK_BYTES = 16
+RANGE = "range"
+"""The workspace that slices are scaled by: `generator.conv2d.slices.measuring`."""
 THREADS = 256
 """Of a block that finds the largest number, or splits numbers."""
 NUMBERS_A_BLOCK, MAX_BLOCKS = 4096, 1056
@@ -81,12 +84,18 @@ class Halved(abc.ABC):
     @property
     def maximum(self) -> Maximum | None:
         """What finds the largest number, where the operand is scaled."""
-        return Maximum(self.family, self.operand) if self.arithmetic.scales else None
+        has_own = self.arithmetic.scales and not self.arithmetic.is_sliced
+        return Maximum(self.family, self.operand) if has_own else None
 
     @property
     def powers(self) -> tuple[Pointer, ...]:
         """The argument of a kernel that scales back."""
         return () if self.maximum is None else (self.maximum.power,)
+
+    @property
+    def range_place(self) -> int:
+        """Where in the range the power of two of slices is."""
+        return int(self.operand.name == "w")
 
     @property
     def entry(self) -> str:
@@ -102,7 +111,8 @@ class Halved(abc.ABC):
     def halves(self) -> Workspace:
         """Where they are. Those of weights depend on weights alone."""
         name = self.operand.name
-        return Workspace(f"halves_{name}", self.nbytes, holds=(name,) if name == "w" else ())
+        holds_weights = name == "w" and not self.arithmetic.is_sliced
+        return Workspace(f"halves_{name}", self.nbytes, holds=(name,) if holds_weights else ())
 
     def workspaces(self) -> tuple[Workspace, ...]:
         """Of the largest numbers and of the 16-bit ones."""
@@ -112,6 +122,8 @@ class Halved(abc.ABC):
         maximum = self.maximum
         first = () if maximum is None else (maximum.launch(),)
         largest = () if maximum is None else (Pointer(maximum.workspace.name),)
+        if self.arithmetic.is_sliced:
+            largest = (Pointer(RANGE, 4 * self.range_place),)
         arguments = (Pointer(self.operand.name), *largest, Pointer(self.halves.name))
         return *first, dataclasses.replace(Launch.of_blocks(self.entry, blocks, THREADS, arguments), unit=self.entry)
 
@@ -148,6 +160,7 @@ class Images(Halved):
         family: str,
         problem: Conv2d,
         operand: Operand,
+        arithmetic: Arithmetic,
         lattice: Lattice,
         chunks: int,
         length: int,
@@ -157,7 +170,7 @@ class Images(Halved):
         return cls(
             family=family,
             operand=operand,
-            arithmetic=Arithmetic.of(problem),
+            arithmetic=arithmetic,
             images=operand.shape[0],
             groups=problem.groups,
             channels=operand.shape[1] // problem.groups * (folding.count if folding else 1),
@@ -177,7 +190,7 @@ class Images(Halved):
             dataclasses.replace(line, sources=size, multiple=1, planes=(0,), before=0)
             for line, size in zip((lattice.rows, lattice.columns), operand.shape[2:], strict=True)
         )
-        source = cls.of_sources(family, problem, operand, lattice, chunks, length)
+        source = cls.of_sources(family, problem, operand, Arithmetic.of(problem), lattice, chunks, length)
         return dataclasses.replace(source, rows=rows, columns=columns, terms=terms)
 
     @property
@@ -193,7 +206,7 @@ class Images(Halved):
     @property
     def is_vector(self) -> bool:
         """Whether the channels of a chunk lie side by side in memory, in whole vectors of 16 bytes."""
-        return self.strides[1] == 1 and self.channels % CHUNK == 0 and self.folding is None
+        return self.strides[1] == 1 and self.channels % self.arithmetic.chunk == 0 and self.folding is None
 
     @property
     def chunk_length(self) -> int:
@@ -207,7 +220,7 @@ class Images(Halved):
 
     @property
     def nbytes(self) -> int:
-        return 2 * CHUNK * self.arithmetic.parts * self.part_length
+        return CHUNK_BYTES * self.arithmetic.parts * self.part_length
 
     @property
     def blocks_a_plane(self) -> int:
@@ -260,9 +273,9 @@ class Filters(Halved):
         return filters * self.operand.element_strides[0]
 
     @property
-    def tile_halves(self) -> int:
+    def tile_bytes(self) -> int:
         """Of one tap, one block of channels and one tile of columns; all parts."""
-        return self.arithmetic.parts * self.block_chunks * self.columns * CHUNK
+        return CHUNK_BYTES * self.arithmetic.parts * self.block_chunks * self.columns
 
     @property
     def threads(self) -> int:
@@ -271,7 +284,7 @@ class Filters(Halved):
 
     @property
     def nbytes(self) -> int:
-        return 2 * self.groups * self.tiles * self.blocks * self.tap_count * self.tile_halves
+        return self.groups * self.tiles * self.blocks * self.tap_count * self.tile_bytes
 
     def launches(self) -> tuple[Launch, ...]:
         """One after the other."""

@@ -9,8 +9,8 @@ import itertools
 from typing import Any, Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.halves.folding import Folding, folded
-from warpsmith.generator.conv2d.halves.halving import CHUNK, Filters, Images
+from warpsmith.generator.conv2d.halves.folding import Folding
+from warpsmith.generator.conv2d.halves.halving import Filters, Images
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Tap
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import ImageLayout, Pass
@@ -70,34 +70,40 @@ class ImageTiles(abc.ABC):
 
     @classmethod
     def tiled(
-        cls, family: str, problem: Conv2d, positions: int, columns: int, channels: int, reach: Reach, **own: Any
+        cls,
+        family: str,
+        problem: Conv2d,
+        arithmetic: Arithmetic,
+        positions: int,
+        columns: int,
+        channels: int,
+        reach: Reach,
+        **own: Any,
     ) -> Self:
         """Tiles of so many positions and channels of the result, and sums of so many channels a stage.
 
         Args:
             family: whose tiles they are.
             problem: fprop or dgrad.
+            arithmetic: what numbers become.
             positions, columns, channels, reach: of the config.
             own: the fields of the subclass.
         """
-        folding, is_fprop = Folding.of(problem), problem.pass_ is Pass.FPROP
-        lattice, chunks = Lattice.of(folded(problem)), channels // CHUNK
-        summed, _ = summed_and_results(problem)
+        folding, is_fprop = _folding(problem, arithmetic), problem.pass_ is Pass.FPROP
+        lattice, chunks = Lattice.of(problem if folding is None else folding.layer), channels // arithmetic.chunk
         phases = [_stages(taps, reach) for taps in lattice.phases]
         span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
         length = -(-lattice.positions // positions) * positions + lattice.reach + span
         steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
-        channel_blocks = -(-summed // channels)
-        source = problem.inputs[0]
+        filters = _filters(family, problem, arithmetic, columns, chunks)
+        sources = problem.inputs[0], arithmetic, lattice, filters.blocks * chunks, length
         return cls(
             lattice=lattice,
             positions=positions,
             columns=columns,
-            arithmetic=Arithmetic.of(problem),
-            images=Images.of_sources(
-                family, problem, source, lattice, channel_blocks * chunks, length, folding if is_fprop else None
-            ),
-            filters=_filters(family, problem, columns, chunks),
+            arithmetic=arithmetic,
+            images=Images.of_sources(family, problem, *sources, folding if is_fprop else None),
+            filters=filters,
             steps=tuple(itertools.chain.from_iterable(steps)),
             first_taps=(0, *itertools.accumulate(map(len, steps))),
             run=positions + span,
@@ -121,6 +127,11 @@ class ImageTiles(abc.ABC):
     @abc.abstractmethod
     def shared_bytes(self) -> int:
         """Of a block."""
+
+    @property
+    def family(self) -> str:
+        """Whose tiles they are, and the name of the kernel that multiplies."""
+        return self.images.family
 
     @property
     def results(self) -> int:
@@ -166,29 +177,35 @@ class ImageTiles(abc.ABC):
 
 def summed_and_results(problem: Conv2d) -> tuple[int, int]:
     """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
-    both = folded(problem).group_channels, problem.group_filters
+    both = problem.group_channels, problem.group_filters
     return both if problem.pass_ is Pass.FPROP else both[::-1]
 
 
-def _filters(family: str, problem: Conv2d, columns: int, chunks: int) -> Filters:
+def _folding(problem: Conv2d, arithmetic: Arithmetic) -> Folding | None:
+    """Slices are measured channel by channel, and so not folded."""
+    return None if arithmetic.is_sliced else Folding.of(problem)
+
+
+def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int, chunks: int) -> Filters:
     """The weights, in tiles of so many channels of the result and blocks of so many chunks."""
-    summed, results = summed_and_results(problem)
-    weight = folded(problem).weight
+    folding = _folding(problem, arithmetic)
+    layer = problem if folding is None else folding.layer
+    summed, results = summed_and_results(layer)
     return Filters(
         family=family,
         operand=problem.inputs[1],
-        arithmetic=Arithmetic.of(problem),
+        arithmetic=arithmetic,
         groups=problem.groups,
         summed=summed,
         results=results,
-        filter_columns=weight[3],
-        tap_count=weight[2] * weight[3],
+        filter_columns=layer.weight[3],
+        tap_count=layer.weight[2] * layer.weight[3],
         columns=columns,
         tiles=-(-results // columns),
         block_chunks=chunks,
-        blocks=-(-summed // (CHUNK * chunks)),
+        blocks=-(-summed // (chunks * arithmetic.chunk)),
         is_turned=problem.pass_ is not Pass.FPROP,
-        folding=Folding.of(problem),
+        folding=folding,
     )
 
 

@@ -95,7 +95,7 @@ class WeightTiles(abc.ABC):
             columns=columns,
             terms=terms,
             arithmetic=arithmetic,
-            x=Images.of_sources(family, problem, x, lattice, x_chunks, x_length, folding),
+            x=Images.of_sources(family, problem, x, arithmetic, lattice, x_chunks, x_length, folding),
             dy=Images.of_results(family, problem, dy, lattice, dy_chunks, length, terms),
             tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
             run=terms + span,

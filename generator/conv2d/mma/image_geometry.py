@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles, Reach
 from warpsmith.generator.conv2d.mma.warps import CHUNK_BYTES, NAME, Warps, sum_steps
@@ -30,6 +31,7 @@ class ImageGeometry(ImageTiles):
         return cls.tiled(
             NAME,
             problem,
+            Arithmetic.of(problem),
             positions=warps.tile_rows,
             columns=warps.tile_columns,
             channels=config.integer("channels"),

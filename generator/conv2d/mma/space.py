@@ -40,7 +40,7 @@ LEAST_WEIGHT: dict[str, Value] = {**_LEAST, "taps": TAPS[0], "terms": TERMS[0], 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
     """The space of fprop and dgrad."""
-    summed, results = summed_and_results(problem)
+    summed, results = summed_and_results(folded(problem))
     return Space(
         parameters=(
             *_warps("positions", "channels of the result"),
@@ -178,7 +178,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, and all blocks of a "
             f"multiprocessor {device.shared_per_multiprocessor_bytes}, with {RESERVED_BYTES} more each",
             (*tile, *stage, "stages", "min_blocks"),
-            lambda geometry: geometry.shared_bytes <= _shared_bytes(device, geometry.min_blocks),
+            lambda geometry: geometry.shared_bytes <= shared_bytes(device, geometry.min_blocks),
         ),
         where(
             f"halves and parts of sums take at most {problem.workspace} bytes",
@@ -188,7 +188,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     )
 
 
-def _shared_bytes(device: Device, blocks: int) -> int:
+def shared_bytes(device: Device, blocks: int) -> int:
     """Of a block, where so many share a multiprocessor."""
     share = device.shared_per_multiprocessor_bytes // blocks - RESERVED_BYTES
     return min(device.shared_per_block_bytes, share)

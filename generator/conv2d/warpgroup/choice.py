@@ -101,7 +101,7 @@ def _step_clocks(each: int, products: int, nbytes: float, copies: float) -> floa
 
 def _image_candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
     """The most stages that fit of each tile, depth and reach."""
-    space, (summed, results) = image_space(problem, device), summed_and_results(problem)
+    space, (summed, results) = image_space(problem, device), summed_and_results(folded(problem))
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
     for warpgroups, columns in _tiles(problem, results):

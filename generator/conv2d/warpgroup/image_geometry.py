@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles, Reach
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -39,6 +40,7 @@ class ImageGeometry(ImageTiles):
         return cls.tiled(
             NAME,
             problem,
+            Arithmetic.of(problem),
             positions=GROUP_POSITIONS * warpgroups,
             columns=config.integer("columns"),
             channels=config.integer("channels"),

@@ -111,7 +111,7 @@ def registers(problem: Conv2d, columns: int) -> int:
 
 
 def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
-    summed, results = summed_and_results(problem)
+    summed, results = summed_and_results(folded(problem))
     return (
         Constraint(
             f"a tile has less than twice the {results} channels of a result, or {COLUMNS[0]}",

@@ -41,6 +41,27 @@ inline void multiply_add_bfloats(float (&sums)[4], const unsigned (&a)[4], const
     multiply_add_16_bits<bits_to_float>(sums, a, b);
 }
 
+// sums += a * b: mma.m16n8k32 with signed bytes in and integers out. Which thread holds what: PTX manual, matrix
+// fragments for mma.m16n8k32. A sum beyond 32 bits is told by the sanitizers.
+inline void multiply_add_bytes(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+    signed char rows[2][32], columns[2][32];
+    for (int holder = 0; holder < 4; ++holder) {  // of its four, the thread with four neighbouring terms
+        for (int r = 0; r < 4; ++r) {
+            const int first = r / 2 * 16 + holder * 4;
+            const unsigned row = __shfl_sync(0xffffffffu, a[r], lane / 4 * 4 + holder);
+            const unsigned column = __shfl_sync(0xffffffffu, b[r / 2], (lane % 4 * 2 + r % 2) * 4 + holder);
+            memcpy(rows[r % 2] + first, &row, sizeof row);
+            memcpy(columns[r % 2] + first, &column, sizeof column);
+        }
+    }
+    for (int i = 0; i < 4; ++i) {
+        for (int k = 0; k < 32; ++k) {
+            sums[i] += rows[i / 2][k] * columns[i % 2][k];
+        }
+    }
+}
+
 // ldmatrix: four matrices of 8x8 numbers of 16 bits; lane l has the address of row l % 8 of matrix l / 8.
 using SharedAddress = const char *;
 inline SharedAddress shared_address(const void *shared) { return static_cast<SharedAddress>(shared); }

@@ -1,0 +1,138 @@
+"""Layers by exact sums of int8 products on tensor cores: the same bits whatever the tile and the order of blocks.
+
+The kernel is that of `conv2d_mma`, of three digits in base 256 instead of two halves (`slicing.py` has the method and
+its source): of a product of two numbers eight products of digits are taken. Its sums are integers, so that a result
+depends on the inputs alone, and no config has other bits. Where an operand has too wide a range for three digits, or
+a number is not finite, a launch finds that out, the kernel that multiplies ends at once, and another one computes all
+results in double precision, slowly and in one order: no host waits for the answer.
+
+It takes 8/3 of the products of halves at twice their rate, so it is chosen by who wants its bits, and answers nothing
+unasked. The gradient of weights sums along the line of positions, where digits of neighbours do not lie side by side:
+it is left to others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.halves.halving import RANGE
+from warpsmith.generator.conv2d.halves.limits import why_not_halves
+from warpsmith.generator.conv2d.halves.programs import MAIN
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.slices.geometry import NAME, SlicesGeometry, terms_of
+from warpsmith.generator.conv2d.slices.slicing import MOST_TERMS
+from warpsmith.generator.conv2d.slices.space import LEAST, slices_default, slices_space
+from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
+from warpsmith.generator.conv2d.words import Pass, Precision
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Unit
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+CAPABILITY = (8, 0)
+"""From which on warps multiply matrices of bytes."""
+EXACT_THREADS, EXACT_BLOCKS = 256, 1056
+"""Of the launch in double precision, which mostly has nothing to do."""
+
+
+class SourceTap(NamedTuple):
+    """A tap: the row and column of the source that it reads for row and column 0 of its phase, and its weight's."""
+
+    row: int
+    column: int
+    filter_row: int
+    filter_column: int
+
+
+class Conv2dSlices(Family):
+    """`conv2d` by exact sums of products of bytes."""
+
+    name = NAME
+    default_reach = DEFAULT_REACH
+    may_answer = False
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if device.kind is DeviceKind.CUDA and device.compute_capability < CAPABILITY:
+            return "needs compute capability 8.0 or newer, whose warps multiply matrices of bytes"
+        if problem.dtype is not DType.FLOAT32 or problem.precision is not Precision.IEEE:
+            return "is for float32 at ieee precision: others need no three digits"
+        if problem.pass_ is Pass.WGRAD:
+            return "solves fprop and dgrad only: digits of neighbouring positions do not lie side by side"
+        if (terms := terms_of(problem)) > MOST_TERMS:
+            return f"sums up to {MOST_TERMS} terms, which fit into 32 bits, and not {terms}"
+        if (why_not := why_not_halves(problem)) is not None:
+            return why_not
+        if not self.space(problem, device).contains(Config.of(LEAST)):
+            return f"its tiles and the digits that it writes do not fit into {problem.workspace} bytes of workspace"
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        return slices_space(require_conv2d(problem), device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return slices_default(require_conv2d(problem), device)
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        conv2d = require_conv2d(problem)
+        geometry = SlicesGeometry.of(conv2d, config)
+        images, filters, measures = geometry.images, geometry.filters, geometry.range.measures
+        text = render("conv2d/mma_image.cu.jinja", p=Conv2dText.of(conv2d), g=geometry, config=config.key())
+        ends = (*((Pointer("b"),) if conv2d.bias else ()), Pointer(conv2d.output.name))
+        arguments = (Pointer(images.halves.name), Pointer(filters.halves.name), Pointer(RANGE), *ends)
+        multiply = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, arguments)
+        multiply = dataclasses.replace(multiply, shared_bytes=geometry.shared_bytes, unit=MAIN)
+        exact_unit, exact = _exact(conv2d, geometry, ends)
+        units = (*(each.unit(conv2d) for each in measures), geometry.range.unit(conv2d))
+        steps = (*(each.launch() for each in measures), geometry.range.launch())
+        return Program(
+            NAME,
+            config,
+            (*units, *images.units(conv2d), *filters.units(conv2d), Unit(MAIN, text), exact_unit),
+            (*steps, *filters.launches(), *images.launches(), multiply, exact),
+            (
+                *(each.workspace for each in measures),
+                geometry.range.workspace,
+                *filters.workspaces(),
+                *images.workspaces(),
+            ),
+        )
+
+
+def _exact(problem: Conv2d, geometry: SlicesGeometry, ends: tuple[Pointer, ...]) -> tuple[Unit, Launch]:
+    """What computes all where the range is too wide."""
+    name = f"{NAME}_exact"
+    text = render(
+        "conv2d/slices_exact.cu.jinja",
+        p=Conv2dText.of(problem),
+        key=text_key(problem),
+        g=geometry,
+        taps=_taps(geometry),
+        threads=EXACT_THREADS,
+        blocks=EXACT_BLOCKS,
+    )
+    arguments = (Pointer(RANGE), *(Pointer(each.operand.name) for each in geometry.range.measures), *ends)
+    launch = Launch.of_blocks(name, EXACT_BLOCKS, EXACT_THREADS, arguments)
+    return Unit(name, text), dataclasses.replace(launch, unit=name)
+
+
+def _taps(geometry: SlicesGeometry) -> list[SourceTap]:
+    """Those of each phase, row by row."""
+    rows, columns = geometry.lattice.rows, geometry.lattice.columns
+    return [
+        SourceTap(
+            (row.shift - rows.before) * rows.multiple + rows.planes[row.plane],
+            (column.shift - columns.before) * columns.multiple + columns.planes[column.plane],
+            row.weight,
+            column.weight,
+        )
+        for down in rows.phases
+        for across in columns.phases
+        for row in down
+        for column in across
+    ]

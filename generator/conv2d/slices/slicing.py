@@ -1,0 +1,156 @@
+"""Numbers as three signed bytes, and the check that these are enough.
+
+With the power of two p that brings the largest number of an operand next to 127.5 * 2^16, q = round(x * 2^p) has three
+digits in base 256 from -128 to 127. A product of two numbers is the sum of nine products of digits, eight of which are
+taken: that of both lowest digits is about a hundredth of what rounding to q loses. Without the two next smallest, six
+products would do: they are three times what rounding loses. Sums of products of digits are exact in 32 bits, so any
+order gives the same.
+
+What rounding loses is 0.29 of a step of q, at random; relative to a result it is small where most numbers are not much
+smaller than the largest. A launch measures the mean magnitude and the mean square of each channel that is summed over,
+of both operands: with their products a channel of large numbers that meets small weights counts as what it adds to a
+result. Where the error that they let expect, SIGMAS standard deviations of it, is beyond BOUND of what errors are
+measured by (`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide.
+
+Source: Ootomo, Ozaki and Yokota 2024, "DGEMM on integer matrix multiplication unit", whose scheme is Ozaki's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.halving import RANGE, THREADS, Filters, Images
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import text_key
+from warpsmith.generator.problem import Operand
+from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
+from warpsmith.generator.render import render
+
+DIGITS = 3
+LEVELS = 4
+"""Powers of 256 that products of digits are added up by, each in a sum of its own."""
+MOST_TERMS = (2**31 - 1) // (3 * 2**14)
+"""Of a sum: three products of a level, 2^14 each at the most, fit into 32 bits."""
+LARGEST = 127 * 2**16 + 127 * 2**8 + 127
+"""That three digits make."""
+SIGMAS = 6.0
+BOUND = 1e-6
+MEASURES = 3
+"""Of a channel: its largest magnitude, the sum of magnitudes and that of squares."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slices(Arithmetic):
+    """Three bytes instead of two halves."""
+
+    chunk: ClassVar[int] = 16
+    is_sliced: ClassVar[bool] = True
+    template: ClassVar[str] = "conv2d/slices_scale.cu.jinja"
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Slices:
+        return cls(problem.dtype, parts=DIGITS, scales=True, promotes=False)
+
+    @property
+    def products(self) -> int:
+        return DIGITS**2 - 1
+
+    @property
+    def told(self) -> str:
+        return "int8"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measure:
+    """The launch that measures an operand, a block each of the channels that are summed over, group by group."""
+
+    family: str
+    operand: Operand
+    blocks: int
+    channels: int
+    """Of a group."""
+    group_stride: int
+    """Elements from a group to the next one."""
+    channel_stride: int
+    outer: int
+    """Images, or results of a group, that a channel has numbers for."""
+    outer_stride: int
+    inner: int
+    """Pixels, or taps, of one of them."""
+    inner_stride: int
+
+    @classmethod
+    def of_images(cls, images: Images) -> Measure:
+        operand, strides = images.operand, images.strides
+        group_stride = images.channels * strides[1]
+        sizes = operand.shape[0], strides[0], operand.shape[2] * operand.shape[3], strides[3]
+        return cls(images.family, operand, operand.shape[1], images.channels, group_stride, strides[1], *sizes)
+
+    @classmethod
+    def of_filters(cls, filters: Filters) -> Measure:
+        summed, results, _, column = filters.strides
+        sizes = filters.results, results, filters.tap_count, column
+        blocks = filters.groups * filters.summed
+        return cls(filters.family, filters.operand, blocks, filters.summed, filters.group_stride, summed, *sizes)
+
+    @property
+    def entry(self) -> str:
+        """The kernel, and its unit."""
+        return f"{self.family}_measure_{self.operand.name}"
+
+    @property
+    def numbers(self) -> int:
+        """Of a channel."""
+        return self.outer * self.inner
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where a channel's measures are, side by side."""
+        return Workspace(f"measures_{self.operand.name}", 8 * MEASURES * self.blocks)
+
+    def launch(self) -> Launch:
+        """Of its unit."""
+        arguments = (Pointer(self.operand.name), Pointer(self.workspace.name))
+        return dataclasses.replace(Launch.of_blocks(self.entry, self.blocks, THREADS, arguments), unit=self.entry)
+
+    def unit(self, problem: Conv2d) -> Unit:
+        """Its text."""
+        text = render("conv2d/slices_measure.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
+        return Unit(self.entry, text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Range:
+    """The launch that finds both powers of two, and whether the range is too wide."""
+
+    family: str
+    measures: tuple[Measure, Measure]
+    groups: int
+    taps: int
+    """That a result sums over, at the most."""
+
+    largest: ClassVar[int] = LARGEST
+    workspace: ClassVar[Workspace] = Workspace(RANGE, 4 * 3)
+    """Both powers, and 1 where the range is too wide."""
+
+    @property
+    def entry(self) -> str:
+        """The kernel, and its unit."""
+        return f"{self.family}_range"
+
+    @property
+    def most_error(self) -> float:
+        """One standard deviation of it, in the unit of errors."""
+        return BOUND / SIGMAS
+
+    def launch(self) -> Launch:
+        """Of its unit: one block."""
+        arguments = (*(Pointer(each.workspace.name) for each in self.measures), Pointer(RANGE))
+        return dataclasses.replace(Launch.of_blocks(self.entry, 1, THREADS, arguments), unit=self.entry)
+
+    def unit(self, problem: Conv2d) -> Unit:
+        """Its text."""
+        text = render("conv2d/slices_range.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
+        return Unit(self.entry, text)

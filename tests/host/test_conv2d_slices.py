@@ -1,0 +1,107 @@
+"""`conv2d_slices` on the CPU: sums of products of digits, the same bits in any tile, and ranges that are too wide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from host.test_conv2d_fft import evaluated
+from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.slices.family import Conv2dSlices
+from warpsmith.generator.conv2d.slices.space import LEAST
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.space import Config, Value
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+from warpsmith.store.record import Measurement
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
+
+SLICES = Conv2dSlices()
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+TILES: tuple[dict[str, Value], ...] = (
+    {},
+    {"warps_down": 2, "warp_columns": 32, "channels": 64, "reach": "filter", "stages": 3},
+    {"warps_across": 2, "stages": 4},
+)
+LAYER = Conv2d((2, 40, 7, 6), (18, 40, 3, 3), padding=1)  # type: ignore[arg-type]
+every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+Numbers = NDArray[np.float32]
+
+
+def config_of(problem: Conv2d, **wanted: Value) -> Config:
+    """The smallest tile with `wanted`, as far as that is legal."""
+    config = SLICES.space(problem, DEVICE).like({**LEAST, **wanted})
+    assert config is not None
+    return config
+
+
+def computed(
+    host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config, given: dict[str, Numbers]
+) -> Numbers:
+    program = SLICES.program(problem, config)
+    binaries = {name: compiler.compile(each) for name, each in program.compilations().items()}
+    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+    found: Numbers = plan(*(given[each.name] for each in problem.inputs))
+    return found
+
+
+@every_pass
+@pytest.mark.parametrize("shape", SHAPES)
+def test_is_right(host: Runtime, quickest: HostCompiler, shape: str, pass_: Pass) -> None:
+    problem = Conv2d(**SHAPES[shape], pass_=pass_)
+    tile = TILES[list(SHAPES).index(shape) % len(TILES)]
+    outcome = evaluated(host, quickest, problem, SLICES.program(problem, config_of(problem, **tile)))
+    assert isinstance(outcome, Measurement), outcome
+
+
+@every_pass
+def test_is_right_with_channels_last_and_a_bias(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    for layout in CHANNELS_LAST:
+        problem = Conv2d(**layout, bias=True, relu=True, pass_=pass_)
+        outcome = evaluated(host, quickest, problem, SLICES.program(problem, config_of(problem)))
+        assert isinstance(outcome, Measurement), outcome
+
+
+def test_every_tile_gives_the_same_bits(host: Runtime, quickest: HostCompiler) -> None:
+    given = random_operands(LAYER, 3)
+    results = [computed(host, quickest, LAYER, config_of(LAYER, **tile), given) for tile in TILES]
+    expected, scale = reference(LAYER, given)
+    assert (np.abs(results[0] - expected) <= 1e-6 * scale).all()
+    assert np.mean(results[0] == expected.astype(np.float32)) < 0.5  # of digits, and not in double precision
+    for other in results[1:]:
+        assert np.array_equal(results[0].view(np.uint32), other.view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    "kind", ["one large number", "a large channel with small weights", "log-normal", "a NaN", "zeros"]
+)
+def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, kind: str) -> None:
+    """Three digits of a number 10,000 times as large leave one of the others, which the bound does not admit."""
+    given = {name: values.copy() for name, values in random_operands(LAYER, 3).items()}
+    x = given["x"]
+    if kind == "one large number":
+        x[1, 3, 2, 2] = 1e4
+    elif kind == "a large channel with small weights":
+        x[:, 7] *= 1e4
+        given["w"][:, 7] *= 1e-6
+    elif kind == "log-normal":
+        x[...] = np.exp(3 * np.random.default_rng(1).standard_normal(x.shape)).astype(np.float32)
+    elif kind == "a NaN":
+        x[1, 3, 2, 2] = np.nan
+    else:
+        x[...] = 0
+    first, second = (computed(host, quickest, LAYER, config_of(LAYER, **tile), given) for tile in TILES[:2])
+    assert np.array_equal(first.view(np.uint32), second.view(np.uint32))
+    if kind == "a NaN":
+        is_reached = np.zeros(first.shape, dtype=bool)
+        is_reached[1, :, 1:4, 1:4] = True
+        assert np.array_equal(np.isnan(first), is_reached)
+    else:
+        expected, _ = reference(LAYER, given)
+        assert np.mean(first == expected.astype(np.float32)) > 0.99  # in double precision, and not of digits
