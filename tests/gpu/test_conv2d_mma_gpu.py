@@ -1,4 +1,4 @@
-"""`conv2d_mma` on a GPU: every kind of arithmetic, layout and pass, sums of positive terms, the same bits each time."""
+"""`conv2d_mma` and `conv2d_slices` on a GPU: every kind of arithmetic, layout and pass, and the same bits each time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
+from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.space import Config
@@ -61,21 +62,43 @@ def test_is_right(layer: dict[str, Any], kind: dict[str, Any], pass_: Pass, chec
     check_configs([Conv2d(**layer, **kind, **with_end, pass_=pass_)], some_configs)
 
 
-@every_pass
-def test_sums_of_positive_terms_lose_no_more_than_the_bound(pass_: Pass) -> None:
-    """What tensor cores cut off adds up where all terms have one sign, and does so twice over a long sum."""
+def computed(family: Family, problem: Conv2d, config: Config, operands: dict[str, Any]) -> Any:
+    """The result of a plan of one config; the second of two, which have the same bits."""
     torch = pytest.importorskip("torch")
-    problem = Conv2d(**LAYERS["pointwise"], pass_=pass_)
-    operands = {name: np.abs(values) for name, values in random_operands(problem, 1).items()}
-    expected, scale = reference(problem, operands)
-    program = FAMILY.program(problem, FAMILY.default(problem, cuda_device(0)))
+    program = family.program(problem, config)
     binaries = NvrtcCompiler(cuda_device(0).arch).compile_program(program)
     with contextlib.closing(CudaRuntime(0)) as runtime:
         plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
         given = [torch.from_numpy(operands[each.name]).cuda() for each in problem.inputs]
         first, again = (plan(*given).cpu().numpy() for _ in range(2))
-    assert (np.abs(first - expected) <= 1e-6 * scale).all()
     assert np.array_equal(first.view(np.uint32), again.view(np.uint32))
+    return again
+
+
+@every_pass
+def test_sums_of_positive_terms_lose_no_more_than_the_bound(pass_: Pass) -> None:
+    """What tensor cores cut off adds up where all terms have one sign."""
+    problem = Conv2d(**LAYERS["pointwise"], pass_=pass_)
+    operands = {name: np.abs(values) for name, values in random_operands(problem, 1).items()}
+    expected, scale = reference(problem, operands)
+    result = computed(FAMILY, problem, FAMILY.default(problem, cuda_device(0)), operands)
+    assert (np.abs(result - expected) <= 1e-6 * scale).all()
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_sums_of_digits_have_the_same_bits_in_every_tile(pass_: Pass, is_wide: bool) -> None:
+    problem, family = Conv2d(**LAYERS["grouped"], pass_=pass_), Conv2dSlices()
+    operands = {name: values.copy() for name, values in random_operands(problem, 1).items()}
+    if is_wide:
+        operands[problem.inputs[0].name].flat[7] = 1e5
+    expected, scale = reference(problem, operands)
+    space, rng = family.space(problem, cuda_device(0)), random.Random(1)
+    configs = [family.default(problem, cuda_device(0)), *filter(None, (space.drawn(rng) for _ in range(3)))]
+    first, *others = (computed(family, problem, config, operands) for config in configs)
+    assert (np.abs(first - expected) <= 1e-6 * scale).all()
+    for other in others:
+        assert np.array_equal(first.view(np.uint32), other.view(np.uint32))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sanitized
 from host.test_conv2d_fft import evaluated
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
 from warpsmith.devices.base import Runtime
@@ -68,7 +70,7 @@ def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kin
 
 
 @every_pass
-@pytest.mark.parametrize("layout", CHANNELS_LAST, ids=["vectors", "others"])
+@pytest.mark.parametrize("layout", CHANNELS_LAST, ids=["vectors", "steps", "others"])
 def test_is_right_with_channels_last(
     host: Runtime, quickest: HostCompiler, layout: dict[str, Any], pass_: Pass
 ) -> None:
@@ -95,3 +97,8 @@ def test_multiplies_low_parts_where_float32_is_asked_for_alone(
         for each in (problem, dataclasses.replace(problem, precision="tf32"))
     )
     assert exact < 1e-6 < 1e-5 < rounded
+
+
+def test_kernels_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    problems = [Conv2d(**SHAPES["strides"], pass_=pass_) for pass_ in Pass]
+    sanitized.check([(each, MMA.program(each, config_of(each, **TILES[0]))) for each in problems], tmp_path)

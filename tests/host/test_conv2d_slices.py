@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import sanitized
 from host.test_conv2d_fft import evaluated
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
 from warpsmith.devices.base import Runtime
@@ -105,3 +108,9 @@ def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, k
     else:
         expected, _ = reference(LAYER, given)
         assert np.mean(first == expected.astype(np.float32)) > 0.99  # in double precision, and not of digits
+
+
+def test_kernels_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    """An integer sum that leaves 32 bits would be told too."""
+    problems = [Conv2d(**SHAPES["strides"], pass_=pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)]
+    sanitized.check([(each, SLICES.program(each, config_of(each, **TILES[1]))) for each in problems], tmp_path)
