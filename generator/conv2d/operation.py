@@ -47,6 +47,6 @@ _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 _PRODUCTS = (Conv2dWarpgroup(), Conv2dWinograd(), Conv2dMma(), Conv2dSlices())
 """Of halves, or of digits, on tensor cores."""
 
-_FAMILIES = (Conv2dDepthwise(), Conv2dDirect(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)
+_FAMILIES = (Conv2dDirect(), Conv2dDepthwise(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)
 
 CONV2D = Operation(Conv2d, _FAMILIES, simplest=_PLAIN)
