@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from joined import joined
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -56,10 +57,10 @@ every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".joi
 
 def evaluated(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Program) -> Measurement | Failure:
     """On buffers that are guarded and poisoned, twice, with the same bits."""
-    bed = Testbed(host, problem, 3, POLICY, guarded=True)
+    bed, whole = Testbed(host, problem, 3, POLICY, guarded=True), joined(program)
     try:
-        binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
-        return bed.evaluate(program, binaries, POLICY).outcome
+        binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
+        return bed.evaluate(whole, binaries, POLICY).outcome
     finally:
         bed.close()
 

@@ -63,14 +63,14 @@ def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Con
 
 @every_pass
 @every_shape
-def test_is_right_by_default_and_at_random(
+def test_is_right_by_default_or_at_random(
     host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
 ) -> None:
+    """Every second one by default, and the others by a config that is drawn."""
     problem = Conv2d(**shape, pass_=pass_)
-    drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key()))
-    assert drawn is not None
-    for config in (WINOGRAD.default(problem, DEVICE), drawn):
-        error_of(host, quickest, problem, config)
+    is_drawn = (list(SHAPES.values()).index(shape) + list(Pass).index(pass_)) % 2 > 0
+    drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_drawn else None
+    error_of(host, quickest, problem, drawn or WINOGRAD.default(problem, DEVICE))
 
 
 def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
@@ -81,8 +81,9 @@ def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
     return Conv2d(**shape, pass_=pass_, **fields)
 
 
-@every_pass
-@pytest.mark.parametrize("shape", LARGE_TILES.values(), ids=LARGE_TILES)
+@pytest.mark.parametrize(
+    ("shape", "pass_"), zip(LARGE_TILES.values(), [Pass.FPROP, Pass.DGRAD, Pass.FPROP], strict=True), ids=LARGE_TILES
+)
 def test_is_right_with_large_tiles(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
     problem = large(shape, pass_, bias=True, relu=True)
     assert error_of(host, quickest, problem, config_of(problem, tile=4)) < 8e-7
