@@ -25,7 +25,7 @@ CHUNK = 8
 """Halves of channels that lie side by side: 16 bytes, a row of a core matrix."""
 CHUNK_BYTES = 16
 RANGE = "range"
-"""The workspace that slices are scaled by: `generator.conv2d.slices.measuring`."""
+"""The workspace that slices are scaled by: `generator.conv2d.slices.slicing`."""
 THREADS = 256
 """Of a block that finds the largest number, or splits numbers."""
 NUMBERS_A_BLOCK, MAX_BLOCKS = 4096, 1056

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.choice import Choice, best_split
 from warpsmith.generator.conv2d.halves.image_tiles import Reach
 from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, L2_BYTES_A_CLOCK, TILE_CLOCKS, other_us
 from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
@@ -46,14 +47,6 @@ WARP_TILES = (
     *((4, 1, 64, 16), (2, 1, 64, 16), (2, 1, 32, 16)),  # of few channels
 )
 """Warps below and beside each other, and the tile of each, that are looked at."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
-    """A config, and the clocks that a multiprocessor is expected to take for all its blocks."""
-
-    config: Config
-    clocks: float
 
 
 def choice_of(problem: Conv2d, device: Device) -> Choice:
@@ -137,18 +130,8 @@ def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
             for terms in TERMS[1:]:
                 whole = _most_stages(space, {**tile, "taps": taps, "terms": terms, "splits": 1})
                 if whole is not None:
-                    yield _split(problem, device, space, whole)
-
-
-def _split(problem: Conv2d, device: Device, space: Space, whole: Config) -> Choice:
-    """A tile with the number of parts of its sums that is expected to take least."""
-    geometry = WeightGeometry.of(problem, whole)
-    times = {splits: _weight_clocks(geometry, device, splits) for splits in SPLITS}
-    for splits in sorted(times, key=times.__getitem__):
-        config = Config.of({**whole.values(), "splits": splits})
-        if space.contains(config):
-            return Choice(config, times[splits])
-    return Choice(whole, times[1])
+                    clocks = functools.partial(_weight_clocks, WeightGeometry.of(problem, whole), device)
+                    yield best_split(space, whole, SPLITS, clocks)
 
 
 def _tiles() -> Iterator[dict[str, Value]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
@@ -27,11 +28,16 @@ class ImageGeometry(ImageTiles):
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
+        return cls.of_arithmetic(NAME, problem, Arithmetic.of(problem), config)
+
+    @classmethod
+    def of_arithmetic(cls, family: str, problem: Conv2d, arithmetic: Arithmetic, config: Config) -> Self:
+        """Of the family that multiplies such numbers."""
         warps = Warps.of(config)
         return cls.tiled(
-            NAME,
+            family,
             problem,
-            Arithmetic.of(problem),
+            arithmetic,
             positions=warps.tile_rows,
             columns=warps.tile_columns,
             channels=config.integer("channels"),

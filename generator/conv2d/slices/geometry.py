@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
+from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
 from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.mma.warps import OTHER_REGISTERS, Warps
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -21,19 +21,7 @@ class SlicesGeometry(ImageGeometry):
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> SlicesGeometry:
-        warps = Warps.of(config)
-        return cls.tiled(
-            NAME,
-            problem,
-            Slices.of(problem),
-            positions=warps.tile_rows,
-            columns=warps.tile_columns,
-            channels=config.integer("channels"),
-            reach=Reach(config.text("reach")),
-            warps=warps,
-            stages=config.integer("stages"),
-            min_blocks=config.integer("min_blocks"),
-        )
+        return cls.of_arithmetic(NAME, problem, Slices.of(problem), config)
 
     @property
     def range(self) -> Range:

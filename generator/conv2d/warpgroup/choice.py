@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Iterator
 
+from warpsmith.generator.conv2d.halves.choice import Choice, best_split
 from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
 from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, L2_BYTES_A_CLOCK, TILE_CLOCKS, other_us
@@ -25,7 +26,7 @@ from warpsmith.generator.conv2d.warpgroup.space import (
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import GROUP_CHANNELS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
-from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.space import Config, Value
 
 PRODUCTS_A_CLOCK = 2048 * 0.95
 """Of halves, of a multiprocessor: what its tensor cores keep up of 2048 (H200, stages of 64 channels)."""
@@ -36,14 +37,6 @@ COPY_CLOCKS = 64
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Of pixels and of weights, the preferred ones first."""
 Values = dict[str, Value]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
-    """A config, and the clocks that all rounds of its tiles are expected to take."""
-
-    config: Config
-    clocks: float
 
 
 def image_choice(problem: Conv2d, device: Device) -> Choice:
@@ -81,10 +74,14 @@ def image_clocks(problem: Conv2d, config: Config, device: Device) -> float:
     return -(-geometry.tiles // device.multiprocessors) * a_tile
 
 
-def weight_clocks(problem: Conv2d, config: Config, device: Device, splits: int | None = None) -> float:
-    """Of all rounds of blocks of wgrad, and of the sum of their parts; with other `splits` than the config's."""
+def weight_clocks(problem: Conv2d, config: Config, device: Device) -> float:
+    """Of all rounds of blocks of wgrad, and of the sum of their parts."""
     geometry = WeightGeometry.of(problem, config)
-    splits = splits or geometry.splits
+    return _weight_clocks(geometry, device, geometry.splits)
+
+
+def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int) -> float:
+    """With other `splits` than the config's."""
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
     copies = 1 + geometry.arithmetic.parts * geometry.x_chunks
     step = _step_clocks(geometry.arithmetic.products, products, geometry.stage_bytes, copies)
@@ -129,17 +126,8 @@ def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
             for terms in TERMS[1:]:
                 wholes = (Config.of({**tile, "terms": terms, "stages": stages}) for stages in (3, 2))
                 if (whole := next(filter(space.contains, wholes), None)) is not None:
-                    yield _split(problem, device, space, whole)
-
-
-def _split(problem: Conv2d, device: Device, space: Space, whole: Config) -> Choice:
-    """A tile with the number of parts of its sums that is expected to take least."""
-    times = {splits: weight_clocks(problem, whole, device, splits) for splits in SPLITS}
-    for splits in sorted(times, key=times.__getitem__):
-        config = Config.of({**whole.values(), "splits": splits})
-        if space.contains(config):
-            return Choice(config, times[splits])
-    return Choice(whole, times[1])
+                    clocks = functools.partial(_weight_clocks, WeightGeometry.of(problem, whole), device)
+                    yield best_split(space, whole, SPLITS, clocks)
 
 
 def _tiles(problem: Conv2d, results: int) -> list[tuple[int, int]]:
