@@ -1,29 +1,34 @@
 """Tunes convolution layers and prints the winner of each pass beside cuDNN, in float32 and in TF32.
 
-    usage: python benchmarks/conv2d_layers.py STORE SECONDS LAYER...
+    usage: python benchmarks/conv2d_layers.py STORE SECONDS LAYER... [--dtype float16] [--precision f16] [--layout nhwc]
            python benchmarks/conv2d_layers.py STORE table
 such as: python benchmarks/conv2d_layers.py layers.db 20 L2 L3:wgrad table4 alexnet
+         python benchmarks/conv2d_layers.py layers.db 5 alexnet --precision tf32
 
 A layer is one of those of fbfft's tables 3 and 4 or of current networks, with or without a pass; `table4`, `alexnet`,
 `overfeat`, `strided`, `resnet`, `depthwise` and `current` are lists of them. SECONDS are those of each search; 0 takes
-what the store has. cuDNN in float32 takes turns with the winner, in both layouts, of which the better one counts. In
-TF32, whose error of 3e-4 no winner may have, it is timed behind them, in a CUDA graph. Beneath stand the best time of
-every family and what each step of the winner takes by itself, beside the paper's table 5.
+what the store has. cuDNN in the same type and precision takes turns with the winner, in both layouts, of which the
+better one counts. For `ieee`, whose winners may not have TF32's error of 3e-4, cuDNN in TF32 is timed behind them, in a
+CUDA graph. Beneath stand the best time of every family and what each step of the winner takes by itself, beside the
+paper's table 5.
 
 A row is added to STORE.jsonl a pass; with SECONDS, passes that have one are passed over, so that a run that was stopped
 goes on. `table` prints those rows again, without a GPU. A pass takes 10 s beside SECONDS, for its float64 references.
+Another process with a store of its own can use the GPU meanwhile: whatever is timed holds the device's lock.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from conv2d_bench import lines
 from conv2d_bench.breakdown import print_layers, print_steps
@@ -41,6 +46,7 @@ from warpsmith.plans.lookup import regenerate
 from warpsmith.store.location import write_location
 from warpsmith.store.record import Measurement, Record
 from warpsmith.store.store import Store
+from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
@@ -57,14 +63,15 @@ REPLAYS, CALLS = 15, 5
 """Of a graph, and in it: TF32's time is the median."""
 
 
-def tf32_us(problem: ws.Conv2d) -> dict[str, float]:
+def tf32_us(problem: ws.Conv2d, lock: DeviceLock) -> dict[str, float]:
     """Of cuDNN, by its layouts."""
     asked = dataclasses.replace(problem, precision=ws.Precision.TF32)
     operands = random_operands(asked, 0)
-    return {
-        layout: graph_us(torch_peer(asked, operands, DeviceKind.CUDA, channels_last=layout == LAST).run)
-        for layout in (APART, LAST)
-    }
+    with lock:
+        return {
+            layout: graph_us(torch_peer(asked, operands, DeviceKind.CUDA, channels_last=layout == LAST).run)
+            for layout in (APART, LAST)
+        }
 
 
 def graph_us(run: Callable[[], None]) -> float:
@@ -108,7 +115,7 @@ def timed_alone(program: Program) -> dict[tuple[str, str], tuple[tuple[Step, ...
     return found
 
 
-def steps_us(record: Record, device: DeviceRef) -> dict[str, float]:
+def steps_us(record: Record, device: DeviceRef, lock: DeviceLock) -> dict[str, float]:
     """What the steps of the winner take by themselves, in us, by stage; empty for a program of one.
 
     A stage that is carried out for several parts of a batch is timed once, and counts as often as it is carried out.
@@ -125,7 +132,9 @@ def steps_us(record: Record, device: DeviceRef) -> dict[str, float]:
     )
     with (
         contextlib.closing(device.open()) as runtime,
-        contextlib.closing(Testbed(runtime, record.problem, 0, policy, guarded=False, judge=Unjudged())) as bed,
+        contextlib.closing(
+            Testbed(runtime, record.problem, 0, policy, guarded=False, judge=Unjudged(), lock=lock)
+        ) as bed,
     ):
         timings = bed.side_by_side(alone, policy, peers=False).ours
     found: dict[str, float] = {}
@@ -144,7 +153,7 @@ def families_us(store: Store, problem: ws.Conv2d, device: DeviceRef) -> dict[str
     return {name: round(ns / 1000, 2) for ns, name in sorted((ns, name) for name, ns in best.items() if name in known)}
 
 
-def row_of(point: Point, path: str, store: Store, device: DeviceRef) -> lines.Row:
+def row_of(point: Point, path: str, store: Store, device: DeviceRef, lock: DeviceLock) -> lines.Row:
     """What the store has of a pass, with what is timed behind it."""
     record = ws.query(point.problem, str(device), store=path).record
     assert record is not None
@@ -152,12 +161,13 @@ def row_of(point: Point, path: str, store: Store, device: DeviceRef) -> lines.Ro
     libraries = [each for each in record.baselines if "torch" in each.name]
     outcome = record.trial.outcome
     assert isinstance(outcome, Measurement)
+    is_beside_tf32 = device.kind is DeviceKind.CUDA and point.problem.precision is ws.Precision.IEEE
     return {
         "ours": {"family": record.trial.family, "us": ours, "error": outcome.max_error},
         "cudnn_us": {layout_of(each.name): each.timing.median_ns / 1000 for each in libraries},
-        "tf32_us": tf32_us(point.problem) if device.kind is DeviceKind.CUDA else {},
+        "tf32_us": tf32_us(point.problem, lock) if is_beside_tf32 else {},
         "families_us": families_us(store, point.problem, device),
-        "steps_us": steps_us(record, device),
+        "steps_us": steps_us(record, device, lock),
     }
 
 
@@ -166,7 +176,11 @@ def measure(path: str, seconds: float, points: list[Point], device: DeviceRef) -
     results = Path(f"{path}.jsonl")
     done = {row["key"] for row in lines.latest(lines.read(results)) if lines.is_measured(row)} if seconds else set()
     compiler, deadlines = device.compiler(), Deadlines()
-    with Store.open(write_location(path), write=True) as store, Workshop.open(compiler, deadlines) as workshop:
+    with (
+        Store.open(write_location(path), write=True) as store,
+        Workshop.open(compiler, deadlines) as workshop,
+        shared_device(device) as lock_file,
+    ):
         for point in points:
             if point.problem.key() in done:
                 continue
@@ -175,7 +189,7 @@ def measure(path: str, seconds: float, points: list[Point], device: DeviceRef) -
                 if seconds:
                     options = TuneOptions(trials=2000, time_limit_s=seconds, deadlines=deadlines)
                     tune(point.problem, (device,), store, options, SilentProgress(), workshop=workshop)
-                row = row_of(point, path, store, device)
+                row = row_of(point, path, store, device, DeviceLock(lock_file))
             except Exception as error:
                 row = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
             named = {"set": SET, "name": point.name, "key": point.problem.key(), "pass": str(point.problem.pass_)}
@@ -184,11 +198,26 @@ def measure(path: str, seconds: float, points: list[Point], device: DeviceRef) -
             print(row, file=sys.stderr, flush=True)
 
 
-def main(path: str, seconds: str, *words: str) -> None:
-    rows = Path(f"{path}.jsonl")
-    if seconds != "table":
-        measure(path, float(seconds), taken(layers(words)), DeviceRef.parse("cuda:0"))
-    found = lines.latest(lines.read(rows))
+def asked(points: Iterable[Point], changes: dict[str, Any]) -> Iterator[Point]:
+    """The same layers in another type, precision or layout. Raises BadArgument for what no layer can be."""
+    for each in points:
+        name = " ".join((each.name, *changes.values()))
+        yield Point(name, dataclasses.replace(each.problem, **changes))
+
+
+def main(words: list[str] | None = None) -> None:
+    parser: Any = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", metavar="STORE")
+    parser.add_argument("seconds", metavar="SECONDS|table")
+    parser.add_argument("layers", nargs="*", metavar="LAYER[:PASS]")
+    for name in ("dtype", "precision", "layout"):
+        parser.add_argument(f"--{name}", default=None)
+    given = parser.parse_intermixed_args(words)
+    if given.seconds != "table":
+        changes = {name: value for name in ("dtype", "precision", "layout") if (value := getattr(given, name))}
+        wanted = taken(asked(layers(given.layers), changes))
+        measure(given.store, float(given.seconds), wanted, DeviceRef.parse("cuda:0"))
+    found = lines.latest(lines.read(Path(f"{given.store}.jsonl")))
     for row in found:
         if not lines.is_measured(row):
             print(f"- {row['name']}: {row['failed']}")
@@ -198,4 +227,4 @@ def main(path: str, seconds: str, *words: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -33,9 +33,9 @@ def print_layers(rows: Sequence[Row]) -> None:
             "" if tf32 is None else f"{tf32 / ours:.2f}",
         )
         table.append((str(row["name"]), str(row["ours"]["family"]), *numbers, f"{row['ours']['error']:.1e}", others))
-    header = ("layer", "family", "us", "cuDNN fp32", "TF32", "speed-up", "over TF32", "error", "families, us")
+    header = ("layer", "family", "us", "cuDNN", "its TF32", "speed-up", "over TF32", "error", "families, us")
     print_table(header, table)
-    for what, each in (("float32", ratios), ("TF32", over_tf32)):
+    for what, each in (("the same precision", ratios), ("TF32", over_tf32)):
         if each:
             mean = statistics.geometric_mean(each)
             print(f"\ngeometric mean of {len(each)} speed-ups over cuDNN in {what}: {mean:.2f}")
