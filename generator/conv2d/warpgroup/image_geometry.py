@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
@@ -53,7 +54,14 @@ class ImageGeometry(ImageTiles):
 
     @property
     def blocks(self) -> int:
-        return min(self.most_blocks or self.tiles, self.tiles)
+        blocks = min(self.most_blocks or self.tiles, self.tiles)
+        phases = len(self.lattice.phases)
+        if phases == 1 or blocks == self.tiles:
+            return blocks
+        # Phases have different numbers of taps, and come in turns. With 132 blocks and 4 phases each block would have
+        # tiles of one phase alone, and those of most taps last 1.8 times as long as their share.
+        around = phases * self.tiles_across
+        return next(fewer for fewer in range(blocks, 0, -1) if math.gcd(fewer, around) == 1)
 
     @property
     def threads(self) -> int:

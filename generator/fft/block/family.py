@@ -16,7 +16,14 @@ from math import prod
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.border import border_of
-from warpsmith.generator.fft.block.guesses import Guess, guesses, guesses_by_sets, together
+from warpsmith.generator.fft.block.guesses import (
+    Guess,
+    guesses,
+    guesses_by_sets,
+    packings_of_planes,
+    together,
+    way_of_planes,
+)
 from warpsmith.generator.fft.block.mirrored import may_mirror
 from warpsmith.generator.fft.block.space import fits, packings, shares_of, space_of
 from warpsmith.generator.fft.block.text import FftBlockText
@@ -103,11 +110,11 @@ def _square_guess(problem: Fft, device: Device) -> Guess:
         return by_sets
     is_small = problem.is_real and prod(problem.size) <= PAIRED and Packing.PAIR in packings(problem)
     may_pair = is_small and problem.batch > 1 and problem.layout is not Layout.FREQUENCY
-    packing = Packing.PAIR if may_pair else packings(problem)[0]
+    packing = Packing.PAIR if may_pair else packings_of_planes(problem)[0]
     x, y = complex_columns(problem, packing), prod(problem.size[:-1])
     shares = 1 if fits(x * y, device) else max(shares_of(problem))
-    first = "x" if problem.inverse else "y"
-    return Guess(packing, _usual(x), _usual(y // shares), shares, together(problem, packing, x * y), first)
+    first, elements = "x" if problem.inverse else "y", together(problem, packing, x * y)
+    return Guess(packing, _usual(x), _usual(y // shares), shares, elements, first, *way_of_planes(problem, packing))
 
 
 def _usual(points: int) -> tuple[int, ...]:

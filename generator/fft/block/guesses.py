@@ -51,12 +51,23 @@ MOST = 28
 NEIGHBOURS = 4
 """Transforms of a tile at the least whose spectra lie frequency by frequency: as many numbers make a sector of memory.
 Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77, eight 37 (H200, 2026-11-24)."""
-PAIRS_BY_SETS = (4, 2)
-"""Of a tile whose pass reaches spectra 16 bytes at once: 64 bytes that lie together, or one sector. Forward tiles leave
+BESIDE = 8
+"""Transforms of a tile whose spectra lie frequency by frequency, and twice as many pairs, where these are MANY numbers
+at the most: 64 bytes that lie together, or 256. 24,576 transforms of 14x14 points back to 13x13 took 32.9 us as 20
+halves and 17.1 as 16 pairs, 73,728 filters 37.7 us in tens and 27.4 in sixteens; of 30x30 points, filters 48.1 in twos
+and 33.0 in fours, images 70.8 in fours and 67.0 in eights (H100, 2026-11-25)."""
+SHORT = 256
+"""Points of a plane of which a thread transforms each row at once: it is copied in bulk, pairs of it in tiles of which
+a multiprocessor has room for three."""
+PAIRS_BY_SETS = (8, 4, 2)
+"""Of a tile whose pass reaches spectra 16 bytes at once: 128 bytes that lie together, 64, or one sector. Of 24x24
+points eight pairs took 27.1 us back to 5x5 and 51.9 forward, four 38.8 and 56.7 (H100, 2026-11-25). Forward tiles leave
 room for three of them on a multiprocessor: of 64x64 points two pairs took 89 us, four more than 98. Back, where a
 thread has all of a step on its way, four took 97 us and two more than 120; of filters four 29 and two 31 (H200).
 Forward too a tile fills a sector where it fits: of 72x72 points one pair took 310 us, where a layer whose tiles are
 twice as large takes 136 us as a whole (H200, 2026-11-25)."""
+EIGHT_PAIRS = 5000
+"""Complex numbers of eight pairs at the most: beyond, fewer tiles fit a multiprocessor."""
 LONGEST_COLUMN = 32
 """Points of a column that a thread transforms at once where half of it or more is zeros."""
 RADIX_OF_SETS = 8
@@ -132,7 +143,29 @@ def together(problem: Fft, packing: Packing, points: int) -> int:
     """Complex numbers of a tile of two-dimensional transforms, about, of which each has so many points."""
     if problem.layout is not Layout.FREQUENCY:
         return USUAL
-    return max(USUAL, min(NEIGHBOURS // packing.transforms * points, MOST_TOGETHER))
+    return max(
+        USUAL,
+        min(BESIDE * packing.transforms * points, MANY),
+        min(NEIGHBOURS // packing.transforms * points, MOST_TOGETHER),
+    )
+
+
+def way_of_planes(problem: Fft, packing: Packing) -> tuple[Way, int]:
+    """How tiles of two-dimensional transforms are likely to reach memory best, and blocks a multiprocessor."""
+    is_short = prod(problem.size) <= SHORT
+    match packing, problem.layout, problem.inverse:
+        case Packing.PAIR, Layout.FREQUENCY, True if is_short:
+            return ONE_BY_ONE._replace(stores=Stores.BULK), 3
+        case Packing.PAIR, Layout.FREQUENCY, False:
+            return ONE_BY_ONE._replace(spectrum=Access.SEQUENTIAL if is_short else Access.STAGED, loads=Loads.BULK), 0
+    return ONE_BY_ONE, 0
+
+
+def packings_of_planes(problem: Fft) -> tuple[Packing, ...]:
+    """Those of two-dimensional transforms, the likeliest first: pairs for short ones that are read by frequencies."""
+    found = packings(problem)
+    has_pairs_first = problem.inverse and problem.layout is Layout.FREQUENCY and prod(problem.size) <= SHORT
+    return found[::-1] if has_pairs_first and problem.batch > 1 else found
 
 
 def guesses(problem: Fft, device: Device) -> tuple[Guess, ...]:
@@ -174,7 +207,8 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     points, is_sparse = rows * columns, problem.start is None and 2 * problem.bordered_size[0] <= rows
     has_room = problem.inverse or is_sparse
     most = MOST_TOGETHER if has_room or PAIRS_BY_SETS[-1] * points > LARGE else LARGE
-    usual = max(USUAL, points * next((pairs for pairs in PAIRS_BY_SETS if pairs * points <= most), 1))
+    able = (pairs for pairs in PAIRS_BY_SETS if pairs * points <= (EIGHT_PAIRS if pairs == PAIRS_BY_SETS[0] else most))
+    usual = max(USUAL, points * next(able, 1))
     if problem.product is not None:
         usual = points * prod(problem.product.tile(points, LARGE)) // 2
     sizes = dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2))
@@ -205,22 +239,25 @@ def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     rows, sides = problem.size[0], ("x", "y") if problem.inverse else ("y", "x")
     first_elements = rows * complex_columns(problem, packings(problem)[0])
     is_small = first_elements <= SMALL
-    # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
-    usual = together(problem, packings(problem)[0], first_elements)
-    tiles: tuple[int, ...] = (usual, 0, FEW) if is_small else (usual,)
-    if problem.layout is Layout.FREQUENCY:
-        tiles = tuple(dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2)))
     most = WARP_PLANS if is_small else SQUARE_PLANS
-    ways = (ONE_BY_ONE, AT_ONCE) if first_elements <= MOST_COPIED else (ONE_BY_ONE,)
-    for elements, packing, first in itertools.product(tiles, packings(problem), sides[:1] if is_small else sides):
+    for packing, first in itertools.product(packings_of_planes(problem), sides[:1] if is_small else sides):
         columns = complex_columns(problem, packing)
-        if packing is Packing.PAIR and rows * columns > (elements or SMALL):
-            continue  # half the tile does, in twice as many blocks
+        # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
+        usual = together(problem, packing, rows * columns)
+        tiles: tuple[int, ...] = (usual, 0, FEW) if is_small else (usual,)
+        if problem.layout is Layout.FREQUENCY:
+            tiles = tuple(dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2)))
+        way, min_blocks = way_of_planes(problem, packing)
+        others = (ONE_BY_ONE, AT_ONCE) if first_elements <= MOST_COPIED else (ONE_BY_ONE,)
+        ways = dict.fromkeys(((way, min_blocks), *((each, 0) for each in others)))
         is_shared = problem.batch <= device.multiprocessors or not fits(rows * columns, device)
         shares = max(shares_of(problem)) if is_shared else 1
-        plans = itertools.product(_plans(columns, most), _plans(rows // shares, most), ways)
-        for x_radices, y_radices, way in plans:
-            yield Guess(packing, x_radices, y_radices, shares, elements, first, way)
+        for elements in tiles:
+            if packing is Packing.PAIR and rows * columns > (elements or SMALL):
+                continue  # half the tile does, in twice as many blocks
+            plans = itertools.product(_plans(columns, most), _plans(rows // shares, most), ways)
+            for x_radices, y_radices, (way, min_blocks) in plans:
+                yield Guess(packing, x_radices, y_radices, shares, elements, first, way, min_blocks)
 
 
 def _plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:

@@ -6,7 +6,7 @@
 // so that a tap reads the run of pixels that lies `shift` positions further on. One warp copies pixels and weights;
 // barriers hand the stages of shared memory from it to the warpgroups and back.
 
-constexpr int kBlocks = 132;  // of threads, which take tiles in turns
+constexpr int kBlocks = 131;  // of threads, which take tiles in turns
 constexpr int kTiles = 564;
 constexpr int kWarpgroups = 3;  // 64 positions each
 constexpr int kThreads = 128 * kWarpgroups + 128;  // another one copies
