@@ -22,11 +22,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,31 +62,34 @@ from warpsmith.tuner.workers.deadlines import Deadlines
 
 SET = "layers"
 REPLAYS, CALLS = 15, 5
-"""Of a graph, and in it: TF32's time is the median."""
+"""Of a graph, and in it at the least: TF32's time is the median."""
 
 
-def tf32_us(problem: ws.Conv2d, lock: DeviceLock) -> dict[str, float]:
-    """Of cuDNN, by its layouts."""
+def tf32_us(problem: ws.Conv2d, device: DeviceRef, lock: DeviceLock) -> dict[str, float]:
+    """Of cuDNN, by its layouts, through as many sets of operands as the winner went through."""
     asked = dataclasses.replace(problem, precision=ws.Precision.TF32)
     operands = random_operands(asked, 0)
+    sets = TimingPolicy.for_kind(device.kind).rotation(problem.bytes, device.device().l2_bytes).sets
+    found = {}
     with lock:
-        return {
-            layout: graph_us(torch_peer(asked, operands, DeviceKind.CUDA, channels_last=layout == LAST).run)
-            for layout in (APART, LAST)
-        }
+        for layout in (APART, LAST):
+            peer = torch_peer(asked, operands, DeviceKind.CUDA, sets, channels_last=layout == LAST)
+            found[layout] = graph_us([functools.partial(peer.run, number) for number in range(sets)])
+    return found
 
 
-def graph_us(run: Callable[[], None]) -> float:
-    """The median time of a call in a CUDA graph."""
+def graph_us(runs: Sequence[Callable[[], None]]) -> float:
+    """The median time of a call in a CUDA graph that makes all of them in turn."""
     import torch
 
     for _ in range(3):
-        run()
+        runs[0]()
     torch.cuda.synchronize()
+    calls = math.ceil(CALLS / len(runs)) * len(runs)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            run()
+        for number in range(calls):
+            runs[number % len(runs)]()
     graph.replay()
     times: list[float] = []
     for _ in range(REPLAYS):
@@ -93,7 +98,7 @@ def graph_us(run: Callable[[], None]) -> float:
         graph.replay()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / CALLS)
+        times.append(begin.elapsed_time(end) * 1000 / calls)
     return statistics.median(times)
 
 
@@ -165,7 +170,7 @@ def row_of(point: Point, path: str, store: Store, device: DeviceRef, lock: Devic
     return {
         "ours": {"family": record.trial.family, "us": ours, "error": outcome.max_error},
         "cudnn_us": {layout_of(each.name): each.timing.median_ns / 1000 for each in libraries},
-        "tf32_us": tf32_us(point.problem, lock) if is_beside_tf32 else {},
+        "tf32_us": tf32_us(point.problem, device, lock) if is_beside_tf32 else {},
         "families_us": families_us(store, point.problem, device),
         "steps_us": steps_us(record, device, lock),
     }
@@ -191,6 +196,7 @@ def measure(path: str, seconds: float, points: list[Point], device: DeviceRef) -
                     tune(point.problem, (device,), store, options, SilentProgress(), workshop=workshop)
                 row = row_of(point, path, store, device, DeviceLock(lock_file))
             except Exception as error:
+                traceback.print_exc()
                 row = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
             named = {"set": SET, "name": point.name, "key": point.problem.key(), "pass": str(point.problem.pass_)}
             row = {**named, **row, "took_s": round(time.monotonic() - start, 1)}
