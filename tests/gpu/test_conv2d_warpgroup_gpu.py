@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,16 @@ import pytest
 from conv2d_layers import spread
 from gpu.test_conv2d_gpu import some, some_configs
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
+from sampled_layers import Beside, BesideTheSample
 from warpsmith.devices.cuda.runtime import cuda_device
+from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.device import DeviceKind
+from warpsmith.store.record import Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 pytestmark = pytest.mark.gpu
 
@@ -77,3 +85,30 @@ def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], too
         for config in some_configs(FAMILY, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
+
+
+SAMPLED: dict[str, dict[str, Any]] = {
+    "strided": {"input": (16, 64, 73, 73), "weight": (64, 64, 3, 3), "stride": 2, "padding": 1},
+    "few channels": {"input": (32, 3, 224, 224), "weight": (64, 3, 7, 7), "stride": 2, "padding": 3},
+    "channels last": {"input": (16, 64, 73, 73), "weight": (64, 64, 3, 3), "padding": 1, "layout": "nhwc"},
+}
+"""Layers of which an operand at the least is sampled."""
+
+
+@every_pass
+@pytest.mark.parametrize("shape", SAMPLED.values(), ids=SAMPLED)
+def test_numbers_beyond_the_sample(shape: dict[str, Any], pass_: Pass) -> None:
+    problem, device = Conv2d(**shape, pass_=pass_), DeviceRef.parse("cuda:0")
+    policy = TimingPolicy.for_kind(DeviceKind.CUDA)
+    for family in (FAMILY, Conv2dMma()):
+        program = family.program(problem, family.default(problem, device.device()))
+        binaries = device.compiler().compile_program(program)
+        for beside in Beside:
+            with (
+                contextlib.closing(device.open()) as runtime,
+                contextlib.closing(
+                    Testbed(runtime, problem, 3, policy, guarded=True, judge=BesideTheSample(beside))
+                ) as bed,
+            ):
+                outcome = bed.evaluate(program, binaries, policy).outcome
+            assert isinstance(outcome, Measurement), (family.name, beside, outcome)

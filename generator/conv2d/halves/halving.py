@@ -1,8 +1,9 @@
 """Images and weights as 16-bit numbers: the kernels that lay them out, and scale and split those of float32.
 
 A number x, scaled so that the largest of its operand lies in [2^14, 2^15), is the sum of high = half(x) and low =
-half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number. The largest finite number of
-an operand is found by a launch before. Data of 16 bits are laid out as they are.
+half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number, and of an image whose numbers
+are sampled below 2^-33. The largest finite number of an operand is found by a launch before: `maximum.Maximum`. Data of
+16 bits are laid out as they are.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3.
 """
@@ -15,6 +16,7 @@ import dataclasses
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
+from warpsmith.generator.conv2d.halves.maximum import MAX_BLOCKS, THREADS, Maximum
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
 from warpsmith.generator.problem import Operand
@@ -26,50 +28,6 @@ CHUNK = 8
 CHUNK_BYTES = 16
 RANGE = "range"
 """The workspace that slices are scaled by: `generator.conv2d.slices.slicing`."""
-THREADS = 256
-"""Of a block that finds the largest number, or splits numbers."""
-NUMBERS_A_BLOCK, MAX_BLOCKS = 4096, 1056
-"""Of a block that finds the largest number of its share, and such blocks at the most: eight a multiprocessor."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Maximum:
-    """The launch that finds the largest magnitude of a float32 operand: of each share of it one number."""
-
-    family: str
-    """Whose launch it is: units of one program have names of their own."""
-    operand: Operand
-
-    @property
-    def entry(self) -> str:
-        """The kernel, and its unit."""
-        return f"{self.family}_largest_{self.operand.name}"
-
-    @property
-    def blocks(self) -> int:
-        """And so numbers."""
-        return max(1, min(MAX_BLOCKS, self.operand.size // NUMBERS_A_BLOCK))
-
-    @property
-    def workspace(self) -> Workspace:
-        """Where the numbers are, and behind them the power of two."""
-        name = self.operand.name
-        return Workspace(f"largest_{name}", 4 * (self.blocks + 1), holds=(name,) if name == "w" else ())
-
-    @property
-    def power(self) -> Pointer:
-        """The argument of a kernel that reads the power."""
-        return Pointer(self.workspace.name, 4 * self.blocks)
-
-    def launch(self) -> Launch:
-        """Of its unit."""
-        arguments = (Pointer(self.operand.name), Pointer(self.workspace.name))
-        return dataclasses.replace(Launch.of_blocks(self.entry, self.blocks, THREADS, arguments), unit=self.entry)
-
-    def unit(self, problem: Conv2d) -> Unit:
-        """Its text."""
-        text = render("conv2d/halves_largest.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
-        return Unit(self.entry, text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +43,7 @@ class Halved(abc.ABC):
     def maximum(self) -> Maximum | None:
         """What finds the largest number, where the operand is scaled."""
         has_own = self.arithmetic.scales and not self.arithmetic.is_sliced
-        return Maximum(self.family, self.operand) if has_own else None
+        return Maximum.of(self.family, self.operand) if has_own else None
 
     @property
     def powers(self) -> tuple[Pointer, ...]:
@@ -118,6 +76,16 @@ class Halved(abc.ABC):
         """Of the largest numbers and of the 16-bit ones."""
         return (self.halves,) if self.maximum is None else (self.maximum.workspace, self.halves)
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether numbers may turn out larger than what they are scaled by, and are laid out again then."""
+        return self.maximum is not None and self.maximum.is_sampled
+
+    @property
+    def entry_again(self) -> str:
+        """The kernel that lays out numbers again."""
+        return f"{self.family}_halve_{self.operand.name}_again"
+
     def _launches(self, blocks: int) -> tuple[Launch, ...]:
         maximum = self.maximum
         first = () if maximum is None else (maximum.launch(),)
@@ -125,7 +93,11 @@ class Halved(abc.ABC):
         if self.arithmetic.is_sliced:
             largest = (Pointer(RANGE, 4 * self.range_place),)
         arguments = (Pointer(self.operand.name), *largest, Pointer(self.halves.name))
-        return *first, dataclasses.replace(Launch.of_blocks(self.entry, blocks, THREADS, arguments), unit=self.entry)
+        kernels = [(self.entry, blocks)]
+        if self.is_sampled:
+            kernels.append((self.entry_again, min(blocks, MAX_BLOCKS)))
+        launches = (Launch.of_blocks(entry, count, THREADS, arguments) for entry, count in kernels)
+        return *first, *(dataclasses.replace(launch, unit=self.entry) for launch in launches)
 
     def _units(self, problem: Conv2d, template: str) -> tuple[Unit, ...]:
         first = () if self.maximum is None else (self.maximum.unit(problem),)
@@ -227,9 +199,14 @@ class Images(Halved):
         """Blocks of threads, a position each."""
         return -(-self.length // THREADS)
 
+    @property
+    def blocks(self) -> int:
+        """Of threads, in all."""
+        return self.blocks_a_plane * len(self.planes) * self.groups * self.chunks
+
     def launches(self) -> tuple[Launch, ...]:
         """One after the other."""
-        return self._launches(self.blocks_a_plane * len(self.planes) * self.groups * self.chunks)
+        return self._launches(self.blocks)
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
         """Their texts."""

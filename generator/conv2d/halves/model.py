@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.conv2d.halves.maximum import samples
 from warpsmith.generator.conv2d.problem import Conv2d
 
 TILE_CLOCKS = 6000
@@ -16,6 +17,9 @@ LAUNCH_US = 2.0
 
 
 def other_us(problem: Conv2d, halves_bytes: int) -> float:
-    """What makes the halves, which take so many bytes, and five launches."""
-    moved = sum(operand.nbytes for operand in problem.inputs) * 2 + halves_bytes
-    return moved / BYTES_A_US + 5 * LAUNCH_US
+    """What makes the halves, which take so many bytes, and five launches, or one more for each operand that is sampled:
+    of these little is read before they are laid out, of others all.
+    """
+    sampled = [samples(operand) for operand in problem.inputs]
+    read = sum(operand.nbytes * (1 if once else 2) for operand, once in zip(problem.inputs, sampled, strict=True))
+    return (read + halves_bytes) / BYTES_A_US + (5 + sum(sampled)) * LAUNCH_US

@@ -55,8 +55,12 @@ class Points(Halved, abc.ABC):
 
     @property
     def largest(self) -> Maximum:
-        """What finds the largest number: float32 is always scaled."""
+        """What finds the largest number, of all: float32 is always scaled, and parts of a batch by one power."""
         return Maximum(self.family, self.operand)
+
+    @property
+    def maximum(self) -> Maximum:
+        return self.largest
 
     @property
     @abc.abstractmethod

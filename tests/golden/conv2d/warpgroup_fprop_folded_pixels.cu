@@ -3,7 +3,9 @@
 //
 // The images of x as float16, on a line of positions with zeros between them; eight channels side by side.
 constexpr int kThreads = 256;
-constexpr int kLargest = 1056;
+constexpr int kLargest = 64;
+constexpr int kHeadroom = 6;  // powers of two that numbers may lie above the sample
+constexpr int kAllBlocks = 9750;
 
 constexpr int kImages = 128;
 constexpr int kChannels = 48;  // of a group
@@ -57,7 +59,26 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
 }
 #endif
 
-// 2 to which power brings the largest number to [2^14, 2^15), as far as floats go: of what each block has found.
+// The bits of a magnitude, which are in the order of magnitudes; 0 of what is not finite.
+__device__ __forceinline__ unsigned magnitude(float number) {
+    constexpr unsigned kInfinityBits = 0x7f800000u;
+    const unsigned bits = __float_as_uint(fabsf(number));
+    return bits < kInfinityBits ? bits : 0u;
+}
+
+// 2 to which power brings `largest` to [2^14, 2^15), as far as floats go.
+__device__ __forceinline__ int power_of(unsigned largest) {
+    return min(14 + 127 - static_cast<int>(largest >> 23), 126);
+}
+
+// Remembers the largest number that is beyond 2^15 when it is scaled: halves end at 2^16.
+__device__ __forceinline__ void tell_beyond(unsigned most, int power, unsigned* __restrict__ largest) {
+    if (static_cast<int>(most >> 23) - 127 + power > 14) {
+        atomicMax(&largest[kLargest + 1], most);
+    }
+}
+
+// The power for the largest number of the sample, of what each block has found, with headroom.
 __device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
     __shared__ unsigned of_warps[kThreads / 32];
     unsigned most = 0;
@@ -73,7 +94,7 @@ __device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
     for (int warp = 0; warp < kThreads / 32; ++warp) {
         most = max(most, of_warps[warp]);
     }
-    return min(14 + 127 - static_cast<int>(most >> 23), 126);
+    return power_of(most) - kHeadroom;
 }
 
 // Stores the halves of eight numbers that are scaled already: what each half leaves is the low one. An infinity leaves nothing.
@@ -111,15 +132,12 @@ __device__ __forceinline__ int folded_pixel(int channel, int row, int column) {
            image_column(channel, column) * kColumnStride;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_warpgroup_halve_x(const float* __restrict__ x, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
-    const int power = power_for(largest);
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        largest[kLargest] = static_cast<unsigned>(power);
-    }
+// Lays out the numbers of one block of threads.
+__device__ __forceinline__ void lay_out(int block, const float* __restrict__ x, int power, unsigned* __restrict__ largest,
+                                        Eight* __restrict__ halves) {
     const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
-    int line = blockIdx.x / kBlocks;
-    const int position = blockIdx.x % kBlocks * kThreads + threadIdx.x;
+    int line = block / kBlocks;
+    const int position = block % kBlocks * kThreads + threadIdx.x;
     if (position >= kLength) {
         return;
     }
@@ -132,9 +150,37 @@ conv2d_warpgroup_halve_x(const float* __restrict__ x, unsigned* __restrict__ lar
     const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;
     const auto* source = x + image * kImageStride;
     float numbers[8];
+    unsigned most = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        numbers[i] = is_pixel && is_folded(channel + i, row, column) ? source[folded_pixel(channel + i, row, column)] * factor : 0.0f;
+        const float number = is_pixel && is_folded(channel + i, row, column) ? source[folded_pixel(channel + i, row, column)] : 0.0f;
+        most = max(most, magnitude(number));
+        numbers[i] = number * factor;
     }
+    tell_beyond(most, power, largest);
     store(numbers, own, own + kLow);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+conv2d_warpgroup_halve_x(const float* __restrict__ x, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
+    const int power = power_for(largest);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        largest[kLargest] = static_cast<unsigned>(power);
+    }
+    lay_out(blockIdx.x, x, power, largest, halves);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+conv2d_warpgroup_halve_x_again(const float* __restrict__ x, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
+    const unsigned beyond = largest[kLargest + 1];
+    if (beyond == 0) {
+        return;
+    }
+    const int power = power_of(beyond);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        largest[kLargest] = static_cast<unsigned>(power);
+    }
+    for (int block = blockIdx.x; block < kAllBlocks; block += gridDim.x) {
+        lay_out(block, x, power, largest, halves);
+    }
 }

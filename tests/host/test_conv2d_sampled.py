@@ -1,0 +1,54 @@
+"""Images that are scaled by a sample of their numbers, on the CPU: small ones, for which a sample is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES, WARPGROUP
+from joined import joined
+from sampled_layers import Beside, BesideTheSample
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.halves import maximum
+from warpsmith.generator.device import DeviceKind
+from warpsmith.store.record import Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
+LAYERS: tuple[dict[str, Any], ...] = (SHAPES["groups"], SHAPES["few channels"], CHANNELS_LAST[0])
+
+
+@pytest.fixture
+def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maximum, "SAMPLED_SIZE", 64)
+    monkeypatch.setattr(maximum, "SAMPLE", 8)
+
+
+@pytest.mark.usefixtures("sampled")
+@pytest.mark.parametrize("pass_", Pass)
+@pytest.mark.parametrize("shape", LAYERS, ids=("groups", "few channels", "channels last"))
+def test_numbers_beyond_the_sample(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
+    """They are laid out again where they are beyond halves: the result is right and has the same bits each time."""
+    problem = Conv2d(**shape, pass_=pass_)
+    program = joined(WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
+    assert any(step.entry.endswith("again") for step in program.steps)  # type: ignore[union-attr]
+    binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
+    for beside in Beside:
+        bed = Testbed(host, problem, 3, POLICY, guarded=True, judge=BesideTheSample(beside))
+        try:
+            outcome = bed.evaluate(program, binaries, POLICY).outcome
+        finally:
+            bed.close()
+        assert isinstance(outcome, Measurement), (beside, outcome)
+
+
+def test_small_images_are_read_whole() -> None:
+    problem = Conv2d(**SHAPES["groups"])
+    program = WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE))
+    assert not any(step.entry.endswith("again") for step in program.steps)  # type: ignore[union-attr]

@@ -1,0 +1,43 @@
+"""Layers whose images are scaled by a sample of their numbers: data whose largest numbers no sample has."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+from warpsmith.generator.conv2d import Conv2d
+from warpsmith.generator.conv2d.halves.maximum import Maximum
+from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
+from warpsmith.tuner.operations.reference import Operands
+
+
+class Beside(enum.Enum):
+    """What an image has beside the numbers of a sample, of which the largest is near 4."""
+
+    LITTLE_LARGER = 100.0
+    """Within the headroom."""
+    FAR_LARGER = 1e6
+    """Beyond it: all numbers are laid out again."""
+    ALL_OF_IT = 0.0
+    """All but the sample is as ever, and that is zeros."""
+
+
+class BesideTheSample(Conv2dJudge):
+    """Inputs of which one number in 63 outside of the sample is `beside` times as large, or the sample is zeros."""
+
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+
+    def inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
+        found = dict(super().inputs(problem, generator))
+        for operand in problem.inputs:
+            maximum = Maximum.of("", operand)
+            if maximum.is_sampled:
+                numbers = found[operand.name].reshape(-1)
+                is_read = np.arange(numbers.size) // 4 % maximum.step == 0
+                if self._beside is Beside.ALL_OF_IT:
+                    numbers[is_read] = 0.0
+                else:
+                    numbers[np.flatnonzero(~is_read)[::63]] *= self._beside.value
+        return found
