@@ -21,7 +21,8 @@ import dataclasses
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.halves.halving import RANGE, THREADS, Filters, Images
+from warpsmith.generator.conv2d.halves.halving import RANGE, Filters, Images
+from warpsmith.generator.conv2d.halves.maximum import THREADS
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
 from warpsmith.generator.problem import Operand

@@ -9,7 +9,8 @@ from __future__ import annotations
 import abc
 import dataclasses
 
-from warpsmith.generator.conv2d.halves.halving import CHUNK, Halved, Maximum
+from warpsmith.generator.conv2d.halves.halving import CHUNK, Halved
+from warpsmith.generator.conv2d.halves.maximum import Maximum
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
 from warpsmith.generator.conv2d.winograd.minimal import TAPS, Minimal
