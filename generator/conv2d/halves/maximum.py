@@ -66,9 +66,11 @@ class Maximum:
 
     @property
     def workspace(self) -> Workspace:
-        """Where the numbers are, and behind them the power of two; of a sample also the largest number beyond it."""
-        name, behind = self.operand.name, 2 if self.is_sampled else 1
-        return Workspace(f"largest_{name}", 4 * (self.blocks + behind), holds=(name,) if name == "w" else ())
+        """Where the numbers are, and behind them the power of two; of a sample also the largest number beyond it, in no
+        less memory than without one: the products of `conv2d_winograd` are a layer whose images would be sampled.
+        """
+        name, numbers = self.operand.name, MAX_BLOCKS + 2 if self.is_sampled else self.blocks + 1
+        return Workspace(f"largest_{name}", 4 * numbers, holds=(name,) if name == "w" else ())
 
     @property
     def power(self) -> Pointer:
