@@ -34,6 +34,8 @@ from torch import Tensor, nn
 import warpsmith as ws
 import warpsmith.torch as wt
 from warpsmith.cli.output import print_table
+from warpsmith.devices.select import DeviceRef
+from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
 CLASSES = 10
 WARM_UP = 5
@@ -231,7 +233,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         report = wt.patch(ours, batch.images, **chosen)
     print(report, flush=True)
     error = difference(ours, theirs, batch)
-    torch_ms, ours_ms = in_turns([stepper(theirs, batch), stepper(ours, batch)], device, options.rounds)
+    with shared_device(DeviceRef.parse(options.device)) as lock_file, DeviceLock(lock_file):
+        torch_ms, ours_ms = in_turns([stepper(theirs, batch), stepper(ours, batch)], device, options.rounds)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "host"
     return {
         "device": name,
