@@ -140,6 +140,13 @@ class TestChoice:
                 assert answering(problem, device)[0].name != FAMILY.name
 
     @pytest.mark.parametrize("pass_", Pass)
+    def test_answers_for_the_gradient_of_a_stem_where_warpgroups_multiply_too(self, pass_: Pass) -> None:
+        stem = Conv2d((32, 3, 224, 224), (64, 3, 7, 7), stride=2, padding=3, pass_=pass_)  # type: ignore[arg-type]
+        larger = Conv2d((128, 3, 224, 224), (64, 3, 11, 11), stride=4, padding=2, pass_=pass_)  # type: ignore[arg-type]
+        assert (answering(stem, H200)[0].name == FAMILY.name) == (pass_ is Pass.WGRAD)
+        assert answering(larger, H200)[0].name == Conv2dWarpgroup.name
+
+    @pytest.mark.parametrize("pass_", Pass)
     @pytest.mark.parametrize("layer", LAYERS[:1])
     def test_is_expected_to_take_longer_than_warpgroups(self, layer: dict[str, Any], pass_: Pass) -> None:
         problem = Conv2d(**layer, pass_=pass_)

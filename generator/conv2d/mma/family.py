@@ -14,6 +14,7 @@ manual.
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.halves.folding import MOST_CHANNELS
 from warpsmith.generator.conv2d.halves.limits import why_not_halves
 from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
 from warpsmith.generator.conv2d.mma.choice import choice_of, expected_ns
@@ -57,8 +58,13 @@ class Conv2dMma(Family):
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         conv2d = require_conv2d(problem)
-        is_fastest = device.kind is DeviceKind.CUDA and device.compute_capability != FASTER
-        return is_fastest and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
+        if device.kind is not DeviceKind.CUDA:
+            return False
+        # Where products by warpgroups are possible too, these were faster at a stem's gradient of weights alone.
+        may_be_fastest = device.compute_capability != FASTER or (
+            conv2d.pass_ is Pass.WGRAD and conv2d.group_channels <= MOST_CHANNELS
+        )
+        return may_be_fastest and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
 
     def expected_ns(self, problem: Problem) -> float:
         return expected_ns(require_conv2d(problem), H200)
