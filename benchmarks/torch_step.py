@@ -35,6 +35,8 @@ import warpsmith as ws
 import warpsmith.torch as wt
 from warpsmith.cli.output import print_table
 from warpsmith.devices.select import DeviceRef
+from warpsmith.store.location import write_location
+from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
 CLASSES = 10
@@ -227,6 +229,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     autocast = None if options.autocast is None else getattr(torch, options.autocast)
     ours, batch = copy.deepcopy(theirs), Batch.of(options.batch, pixels * options.size, device, autocast)
     chosen = {"precision": options.precision, "fallback": options.fallback, "store": options.store}
+    if options.store:
+        Store.open(write_location(options.store), write=True).close()  # so that there is one to look into
     with batch.casting:
         if options.tune:
             tune(problems(wt.patch(ours, batch.images, **chosen)), options.device, options.tune, options.store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +23,22 @@ def script() -> Any:
 
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("network", ["resnet", "convnext"])
-def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--network", network, "--channels", "4", "--batch", "2", "--size", "4", "--device", "host"]
+def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With a store that is not there yet, as the first run has."""
+    words = [
+        "--store",
+        str(tmp_path / "step.db"),
+        "--network",
+        network,
+        "--channels",
+        "4",
+        "--batch",
+        "2",
+        "--size",
+        "4",
+        "--device",
+        "host",
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", wt.LeftToTorch)
         script.main([*words, "--rounds", "1", "--json"])
