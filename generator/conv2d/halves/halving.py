@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from typing import Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.folding import Folding
@@ -137,7 +138,7 @@ class Images(Halved):
         chunks: int,
         length: int,
         folding: Folding | None = None,
-    ) -> Images:
+    ) -> Self:
         """What a layer's sum reads: x of fprop and wgrad, dy of dgrad."""
         return cls(
             family=family,

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import enum
 import itertools
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.folding import Folding
@@ -67,6 +67,9 @@ class ImageTiles(abc.ABC):
 
     is_turned = False
     """What lies side by side in shared memory is summed over."""
+    gathers: ClassVar[bool] = False
+    """Whether the kernel that multiplies makes halves of pixels itself; else they lie in memory."""
+    images_class: ClassVar[type[Images]] = Images
 
     @classmethod
     def tiled(
@@ -102,7 +105,7 @@ class ImageTiles(abc.ABC):
             positions=positions,
             columns=columns,
             arithmetic=arithmetic,
-            images=Images.of_sources(family, problem, *sources, folding if is_fprop else None),
+            images=cls.images_class.of_sources(family, problem, *sources, folding if is_fprop else None),
             filters=filters,
             steps=tuple(itertools.chain.from_iterable(steps)),
             first_taps=(0, *itertools.accumulate(map(len, steps))),

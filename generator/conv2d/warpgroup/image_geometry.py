@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
@@ -35,11 +36,14 @@ class ImageGeometry(ImageTiles):
     most_blocks: int
     """Of threads, which take tiles in turns; 0 where each tile has one."""
 
+    name: ClassVar[str] = NAME
+    """The family, and the kernel that multiplies."""
+
     @classmethod
-    def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
+    def of(cls, problem: Conv2d, config: Config) -> Self:
         warpgroups = config.integer("warpgroups")
         return cls.tiled(
-            NAME,
+            cls.name,
             problem,
             Arithmetic.of(problem),
             positions=GROUP_POSITIONS * warpgroups,
