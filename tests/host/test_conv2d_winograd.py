@@ -143,6 +143,7 @@ def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quicke
     error_of(host, quickest, problem, config)
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """Padding before the image and rows that are left out, with the smallest tiles of products."""
     padded = [Conv2d(**SHAPES["one image"], pass_=pass_) for pass_ in Pass]

@@ -445,6 +445,7 @@ class TestConfigs:
     ) -> None:
         check_all(covering(problem), check_against_numpy, quickest)
 
+    @pytest.mark.usefixtures("compile_without_optimisation")
     @pytest.mark.parametrize("problem", [SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], ids=lambda p: p.key())
     def test_are_clean_under_the_sanitizers(self, problem: Fft) -> None:
         opened = Evaluator.open(
