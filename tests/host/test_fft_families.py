@@ -269,6 +269,13 @@ class TestSizes:
         check_all(defaults(fft(size, 3, **DIRECTIONS[direction]) for size in sizes), check_against_numpy, quickest)
 
 
+RARE = (
+    *((0, "min_blocks", 8), (2, "min_blocks", 2), (2, "threads", 384), (2, "tiles", 2)),
+    *((3, "blocks", 8), (3, "min_blocks", 3), (3, "min_blocks", 8), (3, "threads", 160)),
+)
+"""What few configs of products have: the problem, a parameter and its value."""
+
+
 class TestOptions:
     @every_direction
     def test_every_part_layout_order_and_norm(self, direction: str, quickest: HostCompiler) -> None:
@@ -340,7 +347,12 @@ class TestOptions:
             )
             for product in (Product(rows, columns, terms, *ops, terms > 2),)  # type: ignore[arg-type]
         ]
-        check_all([*defaults(problems), *drawn(problems, 2)], check_against_numpy, quickest)
+        cases = [*defaults(problems), *drawn(problems, 2)]
+        for number, name, value in RARE if ops == "nn" else ():
+            config = FftBlock().space(problems[number], DEVICE).narrowed({name: [value]}).drawn(random.Random(ops))
+            assert config is not None
+            cases.append(Case(problems[number], FftBlock(), config))
+        check_all(cases, check_against_numpy, quickest)
 
     @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
     def test_of_signals_that_have_a_border(self, mode: str, quickest: HostCompiler) -> None:
