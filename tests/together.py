@@ -19,6 +19,8 @@ from warpsmith.generator.space import Config
 
 AT_ONCE = 24
 """Kernels of one program."""
+OF_THE_HOST = re.compile(r"^__device__ __forceinline__ void (multiply)\(", re.MULTILINE)
+"""Functions of a text that have a name of the host device's own, which they would hide in a namespace."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,18 +40,13 @@ class Case:
 
 
 def can_be_together(given: Program) -> bool:
-    """Whether a program is one text whose names may stand in a namespace. Those of variables in constant memory may
-    not, since they are asked for by name; nor may functions that hide ones that the host device has of its own.
-    """
-    is_one_text = [each.name for each in given.units] == [""]
-    return (
-        is_one_text and "WARPSMITH_ON_HOST" not in given.source and not any(each.constants for each in given.launches)
-    )
+    """Whether a program is one text."""
+    return [each.name for each in given.units] == [""]
 
 
 def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]:
     """One program with the kernels of all, each text in a namespace of its own; and each program with the launches that
-    it has there.
+    it has there. What is asked for by name, kernels and variables in constant memory, has its text's number behind it.
     """
     texts: list[str] = []
     placed: list[Program] = []
@@ -59,9 +56,20 @@ def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]
         for entry, name in entries.items():
             source, count = re.subn(rf"\b{entry}\(", f"{name}(", source)
             assert count == 1, f"{entry} is named {count} times"
-        used = "".join(f"using case_{number}::{name};\n" for name in entries.values())
-        texts.append(f"namespace case_{number} {{\n{source}}}\n{used}")
-        launches = tuple(dataclasses.replace(launch, entry=entries[launch.entry]) for launch in each.launches)
+        symbols = {one.symbol: f"{one.symbol}_{number}" for launch in each.launches for one in launch.constants}
+        for symbol, name in symbols.items():
+            source = re.sub(rf"\b{symbol}\b", name, source)
+        used = "".join(f"using case_{number}::{name};\n" for name in (*entries.values(), *symbols.values()))
+        shown = "".join(f"using ::{name};\n" for name in dict.fromkeys(OF_THE_HOST.findall(source)))
+        texts.append(f"namespace case_{number} {{\n{shown}{source}}}\n{used}")
+        launches = tuple(
+            dataclasses.replace(
+                launch,
+                entry=entries[launch.entry],
+                constants=tuple(dataclasses.replace(one, symbol=symbols[one.symbol]) for one in launch.constants),
+            )
+            for launch in each.launches
+        )
         placed.append(dataclasses.replace(each, steps=launches))
     whole = program("\n".join(texts), *(launch for each in placed for launch in each.launches), family="together")
     return whole, tuple(placed)

@@ -120,6 +120,14 @@ def compile_quickly(quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, precom
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(precompiled_folder / "few-optimisations"))
 
 
+@pytest.fixture
+def compile_without_optimisation(precompiled_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test builds for the sanitizers is not optimised, for kernels whose runs take no time even so: they miss
+    nothing then, as they may where an access is optimised away.
+    """
+    monkeypatch.setenv("CXX", precompiled.script(precompiled_folder, "-O0", sanitize=True))
+
+
 @pytest.fixture(scope="session")
 def compile_once(compiler):
     return functools.cache(lambda program: compiler.compile(program.compilation()))

@@ -287,6 +287,7 @@ class TestUnderTheSanitizers:
         cases += [tiled(split, splits=2), tensor(dataclasses.replace(split, k=140), splits=2, products=1)]
         sanitized.check([(case.problem, case.program) for case in cases], tmp_path)
 
+    @pytest.mark.usefixtures("compile_without_optimisation")
     def test_a_read_beyond_an_operand_would_be_found(self, tmp_path: Path) -> None:
         case = tiled(Cgemm(1, 33, 12, 8))
         source = case.program.source

@@ -88,6 +88,7 @@ def test_a_nan_shows_in_its_row_and_column_alone(bench: Bench) -> None:
         assert wrong.sum() == 4 + 9
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 class TestUnderTheSanitizers:
     def test_kernels_are_clean(self, tmp_path: Path) -> None:
         problems = [Cgemm(*sizes, a, b) for sizes, (a, b) in zip(SIZES, itertools.product(Op, Op), strict=False)]

@@ -149,6 +149,7 @@ class TestSums:
             assert np.array_equal(here.view(np.uint64), there.view(np.uint64))
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 class TestUnderTheSanitizers:
     def test_kernels_are_clean_and_a_read_beyond_an_operand_is_found(self, tmp_path: Path) -> None:
         problems = (asked(2, 66, 33, 18, a="t", b="c"), asked(1, 5, 34, 35))

@@ -166,6 +166,7 @@ for problem, program in pickle.loads(Path(sys.argv[1]).read_bytes()):
 """
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """On arrays that end where their operands do."""
     problems = [PROBLEMS[0], PROBLEMS[4], PROBLEMS[5], PROBLEMS[16]]

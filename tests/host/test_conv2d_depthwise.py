@@ -239,6 +239,7 @@ for problem, own in zip(problems, placed):
 """
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 @every_pass
 def test_clean_under_the_sanitizers(pass_: Pass, tmp_path: Path) -> None:
     """On arrays that end where their operands do."""

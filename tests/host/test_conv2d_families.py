@@ -256,6 +256,7 @@ def watched(cases: Sequence[Case], folder: Path, program: Program | None = None)
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 class TestUnderTheSanitizers:
     @every_pass
     def test_kernels_are_clean(self, pass_: Pass, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import sanitized
 from host.test_conv2d_fft import evaluated
+from joined import joined
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -84,14 +85,14 @@ def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
 @pytest.mark.parametrize(
     ("shape", "pass_"), zip(LARGE_TILES.values(), [Pass.FPROP, Pass.DGRAD, Pass.FPROP], strict=True), ids=LARGE_TILES
 )
-def test_is_right_with_large_tiles(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
+def test_is_right_with_large_tiles(host: Runtime, quick: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
     problem = large(shape, pass_, bias=True, relu=True)
-    assert error_of(host, quickest, problem, config_of(problem, tile=4)) < 8e-7
+    assert error_of(host, quick, problem, config_of(problem, tile=4)) < 8e-7
 
 
-def test_errors_of_small_tiles_are_smaller(host: Runtime, quickest: HostCompiler) -> None:
+def test_errors_of_small_tiles_are_smaller(host: Runtime, quick: HostCompiler) -> None:
     problem = Conv2d(**LARGE_TILES["odd sizes"])
-    small, other = (error_of(host, quickest, problem, config_of(problem, tile=tile)) for tile in (2, 4))
+    small, other = (error_of(host, quick, problem, config_of(problem, tile=tile)) for tile in (2, 4))
     assert small < 3e-7
     assert small < other
 
@@ -128,7 +129,7 @@ def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, s
     operands = random_operands(problem, 5)
     expected, scale = reference(problem, operands)
     for config in (WINOGRAD.default(problem, DEVICE), drawn):
-        program = WINOGRAD.program(problem, config)
+        program = joined(WINOGRAD.program(problem, config))
         binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
         plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
         error = np.asarray(plan(*operands.values())) - expected
@@ -143,6 +144,7 @@ def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quicke
     error_of(host, quickest, problem, config)
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """Padding before the image and rows that are left out, with the smallest tiles of products."""
     padded = [Conv2d(**SHAPES["one image"], pass_=pass_) for pass_ in Pass]

@@ -269,6 +269,13 @@ class TestSizes:
         check_all(defaults(fft(size, 3, **DIRECTIONS[direction]) for size in sizes), check_against_numpy, quickest)
 
 
+RARE = (
+    *((0, "min_blocks", 8), (2, "min_blocks", 2), (2, "threads", 384), (2, "tiles", 2)),
+    *((3, "blocks", 8), (3, "min_blocks", 3), (3, "min_blocks", 8), (3, "threads", 160)),
+)
+"""What few configs of products have: the problem, a parameter and its value."""
+
+
 class TestOptions:
     @every_direction
     def test_every_part_layout_order_and_norm(self, direction: str, quickest: HostCompiler) -> None:
@@ -327,7 +334,9 @@ class TestOptions:
 
     @pytest.mark.parametrize("ops", ["nn", "nc", "nt", "tn", "cn", "cc", "tt"])
     def test_of_spectra_that_are_products(self, ops: str, quickest: HostCompiler) -> None:
-        """Of one term to four, of several rows, whole and clipped, and into tiles of planes."""
+        """Of one term to four, of several rows, whole and clipped, and into tiles of planes. Each ops draws other
+        configs of the same spaces: fourteen of each size.
+        """
         problems = [
             fft(size, rows * columns, kind="c2r", valid=valid, layout="frequency", tiling=tiling, product=product)
             for size, rows, columns, terms, valid, tiling in (
@@ -338,7 +347,12 @@ class TestOptions:
             )
             for product in (Product(rows, columns, terms, *ops, terms > 2),)  # type: ignore[arg-type]
         ]
-        check_all([*defaults(problems), *drawn(problems, 5)], check_against_numpy, quickest)
+        cases = [*defaults(problems), *drawn(problems, 2)]
+        for number, name, value in RARE if ops == "nn" else ():
+            config = FftBlock().space(problems[number], DEVICE).narrowed({name: [value]}).drawn(random.Random(ops))
+            assert config is not None
+            cases.append(Case(problems[number], FftBlock(), config))
+        check_all(cases, check_against_numpy, quickest)
 
     @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
     def test_of_signals_that_have_a_border(self, mode: str, quickest: HostCompiler) -> None:
@@ -445,6 +459,7 @@ class TestConfigs:
     ) -> None:
         check_all(covering(problem), check_against_numpy, quickest)
 
+    @pytest.mark.usefixtures("compile_without_optimisation")
     @pytest.mark.parametrize("problem", [SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], ids=lambda p: p.key())
     def test_are_clean_under_the_sanitizers(self, problem: Fft) -> None:
         opened = Evaluator.open(

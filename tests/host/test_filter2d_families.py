@@ -311,6 +311,7 @@ def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
     assert not result[:, 20].any()
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 @every_family
 def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...], tmp_path: Path) -> None:
     """Of the spread two problems of each border, one of them wide enough for an interior, each with one config.

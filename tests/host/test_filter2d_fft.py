@@ -124,6 +124,7 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
         assert error <= 1e-6 * np.abs(weights).sum() * np.abs(image[plane]).max()
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     chosen = (
         CASES[2],

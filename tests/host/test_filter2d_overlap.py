@@ -159,6 +159,7 @@ def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> Non
                 assert isinstance(found, Measurement), f"{family.name} {each}: {found}"
 
 
+@pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     chosen = (CASES[2], CASES[4], CASES[7], CASES[8], CASES[10])
     sanitized.check([(each, FAMILY.program(each, config(each, wanted))) for each, wanted in chosen], tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,9 +62,12 @@ def facts(trials: Sequence[optuna.trial.FrozenTrial]) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(params=["file", "server"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def address(request: pytest.FixtureRequest, tmp_path: Path, made_file: Path) -> str:
     """Of a store that is there already."""
-    location = str(tmp_path / "store.db") if request.param == "file" else str(request.getfixturevalue("database"))
+    if request.param == "file":
+        location = str(shutil.copy(made_file, tmp_path / "store.db"))
+    else:
+        location = str(request.getfixturevalue("database_with_store"))
     with Store.open(location, write=True) as store:
         assert store.address is not None
         return store.address

@@ -14,11 +14,16 @@ enum Status : int { launched = 0, empty = 1, block_too_large = 2, grid_too_large
 // launch asked for is poisoned, and there is always such a part.
 constexpr size_t dynamic_shared_bytes = WARPSMITH_HOST_DYNAMIC_SHARED_BYTES + (sanitized ? 1024 : 16);
 
+// What AddressSanitizer takes for the end of a dynamic shared array, and poisons; g++ leaves no room for it behind a
+// variable that has other names, and what follows may be a static shared array.
+constexpr size_t poisoned_end_bytes = sanitized ? 64 : 0;
+
 }  // namespace warpsmith_host
 
 extern "C" {
 __attribute__((aligned(1024)))
-WARPSMITH_HOST_SHARED_STORAGE unsigned char warpsmith_dynamic_shared[warpsmith_host::dynamic_shared_bytes];
+WARPSMITH_HOST_SHARED_STORAGE unsigned char
+    warpsmith_dynamic_shared[warpsmith_host::dynamic_shared_bytes + warpsmith_host::poisoned_end_bytes];
 }
 
 // Defines what a kernel declared as `extern __shared__ T name[]`.
