@@ -27,6 +27,7 @@ from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
@@ -147,6 +148,12 @@ CASES = {
     "warpgroup_wgrad": warpgroup(LAYER, Pass.WGRAD, "multiply"),
     "warpgroup_wgrad_gradients": warpgroup(STRIDED, Pass.WGRAD, "conv2d_warpgroup_halve_dy"),
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
+    "gather_fprop": Case(Conv2dWarpgroupGather(), Conv2d(**LAYER, bias=True), (), "multiply"),
+    "gather_fprop_folded": Case(Conv2dWarpgroupGather(), Conv2d(**ALEXNET), (), "multiply"),
+    "gather_fprop_largest": Case(Conv2dWarpgroupGather(), Conv2d(**LAYER), (), "conv2d_warpgroup_gather_largest_x"),
+    "gather_dgrad_channels_last": Case(
+        Conv2dWarpgroupGather(), Conv2d(**{**STRIDED, **LAST, "dtype": "float16"}, pass_=Pass.DGRAD), (), "multiply"
+    ),
     "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
     "winograd_fprop_multiply": winograd(DEEP, Pass.FPROP, "multiply"),
@@ -215,7 +222,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
         ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
-        *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),
+        *((name, pass_) for name in ("conv2d_slices", "conv2d_warpgroup_gather") for pass_ in (Pass.FPROP, Pass.DGRAD)),
         ("conv2d_fft", Pass.FPROP),
         ("conv2d_fft", Pass.DGRAD),
         ("conv2d_fft_tiled", Pass.WGRAD),

@@ -26,7 +26,7 @@ from warpsmith.generator.conv2d.warpgroup.space import (
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import GROUP_CHANNELS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
-from warpsmith.generator.space import Config, Value
+from warpsmith.generator.space import Config, Space, Value
 
 PRODUCTS_A_CLOCK = 2048 * 0.95
 """Of halves, of a multiprocessor: what its tensor cores keep up of 2048 (H200, stages of 64 channels)."""
@@ -39,9 +39,10 @@ STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 Values = dict[str, Value]
 
 
-def image_choice(problem: Conv2d, device: Device) -> Choice:
-    """The tile of fprop or dgrad whose rounds are expected to take least."""
-    choices = [Choice(config, image_clocks(problem, config, device)) for config in _image_candidates(problem, device)]
+def image_choice(problem: Conv2d, device: Device, space: Space | None = None) -> Choice:
+    """The tile of fprop or dgrad whose rounds are expected to take least; of another space where one is given."""
+    found = _image_candidates(problem, device, space or image_space(problem, device))
+    choices = [Choice(config, image_clocks(problem, config, device)) for config in found]
     least = Config.of({**least_image(problem).values(), "blocks": device.multiprocessors})
     return min(choices, key=lambda each: each.clocks, default=Choice(least, image_clocks(problem, least, device)))
 
@@ -96,9 +97,9 @@ def _step_clocks(each: int, products: int, nbytes: float, copies: float) -> floa
     return max(multiplying, nbytes / L2_BYTES_A_CLOCK, COPY_CLOCKS * copies)
 
 
-def _image_candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
+def _image_candidates(problem: Conv2d, device: Device, space: Space) -> Iterator[Config]:
     """The most stages that fit of each tile, depth and reach."""
-    space, (summed, results) = image_space(problem, device), summed_and_results(folded(problem))
+    summed, results = summed_and_results(folded(problem))
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
     for warpgroups, columns in _tiles(problem, results):

@@ -24,9 +24,11 @@ NAME = "conv2d_warpgroup_gather"
 MAIN = "multiply"
 """The unit of the kernel that multiplies."""
 GATHERING_WARPS = 3
-REGISTERS, GATHERING_REGISTERS = {1: 248, 2: 216, 3: 152}, {1: 248, 2: 80, 3: 56}
-"""Of a thread that multiplies and of one that gathers, by the warpgroups that multiply: together 512 for each lane."""
-
+REGISTERS = {1: 248, 2: 216, 3: 152}
+"""Of a thread that multiplies at the most, by the warpgroups that do, beside threads that gather."""
+SPARE_REGISTERS, LEAST_REGISTERS, MOST_GATHERING = 36, 136, 128
+"""Beside its sums a thread that multiplies has 22 to 36, and 136 in all at the least, which leaves 104 for those that
+gather: these need more than 56 where they read through strides."""
 POWER_BYTES = 128
 """Of shared memory in which the threads of a block find the power of two, a number a warp."""
 
@@ -55,11 +57,18 @@ class GatheringGeometry(ImageGeometry):
 
     @property
     def registers(self) -> int:
-        return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
+        if self.warpgroups == 1:
+            return 0
+        sums = self.columns // 2 * (2 if self.arithmetic.promotes else 1)
+        wanted = max(-(-(sums + SPARE_REGISTERS) // 8) * 8, LEAST_REGISTERS)
+        return min(wanted, REGISTERS[self.warpgroups])
 
     @property
     def copying_registers(self) -> int:
-        return GATHERING_REGISTERS[self.warpgroups]
+        """What is left of those that a block has from the start: who asked for more would wait for ever."""
+        from_the_start = 65536 // self.threads // 8 * 8
+        left = (self.warpgroups + 1) * from_the_start - self.warpgroups * self.registers
+        return min(left, MOST_GATHERING)
 
     @property
     def shared_bytes(self) -> int:

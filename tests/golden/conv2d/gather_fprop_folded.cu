@@ -1,0 +1,570 @@
+// warpsmith conv2d_warpgroup_gather
+// problem: conv2d pass=fprop input=128x3x227x227 weight=96x3x11x11 precision=ieee stride=4x4
+// config:  blocks=132 channels=16 columns=96 filter_stages=4 pixel_stages=2 reach=row warpgroups=3
+//
+// 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. All images lie on one line of positions,
+// so that a tap reads the run of pixels that lies `shift` positions further on. One warp copies weights, and three make halves
+// of pixels; barriers hand the stages of shared memory from them to the warpgroups and back.
+
+constexpr int kBlocks = 132;  // of threads, which take tiles in turns
+constexpr int kTiles = 2166;
+constexpr int kWarpgroups = 3;  // 64 positions each
+constexpr int kThreads = 128 * kWarpgroups + 128;  // another one copies
+constexpr int kTilePositions = 64 * kWarpgroups;
+constexpr int kTileColumns = 96;  // channels of the result
+constexpr int kTilesAcross = 1;
+constexpr int kTilesDown = 2166;  // of a phase
+constexpr int kSums = kTileColumns / 2;  // of a thread
+constexpr int kGroups = 1;
+constexpr int kResults = 96;  // channels of the result, in a group
+constexpr int kRows = 55;  // of the result
+constexpr int kColumns = 55;
+constexpr int kRowPitch = 57;  // positions of an image, in rows
+constexpr int kColumnPitch = 57;  // and of a row
+constexpr int kPositions = 415872;  // of all images
+constexpr int kChannelBlocks = 3;
+constexpr int kChunks = 2;  // of eight channels, in a block
+constexpr int kParts = 2;  // of a number: high and low
+constexpr int kTaps = 9;
+constexpr int kGatheringWarps = 3;
+constexpr int kRun = 194;  // pixels of a chunk that the taps of a stage read
+
+// Shared memory, in bytes.
+constexpr int kPixelChunk = 16 * kRun;
+constexpr int kPixelPart = kChunks * kPixelChunk;
+constexpr int kPixelStage = kParts * kPixelPart;
+constexpr int kPixelStages = 2;
+constexpr int kFilterChunk = 16 * kTileColumns;
+constexpr int kFilterPart = kChunks * kFilterChunk;
+constexpr int kFilterStage = kParts * kFilterPart;
+constexpr int kFilterStages = 4;
+constexpr int kStagedColumns = 16;  // of results on their way out
+constexpr int kStagedPitch = 64 + 4;  // floats, so that what lanes write lies in banks of its own
+constexpr int kAPart = kPixelPart, kBPart = kFilterPart;  // from high parts to low ones
+constexpr int kAStep = 2 * kPixelChunk, kBStep = 2 * kFilterChunk;  // from 16 channels to the next ones
+constexpr int kSteps = kChunks / 2;
+
+// A tap: where its run of pixels begins within a stage, its place in a filter, and what it has to do with the stage.
+struct Tap {
+    int first;  // position of a stage's first pixel, from a tile's first result on
+    int shift;  // positions from there to the tap's own pixels
+    int weight;
+    bool begins, ends;  // the first, and last, tap that reads the stage
+};
+__constant__ Tap kTap[] = {
+    {0, 0, 0, true, false},
+    {0, 1, 1, false, false},
+    {0, 2, 2, false, true},
+    {57, 0, 3, true, false},
+    {57, 1, 4, false, false},
+    {57, 2, 5, false, true},
+    {114, 0, 6, true, false},
+    {114, 1, 7, false, false},
+    {114, 2, 8, false, true},
+};
+
+using Sums = float[kSums];
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Writes to shared memory become visible to the tensor cores; a barrier follows.
+__device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are
+// along the terms and across them.
+using Halves = unsigned long long;
+
+template <int kAlong, int kAcross> __device__ __forceinline__ Halves halves(const void* first) {
+    static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
+    const Halves address = __cvta_generic_to_shared(first);
+    const Halves offsets = static_cast<Halves>(kAcross / 16) << 32 | static_cast<Halves>(kAlong / 16) << 16;
+    return (address & 0x3ffff) >> 4 | offsets;
+}
+
+// The matrix that lies so many bytes behind it.
+__device__ __forceinline__ Halves behind(Halves matrix, int bytes) { return matrix + bytes / 16; }
+
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x96 halves into floats, spread over
+// a warpgroup as PTX lays out wgmma.m64n96k16. What lies side by side are terms, or rows of a and columns of b where
+// they are turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
+template <bool kNegated, bool kTurnedA, bool kTurnedB>
+__device__ __forceinline__ void multiply_halves(float (&sums)[48], Halves a, Halves b, bool add) {
+    asm volatile(
+        "{ .reg .pred add; setp.ne.b32 add, %50, 0; "
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47"
+        "}, %48, %49, add, %51, 1, %52, %53; }"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
+          "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
+          "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
+          "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
+          "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
+          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
+          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
+          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47])
+        : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kNegated ? -1 : 1),
+          "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
+}
+
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits for all of them.
+__device__ __forceinline__ void finish_products(float (&sums)[48]) {
+    asm volatile(
+        "wgmma.wait_group.sync.aligned 0;"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
+          "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
+          "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
+          "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
+          "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
+          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
+          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
+          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47])
+        :
+        : "memory");
+}
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+using PhaseBarrier = unsigned long long;
+
+__device__ __forceinline__ unsigned shared_address(const void* shared) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+
+__device__ __forceinline__ void begin_barrier(PhaseBarrier* barrier, unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+// Lets copies see barriers that have begun; a barrier of the threads follows.
+__device__ __forceinline__ void show_barriers() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+__device__ __forceinline__ void arrive_at(PhaseBarrier* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Arrives and announces so many bytes, which copies bring.
+__device__ __forceinline__ void arrive_with_bytes(PhaseBarrier* barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+
+// Copies a multiple of 16 bytes between such, and tells the barrier when they are there.
+__device__ __forceinline__ void copy_bulk_to(void* shared, const void* global, unsigned bytes, PhaseBarrier* barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)) : "memory");
+}
+
+// Waits until the phase of this parity has ended. Of a barrier that has just begun the one before its first has: parity 1.
+__device__ __forceinline__ void wait_for_phase(const PhaseBarrier* barrier, unsigned parity) {
+    asm volatile(
+        "{ .reg .pred done; "
+        "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; "
+        "@!done bra again; }"
+        ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+}
+#endif
+
+#ifndef WARPSMITH_ON_HOST
+// Holds the threads of a warpgroup until all of them are there; `number` is the warpgroup's.
+__device__ __forceinline__ void sync_warpgroup(int number) {
+    asm volatile("bar.sync %0, 128;" ::"r"(number + 1) : "memory");
+}
+#endif
+#ifndef WARPSMITH_ON_HOST
+// From now on a thread has so many registers: fewer, or more that others have given.
+template <int kRegisters> __device__ __forceinline__ void keep_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters> __device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+#endif
+
+// The stage of shared memory that comes next, and the parity of its phase.
+template <int kStages> struct Stage {
+    int number = 0;
+    unsigned parity = 0;
+    __device__ __forceinline__ void advance() {
+        if (++number == kStages) {
+            number = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Full where each warp that writes has told so, or bytes that were announced have come; free where all that read have.
+template <int kStages>
+__device__ __forceinline__ void begin_barriers(PhaseBarrier (&full)[kStages], PhaseBarrier (&free)[kStages], int warps,
+                                               int writing = 1) {
+    for (int stage = 0; stage < kStages; ++stage) {
+        begin_barrier(&full[stage], writing);
+        begin_barrier(&free[stage], warps);
+    }
+}
+
+// sums = what a stage gives. Small products come first, since tensor cores cut sums off.
+__device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b) {
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) {
+        const Halves high_a = behind(a, j * kAStep), high_b = behind(b, j * kBStep);
+        multiply_halves<false, false, false>(sums, behind(high_a, kAPart), high_b, j > 0);
+        multiply_halves<false, false, false>(sums, high_a, behind(high_b, kBPart), true);
+    }
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) {
+        multiply_halves<false, false, false>(sums, behind(a, j * kAStep), behind(b, j * kBStep), true);
+    }
+}
+
+// A sum times two to a power that may be beyond a float's.
+__device__ __forceinline__ float scaled(float sum, int power) {
+    const int first = power / 2;
+    return sum * __uint_as_float(static_cast<unsigned>(127 + first) << 23) *
+           __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
+}
+
+struct Tile {
+    int column, position, group;
+};
+
+__device__ __forceinline__ Tile tile_of(int i) {
+    Tile tile;
+    tile.column = i % kTilesAcross;  // fastest: these tiles read the same pixels
+    i /= kTilesAcross;
+    tile.position = i % kTilesDown * kTilePositions;
+    tile.group = i / kTilesDown;
+    return tile;
+}
+
+struct Barriers {
+    PhaseBarrier pixels_full[kPixelStages], pixels_free[kPixelStages];
+    PhaseBarrier filters_full[kFilterStages], filters_free[kFilterStages];
+};
+
+// The image as it is, of which warps make halves.
+namespace image {
+constexpr int kThreads = 512;
+constexpr int kLargest = 64;
+constexpr int kHeadroom = 6;  // powers of two that numbers may lie above the sample
+
+constexpr int kImages = 128;
+constexpr int kChannels = 48;  // of a group
+constexpr int kRows = 57;
+constexpr int kColumns = 57;
+constexpr int kFoldedRows = 4;  // that are channels
+constexpr int kFoldedColumns = 4;
+constexpr int kFolded = kFoldedRows * kFoldedColumns;  // those of one channel side by side
+constexpr int kImageRows = 227;
+constexpr int kImageColumns = 227;
+constexpr int kRowMultiple = 4;  // rows of the image from row to row of the folded one
+constexpr int kColumnMultiple = 4;
+constexpr int kColumnSpread = 1;  // columns from one that is folded to the next
+constexpr int kZerosAbove = 0;  // that the folded image has as pixels
+constexpr int kZerosLeft = 0;
+constexpr size_t kImageStride = 154587;  // elements of x
+constexpr int kChannelStride = 51529;
+constexpr int kRowStride = 227;
+constexpr int kColumnStride = 1;
+constexpr int kRowPitch = 57;  // positions of an image, in rows
+constexpr int kColumnPitch = 57;  // and of a row
+constexpr int kAbove = 0;  // where the first row is
+constexpr int kLeft = 0;
+constexpr int kLow = 388;  // from high parts to low ones
+
+// Eight numbers of 16 bits side by side.
+struct __align__(16) Eight {
+    unsigned short of[8];
+};
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+__device__ __forceinline__ float half_to_float(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+__device__ __forceinline__ unsigned short float_to_half(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+__device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+#endif
+
+// The bits of a magnitude, which are in the order of magnitudes; 0 of what is not finite.
+__device__ __forceinline__ unsigned magnitude(float number) {
+    constexpr unsigned kInfinityBits = 0x7f800000u;
+    const unsigned bits = __float_as_uint(fabsf(number));
+    return bits < kInfinityBits ? bits : 0u;
+}
+
+// 2 to which power brings `largest` to [2^14, 2^15), as far as floats go.
+__device__ __forceinline__ int power_of(unsigned largest) {
+    return min(14 + 127 - static_cast<int>(largest >> 23), 126);
+}
+
+// Remembers the largest number that is beyond 2^15 when it is scaled: halves end at 2^16.
+__device__ __forceinline__ void tell_beyond(unsigned most, int power, unsigned* __restrict__ largest) {
+    if (static_cast<int>(most >> 23) - 127 + power > 14) {
+        atomicMax(&largest[kLargest + 1], most);
+    }
+}
+
+// The power for the largest number of the sample, of what each block has found, with headroom.
+__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
+    __shared__ unsigned of_warps[kThreads / 32];
+    unsigned most = 0;
+    for (int i = threadIdx.x; i < kLargest; i += kThreads) {
+        most = max(most, largest[i]);
+    }
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (threadIdx.x % 32 == 0) {
+        of_warps[threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int warp = 0; warp < kThreads / 32; ++warp) {
+        most = max(most, of_warps[warp]);
+    }
+    return power_of(most) - kHeadroom;
+}
+
+// Stores the halves of eight numbers that are scaled already: what each half leaves is the low one. An infinity leaves nothing.
+__device__ __forceinline__ void store(const float (&numbers)[8], Eight* high, Eight* low) {
+    Eight above, below;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        above.of[i] = float_to_half(numbers[i]);
+        const float left = numbers[i] - half_to_float(above.of[i]);
+        below.of[i] = float_to_half(fabsf(left) <= 16.0f ? left : 0.0f);
+    }
+    *high = above;
+    *low = below;
+}
+
+// The row and the column of the image that are a folded channel's row and column.
+__device__ __forceinline__ int image_row(int channel, int row) {
+    return row * kRowMultiple + channel / kFoldedColumns % kFoldedRows - kZerosAbove;
+}
+
+__device__ __forceinline__ int image_column(int channel, int column) {
+    return column * kColumnMultiple + channel % kFoldedColumns * kColumnSpread - kZerosLeft;
+}
+
+__device__ __forceinline__ bool is_image(int row, int column) {
+    return row >= 0 && row < kImageRows && column >= 0 && column < kImageColumns;
+}
+
+__device__ __forceinline__ bool is_folded(int channel, int row, int column) {
+    return channel < kChannels && is_image(image_row(channel, row), image_column(channel, column));
+}
+
+__device__ __forceinline__ int folded_pixel(int channel, int row, int column) {
+    return channel / kFolded * kChannelStride + image_row(channel, row) * kRowStride +
+           image_column(channel, column) * kColumnStride;
+}
+
+// Lays eight channels of a position into shared memory.
+__device__ __forceinline__ void gather(const float* __restrict__ x, int channel, int position,
+                                       int power, unsigned* __restrict__ largest, Eight* own) {
+    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
+    const int image = position / (kRowPitch * kColumnPitch);
+    const int place = position % (kRowPitch * kColumnPitch);
+    const int row = (place / kColumnPitch - kAbove);
+    const int column = (place % kColumnPitch - kLeft);
+    const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;
+    const auto* source = x + image * kImageStride;
+    float numbers[8];
+    unsigned most = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const float number = is_pixel && is_folded(channel + i, row, column) ? source[folded_pixel(channel + i, row, column)] : 0.0f;
+        most = max(most, magnitude(number));
+        numbers[i] = number * factor;
+    }
+    tell_beyond(most, power, largest);
+    store(numbers, own, own + kLow);
+}
+}  // namespace image
+
+// What the warp does that copies weights.
+__device__ __forceinline__ void copy_filters(const uint4* __restrict__ filters, char* memory, Barriers& barriers) {
+    const int lane = threadIdx.x % 32;
+    Stage<kFilterStages> next;
+    for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
+        const Tile tile = tile_of(i);
+        for (int block = 0; block < kChannelBlocks; ++block) {
+            size_t source = (tile.group * kTilesAcross + tile.column) * kChannelBlocks + block;
+            source *= kTaps * (kFilterStage / 16);
+#pragma unroll 1
+            for (int t = 0; t < kTaps; ++t) {
+                wait_for_phase(&barriers.filters_free[next.number], next.parity ^ 1);
+                if (lane == 0) {
+                    arrive_with_bytes(&barriers.filters_full[next.number], kFilterStage);
+                    copy_bulk_to(memory + kPixelStages * kPixelStage + next.number * kFilterStage,
+                                 filters + source + kTap[t].weight * (kFilterStage / 16), kFilterStage,
+                                 &barriers.filters_full[next.number]);
+                }
+                next.advance();
+            }
+        }
+    }
+}
+
+// What the other ones do, which gather pixels.
+__device__ __forceinline__ void gather_pixels(const float* __restrict__ x, int power, unsigned* __restrict__ largest, char* memory,
+                                              Barriers& barriers) {
+    const int thread = threadIdx.x - (128 * kWarpgroups + 32);
+    Stage<kPixelStages> own;
+    for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
+        const Tile tile = tile_of(i);
+        for (int block = 0; block < kChannelBlocks; ++block) {
+#pragma unroll 1
+            for (int t = 0; t < kTaps; ++t) {
+                if (!kTap[t].begins) {
+                    continue;
+                }
+                wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
+                image::Eight* const stage = reinterpret_cast<image::Eight*>(memory + own.number * kPixelStage);
+                const int first = tile.position + kTap[t].first;
+#pragma unroll 1
+                for (int item = thread; item < kChunks * kRun; item += 32 * kGatheringWarps) {
+                    const int chunk = item / kRun, at = item % kRun;
+                    image::gather(x, (block * kChunks + chunk) * 8, first + at,
+                                  power, largest, stage + chunk * kRun + at);
+                }
+                show_to_products();
+                __syncwarp();
+                if (threadIdx.x % 32 == 0) {
+                    arrive_at(&barriers.pixels_full[own.number]);
+                }
+                own.advance();
+            }
+        }
+    }
+}
+
+// Where a position's results are: that of the first channel.
+__device__ __forceinline__ float* target_of(int position, const Tile& tile, float* y) {
+    const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
+    const int row = place / kColumnPitch, column = place % kColumnPitch;
+    if (position >= kPositions || row >= kRows || column >= kColumns) {
+        return nullptr;  // between images
+    }
+    const size_t first = (static_cast<size_t>(image) * kGroups + tile.group) * kResults;
+    return y + (first * kRows + row) * kColumns + column;
+}
+
+// Stores a warpgroup's sums, kStagedColumns channels at a time by way of shared memory: neighbouring lanes then store
+// neighbouring positions, a line of memory rather than a sector of four.
+__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, int power, float* staged, float* __restrict__ y) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int first_position = tile.position + 64 * group + lane;
+    float* const targets[2] = {target_of(first_position, tile, y), target_of(first_position + 32, tile, y)};
+    float* const own = staged + lane % 4 * 2 * kStagedPitch + warp * 16 + lane / 4;
+#pragma unroll
+    for (int first = 0; first < kTileColumns; first += kStagedColumns) {
+        sync_warpgroup(group);  // what was staged before has been stored
+#pragma unroll
+        for (int i = 0; i < kStagedColumns / 2; ++i) {
+            own[(i / 4 * 8 + i % 2) * kStagedPitch + i % 4 / 2 * 8] = scaled(sums[first / 2 + i], power);
+        }
+        sync_warpgroup(group);
+#pragma unroll
+        for (int i = 0; i < kStagedColumns / 4; ++i) {
+            const int column = tile.column * kTileColumns + first + 4 * i + warp;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                if (targets[half] != nullptr) {
+                    const float sum = staged[(4 * i + warp) * kStagedPitch + lane + 32 * half];
+                    targets[half][column * (kRows * kColumns)] = sum;
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+conv2d_warpgroup_gather(const float* __restrict__ x, const uint4* __restrict__ filters,
+                 unsigned* __restrict__ largest, const unsigned* __restrict__ turn, const int* __restrict__ filter_power,
+                 float* __restrict__ y) {
+    const unsigned own_turn = *turn;  // 1, or the largest number that no sample had
+    if (own_turn == 0) {
+        return;
+    }
+    extern __shared__ __align__(128) float4 shared[];
+    char* const memory = reinterpret_cast<char*>(shared);
+    char* const behind_stages = memory + kPixelStages * kPixelStage + kFilterStages * kFilterStage;
+    float* const staged = reinterpret_cast<float*>(behind_stages);
+    Barriers& barriers = *reinterpret_cast<Barriers*>(staged + kWarpgroups * kStagedColumns * kStagedPitch);
+    if (threadIdx.x == 0) {
+        begin_barriers(barriers.pixels_full, barriers.pixels_free, 4 * kWarpgroups, kGatheringWarps);
+        begin_barriers(barriers.filters_full, barriers.filters_free, 4 * kWarpgroups);
+        show_barriers();
+    }
+    const int pixel_power = own_turn > 1 ? image::power_of(own_turn) : image::power_for(largest);
+    __syncthreads();
+    const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
+    if (group == kWarpgroups) {
+        keep_registers<104>();
+        if (threadIdx.x < 128 * kWarpgroups + 32) {
+            copy_filters(filters, memory, barriers);
+        } else {
+            gather_pixels(x, pixel_power, largest, memory, barriers);
+        }
+        return;
+    }
+    take_registers<136>();
+    const bool tells = threadIdx.x % 32 == 0;
+    const int power = -pixel_power - *filter_power;
+    const Halves own_pixels = halves<kPixelChunk, 128>(memory + group * (64 * 16));
+    const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);
+    Stage<kPixelStages> own;
+    Stage<kFilterStages> next;
+    Sums sums;
+    Sums totals;
+    for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
+        const Tile tile = tile_of(i);
+#pragma unroll
+        for (int n = 0; n < kSums; ++n) {
+            totals[n] = 0.0f;
+        }
+        for (int block = 0; block < kChannelBlocks; ++block) {
+#pragma unroll 1
+            for (int t = 0; t < kTaps; ++t) {
+                if (kTap[t].begins) {
+                    wait_for_phase(&barriers.pixels_full[own.number], own.parity);
+                }
+                wait_for_phase(&barriers.filters_full[next.number], next.parity);
+                begin_products();
+                multiply(sums, behind(own_pixels, own.number * kPixelStage + 16 * kTap[t].shift),
+                         behind(all_filters, next.number * kFilterStage));
+                commit_products();
+                finish_products(sums);
+                if (tells) {
+                    arrive_at(&barriers.filters_free[next.number]);
+                    if (kTap[t].ends) {
+                        arrive_at(&barriers.pixels_free[own.number]);
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < kSums; ++n) {
+                    totals[n] += sums[n];  // rounded, where tensor cores cut off
+                }
+                next.advance();
+                if (kTap[t].ends) {
+                    own.advance();
+                }
+            }
+        }
+        store(totals, tile, group, power, staged + group * (kStagedColumns * kStagedPitch), y);
+    }
+}
