@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup` on a GPU: all arithmetics, passes and layouts, large layers, sanitizers."""
+"""`conv2d_warpgroup` and `conv2d_warpgroup_gather` on a GPU: all arithmetics, passes and layouts, large layers, sanitizers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
@@ -25,7 +26,8 @@ from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 pytestmark = pytest.mark.gpu
 
-FAMILY = Conv2dWarpgroup()
+FAMILY, GATHER = Conv2dWarpgroup(), Conv2dWarpgroupGather()
+NAMES = (FAMILY.name, GATHER.name)
 CheckConfigs = Callable[..., None]
 every_pass = pytest.mark.parametrize("pass_", Pass)
 LAYERS: dict[str, dict[str, Any]] = {
@@ -39,6 +41,10 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
+def solving(problem: Conv2d) -> tuple[Conv2dWarpgroup, ...]:
+    return (FAMILY,) if problem.pass_ is Pass.WGRAD else (FAMILY, GATHER)
+
+
 @pytest.fixture(autouse=True)
 def on_hopper() -> None:
     if cuda_device(0).compute_capability != (9, 0):
@@ -48,25 +54,25 @@ def on_hopper() -> None:
 @every_pass
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_small_layers(shape: dict[str, Any], pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs([Conv2d(**shape, pass_=pass_)], some(4, (FAMILY.name,)))
+    check_configs([Conv2d(**shape, pass_=pass_)], some(4, NAMES))
 
 
 @every_pass
 @pytest.mark.parametrize("name", LAYERS)
 def test_random_configs(name: str, pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs([Conv2d(**LAYERS[name], pass_=pass_)], some(8, (FAMILY.name,)))
+    check_configs([Conv2d(**LAYERS[name], pass_=pass_)], some(8, NAMES))
 
 
 @every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_arithmetic(kind: dict[str, str], pass_: Pass, check_configs: CheckConfigs) -> None:
     shapes = (*CHANNELS_LAST, SHAPES["strides"], LAYERS["many channels"], LAYERS["odd channels"])
-    check_configs([Conv2d(**shape, **kind, pass_=pass_) for shape in shapes], some(2, (FAMILY.name,)))
+    check_configs([Conv2d(**shape, **kind, pass_=pass_) for shape in shapes], some(2, NAMES))
 
 
 def test_candidates_where_every_two_options_meet(check_configs: CheckConfigs) -> None:
     solved = [each for each in spread() if each.padding_mode is PaddingMode.ZEROS]
-    check_configs(solved, some(1, (FAMILY.name,)))
+    check_configs(solved, some(1, NAMES))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
@@ -79,10 +85,11 @@ def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], too
         {**CHANNELS_LAST[0], "dtype": "float16"},
     )
     cases = [
-        (problem, FAMILY.program(problem, config))
+        (problem, family.program(problem, config))
         for shape, pass_ in itertools.product(shapes, Pass)
         for problem in [Conv2d(**shape, pass_=pass_)]
-        for config in some_configs(FAMILY, problem, device, 2)
+        for family in solving(problem)
+        for config in some_configs(family, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
 
@@ -100,7 +107,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
 def test_numbers_beyond_the_sample(shape: dict[str, Any], pass_: Pass) -> None:
     problem, device = Conv2d(**shape, pass_=pass_), DeviceRef.parse("cuda:0")
     policy = TimingPolicy.for_kind(DeviceKind.CUDA)
-    for family in (FAMILY, Conv2dMma()):
+    for family in (*solving(problem), Conv2dMma()):
         program = family.program(problem, family.default(problem, device.device()))
         binaries = device.compiler().compile_program(program)
         for beside in Beside:
