@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup` and `conv2d_warpgroup_gather` on a GPU: all arithmetics, passes and layouts, large layers, sanitizers."""
+"""`conv2d_warpgroup` and `conv2d_warpgroup_gather` on a GPU: all arithmetics, passes, layouts, sanitizers."""
 
 from __future__ import annotations
 
