@@ -154,6 +154,7 @@ CASES = {
     "gather_dgrad_channels_last": Case(
         Conv2dWarpgroupGather(), Conv2d(**{**STRIDED, **LAST, "dtype": "float16"}, pass_=Pass.DGRAD), (), "multiply"
     ),
+    "gather_wgrad": Case(Conv2dWarpgroupGather(), Conv2d(**LAYER, pass_=Pass.WGRAD), (), "multiply"),
     "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
     "winograd_fprop_multiply": winograd(DEEP, Pass.FPROP, "multiply"),
@@ -216,13 +217,13 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             (family.name, pass_)
             for family in (
                 *(Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise()),
-                *(Conv2dWarpgroup(), Conv2dWinograd(), Conv2dMma()),
+                *(Conv2dWarpgroup(), Conv2dWarpgroupGather(), Conv2dWinograd(), Conv2dMma()),
             )
             for pass_ in Pass
         ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
-        *((name, pass_) for name in ("conv2d_slices", "conv2d_warpgroup_gather") for pass_ in (Pass.FPROP, Pass.DGRAD)),
+        *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),
         ("conv2d_fft", Pass.FPROP),
         ("conv2d_fft", Pass.DGRAD),
         ("conv2d_fft_tiled", Pass.WGRAD),

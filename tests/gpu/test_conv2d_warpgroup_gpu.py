@@ -41,10 +41,6 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-def solving(problem: Conv2d) -> tuple[Conv2dWarpgroup, ...]:
-    return (FAMILY,) if problem.pass_ is Pass.WGRAD else (FAMILY, GATHER)
-
-
 @pytest.fixture(autouse=True)
 def on_hopper() -> None:
     if cuda_device(0).compute_capability != (9, 0):
@@ -88,7 +84,7 @@ def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], too
         (problem, family.program(problem, config))
         for shape, pass_ in itertools.product(shapes, Pass)
         for problem in [Conv2d(**shape, pass_=pass_)]
-        for family in solving(problem)
+        for family in (FAMILY, GATHER)
         for config in some_configs(family, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
@@ -107,7 +103,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
 def test_numbers_beyond_the_sample(shape: dict[str, Any], pass_: Pass) -> None:
     problem, device = Conv2d(**shape, pass_=pass_), DeviceRef.parse("cuda:0")
     policy = TimingPolicy.for_kind(DeviceKind.CUDA)
-    for family in (*solving(problem), Conv2dMma()):
+    for family in (FAMILY, GATHER, Conv2dMma()):
         program = family.program(problem, family.default(problem, device.device()))
         binaries = device.compiler().compile_program(program)
         for beside in Beside:

@@ -25,7 +25,7 @@ from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 FAMILY = Conv2dWarpgroupGather()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
-every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+every_pass = pytest.mark.parametrize("pass_", Pass)
 SOME = ("one image, even filter", "groups", "both", "much padding", "few channels, all steps", "one channel")
 """The others have nothing that none of these has: where a position's pixels lie is told as for `conv2d_warpgroup`."""
 
@@ -46,7 +46,8 @@ def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler,
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass) -> None:
     for shape in (SHAPES["strides"], CHANNELS_LAST[0]):
-        problem = Conv2d(**shape, **kind, bias=True, relu=True, pass_=pass_)
+        with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
+        problem = Conv2d(**shape, **kind, **with_end, pass_=pass_)
         outcome = evaluated(host, quickest, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
         assert isinstance(outcome, Measurement), outcome
 

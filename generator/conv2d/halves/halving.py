@@ -157,7 +157,7 @@ class Images(Halved):
     @classmethod
     def of_results(
         cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, terms: int
-    ) -> Images:
+    ) -> Self:
         """dy of wgrad, where the results of fprop are."""
         rows, columns = (
             dataclasses.replace(line, sources=size, multiple=1, planes=(0,), before=0)

@@ -33,7 +33,7 @@ def image_program(family: str, template: str, problem: Conv2d, config: Config, g
         *bias,
         Pointer(problem.output.name),
     )
-    multiply = _multiply(family, geometry, arguments)
+    multiply = multiplying(family, geometry, arguments)
     units = (*images.units(problem), *filters.units(problem), Unit(MAIN, text))
     steps = (*filters.launches(), *images.launches(), multiply)
     return Program(family, config, units, steps, (*filters.workspaces(), *images.workspaces()))
@@ -41,26 +41,33 @@ def image_program(family: str, template: str, problem: Conv2d, config: Config, g
 
 def weight_program(family: str, template: str, problem: Conv2d, config: Config, geometry: WeightTiles) -> Program:
     """That of wgrad, whose kernel of the name `family` stands in `template`."""
-    x, dy, p = geometry.x, geometry.dy, Conv2dText.of(problem)
-    text = render(template, p=p, g=geometry, config=config.key())
-    multiply = _multiply(family, geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
-    total = render(
-        "conv2d/halves_sum.cu.jinja",
-        p=p,
-        key=text_key(problem),
-        g=geometry,
-        strides=problem.output.element_strides,
-        threads=SUM_THREADS,
-    )
-    arguments = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
-    name = f"{family}_sum"
-    add = dataclasses.replace(Launch.of_blocks(name, geometry.sum_blocks, SUM_THREADS, arguments), unit=name)
-    units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), Unit(name, total))
+    x, dy = geometry.x, geometry.dy
+    text = render(template, p=Conv2dText.of(problem), g=geometry, config=config.key())
+    multiply = multiplying(family, geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
+    total, add = summing(family, problem, geometry)
+    units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), total)
     steps = (*x.launches(), *dy.launches(), multiply, add)
     workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))
     return Program(family, config, units, steps, workspaces)
 
 
-def _multiply(family: str, geometry: ImageTiles | WeightTiles, arguments: tuple[Pointer, ...]) -> Launch:
+def summing(family: str, problem: Conv2d, geometry: WeightTiles) -> tuple[Unit, Launch]:
+    """What adds up the parts of sums of wgrad."""
+    name = f"{family}_sum"
+    total = render(
+        "conv2d/halves_sum.cu.jinja",
+        p=Conv2dText.of(problem),
+        key=text_key(problem),
+        g=geometry,
+        strides=problem.output.element_strides,
+        threads=SUM_THREADS,
+    )
+    arguments = (Pointer(PARTS), *geometry.x.powers, *geometry.dy.powers, Pointer(problem.output.name))
+    launch = Launch.of_blocks(name, geometry.sum_blocks, SUM_THREADS, arguments)
+    return Unit(name, total), dataclasses.replace(launch, unit=name)
+
+
+def multiplying(family: str, geometry: ImageTiles | WeightTiles, arguments: tuple[Pointer, ...]) -> Launch:
+    """The launch of the kernel that multiplies."""
     launch = Launch.of_blocks(family, geometry.blocks, geometry.threads, arguments)
     return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)

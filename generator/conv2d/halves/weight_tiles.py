@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import itertools
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.folding import Folding, folded
@@ -59,6 +59,9 @@ class WeightTiles(abc.ABC):
 
     is_turned = True
     """Not what is summed over lies side by side in shared memory, but channels."""
+    gathers: ClassVar[bool] = False
+    """Whether the kernel that multiplies makes halves itself; else they lie in memory."""
+    images_class: ClassVar[type[Images]] = Images
 
     @classmethod
     def tiled(
@@ -95,8 +98,8 @@ class WeightTiles(abc.ABC):
             columns=columns,
             terms=terms,
             arithmetic=arithmetic,
-            x=Images.of_sources(family, problem, x, arithmetic, lattice, x_chunks, x_length, folding),
-            dy=Images.of_results(family, problem, dy, lattice, dy_chunks, length, terms),
+            x=cls.images_class.of_sources(family, problem, x, arithmetic, lattice, x_chunks, x_length, folding),
+            dy=cls.images_class.of_results(family, problem, dy, lattice, dy_chunks, length, terms),
             tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
             run=terms + span,
             **own,

@@ -47,9 +47,9 @@ def image_choice(problem: Conv2d, device: Device, space: Space | None = None) ->
     return min(choices, key=lambda each: each.clocks, default=Choice(least, image_clocks(problem, least, device)))
 
 
-def weight_choice(problem: Conv2d, device: Device) -> Choice:
-    """The tile of wgrad, and the parts of its sums, that are expected to take least."""
-    choices = list(_weight_choices(problem, device))
+def weight_choice(problem: Conv2d, device: Device, space: Space | None = None) -> Choice:
+    """The tile of wgrad, and the parts of its sums, that are expected to take least; of another space, likewise."""
+    choices = list(_weight_choices(problem, device, space or weight_space(problem, device)))
     least = Config.of(LEAST_WEIGHT)
     return min(choices, key=lambda each: each.clocks, default=Choice(least, weight_clocks(problem, least, device)))
 
@@ -114,9 +114,8 @@ def _image_candidates(problem: Conv2d, device: Device, space: Space) -> Iterator
                     yield found
 
 
-def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
+def _weight_choices(problem: Conv2d, device: Device, space: Space) -> Iterator[Choice]:
     """The best parts of a sum of each tile."""
-    space = weight_space(problem, device)
     layer = folded(problem)
     count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)
     for warpgroups, columns in _tiles(problem, problem.group_filters):

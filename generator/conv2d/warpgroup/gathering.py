@@ -2,7 +2,7 @@
 
 Three warps beside the one that copies weights read the pixels of a stage where they lie, scale and split them, and
 write both parts to shared memory: no halves of images are written to memory or read from it. What a tile of other
-channels of the result reads is made again.
+channels of the result reads is made again. Of the gradient of weights four warps do so with both operands.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.halves.halving import Images
 from warpsmith.generator.conv2d.halves.maximum import Maximum
+from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
 
 NAME = "conv2d_warpgroup_gather"
-MAIN = "multiply"
-"""The unit of the kernel that multiplies."""
 GATHERING_WARPS = 3
 REGISTERS = {1: 248, 2: 216, 3: 152}
 """Of a thread that multiplies at the most, by the warpgroups that do, beside threads that gather."""
@@ -57,18 +58,11 @@ class GatheringGeometry(ImageGeometry):
 
     @property
     def registers(self) -> int:
-        if self.warpgroups == 1:
-            return 0
-        sums = self.columns // 2 * (2 if self.arithmetic.promotes else 1)
-        wanted = max(-(-(sums + SPARE_REGISTERS) // 8) * 8, LEAST_REGISTERS)
-        return min(wanted, REGISTERS[self.warpgroups])
+        return registers_of(self)
 
     @property
     def copying_registers(self) -> int:
-        """What is left of those that a block has from the start: who asked for more would wait for ever."""
-        from_the_start = 65536 // self.threads // 8 * 8
-        left = (self.warpgroups + 1) * from_the_start - self.warpgroups * self.registers
-        return min(left, MOST_GATHERING)
+        return left_registers(self)
 
     @property
     def shared_bytes(self) -> int:
@@ -80,23 +74,99 @@ class GatheringGeometry(ImageGeometry):
         return sum(aligned(each.nbytes) for each in (*self.images.workspaces(), *self.filters.workspaces()))
 
 
+@dataclasses.dataclass(frozen=True)
+class GatheringWeights(WeightGeometry):
+    """One config on wgrad."""
+
+    name: ClassVar[str] = NAME
+    gathers: ClassVar[bool] = True
+    images_class: ClassVar[type[Images]] = GatheredImages
+    warps: ClassVar[int] = GATHERING_WARPS + 1
+
+    @property
+    def registers(self) -> int:
+        return registers_of(self)
+
+    @property
+    def copying_registers(self) -> int:
+        return left_registers(self)
+
+    @property
+    def shared_bytes(self) -> int:
+        return super().shared_bytes + 2 * POWER_BYTES
+
+
+def registers_of(geometry: ImageGeometry | WeightGeometry) -> int:
+    """Of a thread that multiplies; 0 where it has enough from the start."""
+    if geometry.warpgroups == 1:
+        return 0
+    sums = geometry.columns // 2 * (2 if geometry.arithmetic.promotes else 1)
+    wanted = max(-(-(sums + SPARE_REGISTERS) // 8) * 8, LEAST_REGISTERS)
+    return min(wanted, REGISTERS[geometry.warpgroups])
+
+
+def left_registers(geometry: ImageGeometry | WeightGeometry) -> int:
+    """What is left for a thread that gathers of those that a block has from the start: who asked for more would wait
+    for ever. ptxas gives each thread what fits, and no more than it ever takes.
+    """
+    from_the_start = min(65536 // geometry.threads // 8 * 8, geometry.registers or MOST_GATHERING)
+    left = (geometry.warpgroups + 1) * from_the_start - geometry.warpgroups * geometry.registers
+    return min(left, MOST_GATHERING)
+
+
 def gathering_program(problem: Conv2d, config: Config) -> Program:
-    """That of fprop or dgrad."""
+    """That of any pass."""
+    return (_weight_program if problem.pass_ is Pass.WGRAD else _image_program)(problem, config)
+
+
+def _image_program(problem: Conv2d, config: Config) -> Program:
     geometry = GatheringGeometry.of(problem, config)
-    images, filters, maximum = geometry.images, geometry.filters, geometry.images.maximum
+    images, filters = geometry.images, geometry.filters
     text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
-    largest = () if maximum is None else (Pointer(maximum.workspace.name),)
     behind = (*filters.powers, *((Pointer("b"),) if problem.bias else ()), Pointer(problem.output.name))
-    before = (Pointer(images.operand.name), Pointer(filters.halves.name), *largest)
-    turns = () if maximum is None else maximum.turns
-    launches = [_multiply(geometry, (*before, turn, *behind)) for turn in turns]
-    first = () if maximum is None else (maximum.launch(),)
-    steps = (*filters.launches(), *first, *(launches or [_multiply(geometry, (*before, *behind))]))
-    units = () if maximum is None else (maximum.unit(problem),)
-    units = (*units, *filters.units(problem), Unit(MAIN, text))
+    multiply = [
+        multiplying(NAME, geometry, (Pointer(images.operand.name), *scaled, Pointer(filters.halves.name), *behind))
+        for scaled in _turns(images)
+    ]
+    units = (*_largest_units(problem, images), *filters.units(problem), Unit(MAIN, text))
+    steps = (*filters.launches(), *_largest(images), *multiply)
     return Program(NAME, config, units, steps, (*filters.workspaces(), *images.workspaces()))
 
 
-def _multiply(geometry: GatheringGeometry, arguments: tuple[Pointer, ...]) -> Launch:
-    launch = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, arguments)
-    return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)
+def _weight_program(problem: Conv2d, config: Config) -> Program:
+    geometry = GatheringWeights.of(problem, config)
+    x, dy = geometry.x, geometry.dy
+    text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+    multiply = [
+        multiplying(NAME, geometry, (Pointer("x"), *of_x, Pointer("dy"), *of_dy, Pointer(PARTS)))
+        for of_x, of_dy in _both(_turns(x), _turns(dy))
+    ]
+    total, add = summing(NAME, problem, geometry)
+    units = (*_largest_units(problem, x), *_largest_units(problem, dy), Unit(MAIN, text), total)
+    workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))
+    return Program(NAME, config, units, (*_largest(x), *_largest(dy), *multiply, add), workspaces)
+
+
+def _turns(images: Images) -> list[tuple[Pointer, ...]]:
+    """What each launch needs to know of how images are scaled."""
+    maximum = images.maximum
+    if maximum is None:
+        return [()]
+    largest = Pointer(maximum.workspace.name)
+    return [(largest, turn) for turn in maximum.turns] or [(largest,)]
+
+
+def _both(
+    one: list[tuple[Pointer, ...]], other: list[tuple[Pointer, ...]]
+) -> list[tuple[tuple[Pointer, ...], tuple[Pointer, ...]]]:
+    """Of both operands, where one may have fewer turns."""
+    count = max(len(one), len(other))
+    return [(one[min(turn, len(one) - 1)], other[min(turn, len(other) - 1)]) for turn in range(count)]
+
+
+def _largest(images: Images) -> tuple[Launch, ...]:
+    return () if images.maximum is None else (images.maximum.launch(),)
+
+
+def _largest_units(problem: Conv2d, images: Images) -> tuple[Unit, ...]:
+    return () if images.maximum is None else (images.maximum.unit(problem),)

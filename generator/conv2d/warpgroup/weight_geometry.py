@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -26,11 +27,14 @@ class WeightGeometry(WeightTiles):
     channel_groups: int
     """Warpgroups of a block side by side in channels of x, for each tap."""
 
+    name: ClassVar[str] = NAME
+    """The family, and the kernel that multiplies."""
+
     @classmethod
-    def of(cls, problem: Conv2d, config: Config) -> WeightGeometry:
+    def of(cls, problem: Conv2d, config: Config) -> Self:
         channel_groups = config.integer("channel_groups")
         return cls.tiled(
-            NAME,
+            cls.name,
             problem,
             taps=config.integer("taps"),
             rows=GROUP_CHANNELS * channel_groups,

@@ -249,7 +249,7 @@ struct Barriers {
     PhaseBarrier filters_full[kFilterStages], filters_free[kFilterStages];
 };
 
-// The image as it is, of which warps make halves.
+// dy as it is, of which warps make halves.
 namespace image {
 
 constexpr int kImages = 32;
