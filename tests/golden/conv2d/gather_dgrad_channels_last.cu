@@ -379,7 +379,8 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-conv2d_warpgroup_gather(const unsigned short* __restrict__ dy, const uint4* __restrict__ filters,
+conv2d_warpgroup_gather(const unsigned short* __restrict__ dy,
+                 const uint4* __restrict__ filters,
                  Element* __restrict__ dx) {
     extern __shared__ __align__(128) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);

@@ -458,8 +458,8 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-conv2d_warpgroup_gather(const float* __restrict__ x, unsigned* __restrict__ largest, const unsigned* __restrict__ turn, const uint4* __restrict__ filters,
-                 const int* __restrict__ filter_power,
+conv2d_warpgroup_gather(const float* __restrict__ x, unsigned* __restrict__ largest, const unsigned* __restrict__ turn,
+                 const uint4* __restrict__ filters, const int* __restrict__ filter_power,
                  const float* __restrict__ b, float* __restrict__ y) {
     const unsigned own_turn = *turn;  // 1, or the largest number that no sample had
     if (own_turn == 0) {

@@ -456,7 +456,9 @@ __device__ __forceinline__ void gather(const float* __restrict__ dy, int group, 
 }  // namespace source_dy
 
 // What the warps do that gather both operands.
-__device__ __forceinline__ void gather_stages(const float* __restrict__ x, int x_power, unsigned* __restrict__ x_largest, const float* __restrict__ dy, int dy_power, unsigned* __restrict__ dy_largest,                                               const Tile& tile, int first_step, int steps, char* memory, Barriers& barriers) {
+__device__ __forceinline__ void gather_stages(const float* __restrict__ x, int x_power, unsigned* __restrict__ x_largest,
+                                              const float* __restrict__ dy, int dy_power, unsigned* __restrict__ dy_largest,
+                                              const Tile& tile, int first_step, int steps, char* memory, Barriers& barriers) {
     const int thread = threadIdx.x - 128 * kWarpgroups;
     const int first = kTapSet[tile.taps].first;
     Stage<kStages> next;
@@ -468,16 +470,16 @@ __device__ __forceinline__ void gather_stages(const float* __restrict__ x, int x
 #pragma unroll 2
         for (int item = thread; item < kXChunks * kXRun; item += 128) {
             const int chunk = item / kXRun, at = item % kXRun;
-            source_x::gather(x, tile.group, (tile.row * kXChunks + chunk) * 8, first + position + at,
-                            x_power, x_largest, reinterpret_cast<source_x::Eight*>(stage) + chunk * (kXChunk / 16) + at);
+            source_x::Eight* const own = reinterpret_cast<source_x::Eight*>(stage) + chunk * (kXChunk / 16) + at;
+            source_x::gather(x, tile.group, (tile.row * kXChunks + chunk) * 8, first + position + at, x_power, x_largest, own);
         }
 #pragma unroll 2
         for (int item = thread; item < kDyChunks * kTerms; item += 128) {
             const int chunk = item / kTerms, at = item % kTerms;
-            source_dy::gather(dy, tile.group, (tile.column * kDyChunks + chunk) * 8, position + at,
-                            dy_power, dy_largest, reinterpret_cast<source_dy::Eight*>(stage + kParts * kAPart) + chunk * (kDyChunk / 16) + at);
+            source_dy::Eight* const own = reinterpret_cast<source_dy::Eight*>(stage + kParts * kAPart) + chunk * (kDyChunk / 16) + at;
+            source_dy::gather(dy, tile.group, (tile.column * kDyChunks + chunk) * 8, position + at, dy_power, dy_largest, own);
         }
-show_to_products();
+        show_to_products();
         __syncwarp();
         if (threadIdx.x % 32 == 0) {
             arrive_at(&barriers.full[next.number]);
@@ -511,9 +513,10 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int we
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_warpgroup_gather(const float* __restrict__ x, unsigned* __restrict__ x_largest, const unsigned* __restrict__ x_turn,
-                 const float* __restrict__ dy, unsigned* __restrict__ dy_largest, const unsigned* __restrict__ dy_turn, float* __restrict__ parts) {
+                 const float* __restrict__ dy, unsigned* __restrict__ dy_largest, const unsigned* __restrict__ dy_turn,
+                 float* __restrict__ parts) {
     const unsigned own_x_turn = *x_turn;  // 1, or the largest number that no sample had
-    const unsigned own_dy_turn = *dy_turn;  // 1, or the largest number that no sample had
+    const unsigned own_dy_turn = *dy_turn;
     if (own_x_turn == 0 && own_dy_turn == 0) {
         return;
     }
@@ -528,7 +531,7 @@ conv2d_warpgroup_gather(const float* __restrict__ x, unsigned* __restrict__ x_la
     const int dy_power = own_dy_turn > 1 ? source_dy::power_of(own_dy_turn) : source_dy::power_for(dy_largest);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         x_largest[source_x::kLargest] = static_cast<unsigned>(x_power);  // for those who add up
-        dy_largest[source_dy::kLargest] = static_cast<unsigned>(dy_power);  // for those who add up
+        dy_largest[source_dy::kLargest] = static_cast<unsigned>(dy_power);
     }
     __syncthreads();
     const Tile tile = tile_of(blockIdx.x);
