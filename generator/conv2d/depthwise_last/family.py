@@ -1,0 +1,82 @@
+"""Depthwise layers channels last: neighbouring threads have neighbouring channels, and read pixels straight from memory.
+
+With one channel a group a layer does little with each pixel, and where channels lie side by side a warp reads whole lines
+of them whatever the window is: no tile in shared memory is needed, since rows that neighbouring strips share come from
+L1. A thread has a vector of channels, keeps a few rows of sums in registers, and reads each row of pixels once for all
+rows of taps that meet it; the weights of a block's channels are in shared memory, channels side by side.
+
+The gradient of the image is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride.
+
+Source: the sliding window of `conv2d_depthwise`, in the layout that PyTorch calls channels_last.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.depthwise_last.image_default import ranked
+from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.depthwise_last.image_space import image_space
+from warpsmith.generator.conv2d.depthwise_last.limits import why_not_depthwise
+from warpsmith.generator.conv2d.depthwise_last.model import image_ns
+from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.work import multiply_adds
+from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+from warpsmith.generator.work import Work
+
+MOST_STARTS = 10
+
+
+class Conv2dDepthwiseLast(Family):
+    """`conv2d` of groups with one channel, channels last."""
+
+    name = "conv2d_depthwise_last"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        if (why := why_not_depthwise(problem)) is not None:
+            return why
+        if problem.pass_ is Pass.WGRAD:
+            return "computes no wgrad"
+        if not ranked(problem, device):
+            return f"the weights of a block's channels do not fit {device.shared_per_block_bytes} bytes of shared memory"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+
+    def expected_ns(self, problem: Problem) -> float | None:
+        conv2d = require_conv2d(problem)
+        return image_ns(conv2d, ImageGeometry.of(conv2d, self.default(problem, H200)), H200)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        return image_space(require_conv2d(problem), device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return ranked(require_conv2d(problem), device)[0]
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return ranked(require_conv2d(problem), device)[1 : MOST_STARTS + 1]
+
+    def unrolled(self, problem: Problem, config: Config) -> int:
+        return ImageGeometry.of(require_conv2d(problem), config).written
+
+    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
+        return Work(multiply_adds(require_conv2d(problem)), 0)
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        conv2d = require_conv2d(problem)
+        image, text = ImageGeometry.of(conv2d, config), Conv2dText.of(conv2d)
+        source = render("conv2d/depthwise_last_image.cu.jinja", p=text, g=image, config=config.key())
+        launch = Launch(
+            self.name, (image.blocks, 1, 1), (image.threads, 1, 1), conv2d_arguments(conv2d), image.shared_bytes
+        )
+        return Program.of_source(self.name, config, source, (launch,))

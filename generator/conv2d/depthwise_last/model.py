@@ -1,0 +1,54 @@
+"""What a config of `conv2d_depthwise_last` is expected to take, by counts of instructions and bytes."""
+
+from __future__ import annotations
+
+from warpsmith.generator.conv2d.depthwise.model import resident_blocks, total_ns
+from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.depthwise_last.image_space import OTHER_REGISTERS
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import DType
+
+LOAD_INSTRUCTIONS = 2
+"""For each vector of pixels, and one for each 8 bytes of it: whether it is there, the load, zeros beforehand."""
+STAGE_INSTRUCTIONS = 14
+"""For each weight that is put in shared memory."""
+ROW_INSTRUCTIONS = 12
+"""For each row of pixels: whether it is there, where it begins, and the wait for it."""
+OTHER_INSTRUCTIONS = 80
+"""Of a thread: which strip it has, and where that lies."""
+TURN_BYTES = 128
+"""That L1 and shared memory, which are one, give a multiprocessor in a cycle."""
+WARP = 32
+
+
+def load_instructions(vector: int, dtype: DType) -> int:
+    """That a vector of pixels takes until its numbers are in registers."""
+    conversions = 0 if dtype is DType.FLOAT32 else vector
+    return LOAD_INSTRUCTIONS + -(-vector * dtype.itemsize // 8) + conversions
+
+
+def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
+    """The time of one config of fprop or dgrad, in ns."""
+    reads, itemsize = g.reads, problem.dtype.itemsize
+    results = g.rows * g.columns * g.phases
+    staged = g.filter_rows * g.filter_columns * g.block_channels / g.threads
+    issue = (
+        g.vector * reads.products
+        + reads.pixels * load_instructions(g.vector, problem.dtype)
+        + reads.rows * ROW_INSTRUCTIONS
+        + reads.weights * g.vector / g.weight_vector
+        + results * (3 + load_instructions(g.vector, problem.dtype))
+        + staged * STAGE_INSTRUCTIONS
+        + OTHER_INSTRUCTIONS
+    )
+    # Lanes of a warp with the same channels read the same weights, which are given once.
+    lanes = min(g.lanes, WARP)
+    weight_turns = max(lanes * g.vector * 4, g.weight_vector * 4 * WARP / 4) / TURN_BYTES
+    pixel_turns = max(WARP * g.vector * itemsize / TURN_BYTES, 1.0)
+    turns = reads.weights * weight_turns + (reads.pixels + results) * pixel_turns
+    resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)
+    if g.min_blocks > resident:
+        return float("inf")
+    nbytes = sum(operand.nbytes for operand in problem.operands)
+    return total_ns(issue, turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
