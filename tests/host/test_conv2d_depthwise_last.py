@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import sanitized
 from pairs import covering
-from together import Case, results, together
+from together import Case, results
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -114,3 +115,31 @@ def test_layers_that_are_in_use_and_configs_at_random(pass_: Pass, quickest: Hos
 @every_pass
 def test_stress_data(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
     check(cases_of(in_use(pass_)[::2], 0), quickest, host, stressed=True)
+
+
+def test_a_gradient_has_the_same_bits_each_time(quickest: HostCompiler, host: Runtime) -> None:
+    """Also where blocks share its positions."""
+    (case,) = cases_of([layer((6, 20, 12, 13), (5, 5), Pass.WGRAD, padding=2, dtype="float16")], 0)
+    case = dataclasses.replace(case, config=Config.of({**case.config.values(), "splits": 4}))
+    assert FAMILY.space(case.problem, H200).why_not(case.config) is None
+    found = results([case, case], quickest, host, lambda problem: random_operands(problem, 0))
+    first, again = (result.copy() for _, result, _ in found)
+    assert np.array_equal(first.view(np.uint16), again.view(np.uint16))
+
+
+@every_pass
+def test_what_is_not_finite_stays_where_its_terms_are(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
+    """Also where lines are no multiple of what a thread has: no zero of ours meets an infinity."""
+    problem = layer((2, 4, 13, 17), (3, 3), pass_, stride=2)
+    given = dict(random_operands(problem, 0))
+    first = problem.inputs[0].name
+    given[first][0, 0, -1, -1] = given[first][0, 1, 0, 0] = np.inf
+    expected, _ = reference(problem, {name: np.nan_to_num(values, posinf=1e30) for name, values in given.items()})
+    for case, result, _ in results(cases_of([problem], 4), quickest, host, lambda _: given):
+        assert np.array_equal(np.isfinite(result), np.abs(expected) < 1e20), case
+
+
+@every_pass
+def test_nothing_is_read_or_written_outside_of_a_buffer(pass_: Pass, tmp_path: Path) -> None:
+    cases = [*cases_of(in_use(pass_)[2:], 0), *cases_of(crossed(pass_)[::8], 1)]
+    sanitized.check([(case.problem, case.program) for case in cases], tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
@@ -16,35 +17,44 @@ USUAL_THREADS = (128, 256)
 USUAL_COLUMNS = (1, 2, 4, 7, 8)
 USUAL_ROWS = (1, 2, 4, 7)
 LINE_BYTES = 128
-"""Of neighbouring channels, that a block reads of a pixel."""
+"""Of neighbouring channels, that a block reads of a pixel at the most."""
 
 
 @lru_cache(maxsize=256)
 def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Legal configs, those that are expected to be the fastest first; empty where none of the usual ones is."""
-    space, itemsize = image_space(problem, device), problem.dtype.itemsize
+    """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
+    best: dict[tuple[int, ...], tuple[float, Config]] = {}
+    for config in _legal(problem, device):
+        geometry = ImageGeometry.of(problem, config)
+        shape = (geometry.vector, geometry.columns, geometry.rows, geometry.tap_rows)
+        mine = (image_ns(problem, geometry, device), config)
+        best[shape] = min(best.get(shape, mine), mine, key=lambda each: each[0])
+    return tuple(config for _, config in sorted(best.values(), key=lambda each: each[0]))
+
+
+def usual_lanes(problem: Conv2d, vector: int, lanes: Sequence[int]) -> Sequence[int]:
+    """Of `lanes` those with a line of memory, and with half of one: fewer weights of a block."""
+    return [each for each in lanes if each * vector * problem.dtype.itemsize <= LINE_BYTES][-2:]
+
+
+def _legal(problem: Conv2d, device: Device) -> Iterator[Config]:
+    """Configs that are worth a look."""
+    space = image_space(problem, device)
     values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
-    found = []
-    for vector, columns, rows, tap_rows, threads in itertools.product(
-        values["vector"],
-        (each for each in values["columns"] if each in USUAL_COLUMNS),
-        (each for each in values["rows"] if each in USUAL_ROWS),
-        values["tap_rows"],
-        USUAL_THREADS,
-    ):
-        fitting = [each for each in values["lanes"] if each * vector * itemsize <= LINE_BYTES]
-        for lanes in fitting[-2:]:
-            config = Config.of(
-                {
-                    "vector": vector,
-                    "columns": columns,
-                    "rows": rows,
-                    "tap_rows": tap_rows,
-                    "lanes": lanes,
-                    "strips": threads // lanes,
-                    "min_blocks": 1,
-                }
-            )
+    columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
+    rows_of = [each for each in values["rows"] if each in USUAL_ROWS]
+    strips = itertools.product(values["vector"], columns_of, rows_of, values["tap_rows"], USUAL_THREADS)
+    for vector, columns, rows, tap_rows, threads in strips:
+        for lanes in usual_lanes(problem, vector, values["lanes"]):
+            wanted = {
+                "vector": vector,
+                "columns": columns,
+                "rows": rows,
+                "tap_rows": tap_rows,
+                "lanes": lanes,
+                "strips": threads // lanes,
+                "min_blocks": 1,
+            }
+            config = Config.of(wanted)
             if space.contains(config):
-                found.append((image_ns(problem, ImageGeometry.of(problem, config), device), config))
-    return tuple(config for _, config in sorted(found, key=lambda each: each[0]))
+                yield config

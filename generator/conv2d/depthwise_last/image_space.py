@@ -36,7 +36,9 @@ def image_space(problem: Conv2d, device: Device) -> Space:
             Parameter("columns", _within(COLUMNS, across.steps), "columns of the result a thread"),
             Parameter("rows", _within(ROWS, down.steps), "rows of the result a thread"),
             Parameter("tap_rows", _tap_rows(problem), "rows of taps that use a row of pixels once it is read"),
-            Parameter("lanes", tuple(each for each in LANES if each < 2 * channels), "threads side by side in channels"),
+            Parameter(
+                "lanes", tuple(each for each in LANES if each < 2 * channels), "threads side by side in channels"
+            ),
             Parameter("strips", STRIPS, "threads of a block in other pixels"),
             Parameter("min_blocks", (1, 2, 3, 4), MIN_BLOCKS),
         ),
@@ -85,8 +87,9 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a thread needs at most {MAX_REGISTERS} registers: its sums, a row of pixels, and {OTHER_REGISTERS} more",
-            lambda vector, columns, rows: rows * columns * vector == 1
-            or registers(vector, columns, rows) <= MAX_REGISTERS,
+            lambda vector, columns, rows: (
+                rows * columns * vector == 1 or registers(vector, columns, rows) <= MAX_REGISTERS
+            ),
         ),
         Constraint(
             f"the {channels} channels have a thread each, and at most half of them are idle",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.depthwise.model import resident_blocks, total_ns
+from warpsmith.generator.conv2d.depthwise.model import LAUNCH_NS, resident_blocks, total_ns
 from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.depthwise_last.image_space import OTHER_REGISTERS
+from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType
@@ -17,6 +18,12 @@ ROW_INSTRUCTIONS = 12
 """For each row of pixels: whether it is there, where it begins, and the wait for it."""
 OTHER_INSTRUCTIONS = 80
 """Of a thread: which strip it has, and where that lies."""
+STRIP_INSTRUCTIONS = 40
+"""Of a strip of wgrad: which one it is, and where it lies."""
+ADD_INSTRUCTIONS = 5
+"""For each of a thread's sums, which the threads of a block add up."""
+SPLIT_NS = 35.0
+"""For each sum that the last kernel of wgrad reads, several of them at a time."""
 TURN_BYTES = 128
 """That L1 and shared memory, which are one, give a multiprocessor in a cycle."""
 WARP = 32
@@ -52,3 +59,25 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
         return float("inf")
     nbytes = sum(operand.nbytes for operand in problem.operands)
     return total_ns(issue, turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
+
+
+def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
+    """The time of one config of wgrad, in ns."""
+    reads, itemsize = g.reads, problem.dtype.itemsize
+    of_load = load_instructions(g.vector, problem.dtype)
+    strip = (
+        g.vector * reads.products
+        + (reads.pixels + reads.weights) * of_load
+        + reads.rows * ROW_INSTRUCTIONS
+        + STRIP_INSTRUCTIONS
+    )
+    added = g.tap_rows * g.row_sums * ADD_INSTRUCTIONS + OTHER_INSTRUCTIONS
+    turns = (reads.pixels + reads.weights) * max(WARP * g.vector * itemsize / TURN_BYTES, 1.0)
+    resident = resident_blocks(g.threads, g.registers + OTHER_REGISTERS, g.shared_bytes, device)
+    if g.min_blocks > resident:
+        return float("inf")
+    # Blocks of other rows of taps read the same pixels, mostly from L2.
+    nbytes = sum(operand.nbytes for operand in problem.inputs) * g.tap_blocks**0.5
+    issue, all_turns = g.thread_strips * strip + added, g.thread_strips * turns
+    total = total_ns(issue, all_turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
+    return total + (LAUNCH_NS + g.splits * SPLIT_NS if g.splits > 1 else 0.0)
