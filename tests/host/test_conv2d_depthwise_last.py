@@ -120,7 +120,8 @@ def test_stress_data(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None
 def test_a_gradient_has_the_same_bits_each_time(quickest: HostCompiler, host: Runtime) -> None:
     """Also where blocks share its positions."""
     (case,) = cases_of([layer((6, 20, 12, 13), (5, 5), Pass.WGRAD, padding=2, dtype="float16")], 0)
-    case = dataclasses.replace(case, config=Config.of({**case.config.values(), "splits": 4}))
+    shared = {"columns": 4, "rows": 2, "lanes": 4, "block_taps": 2, "tap_rows": 1, "members": 8, "splits": 4}
+    case = dataclasses.replace(case, config=Config.of({**case.config.values(), **shared}))
     assert FAMILY.space(case.problem, H200).why_not(case.config) is None
     found = results([case, case], quickest, host, lambda problem: random_operands(problem, 0))
     first, again = (result.copy() for _, result, _ in found)
@@ -141,5 +142,5 @@ def test_what_is_not_finite_stays_where_its_terms_are(pass_: Pass, quickest: Hos
 
 @every_pass
 def test_nothing_is_read_or_written_outside_of_a_buffer(pass_: Pass, tmp_path: Path) -> None:
-    cases = [*cases_of(in_use(pass_)[2:], 0), *cases_of(crossed(pass_)[::8], 1)]
+    cases = [*cases_of(in_use(pass_)[2:], 0), *cases_of(crossed(pass_)[::9], 0)]
     sanitized.check([(case.problem, case.program) for case in cases], tmp_path)

@@ -16,8 +16,8 @@ from warpsmith.generator.space import Config
 USUAL_THREADS = (128, 256)
 USUAL_COLUMNS = (1, 2, 4, 7, 8)
 USUAL_ROWS = (1, 2, 4, 7)
-LINE_BYTES = 128
-"""Of neighbouring channels, that a block reads of a pixel at the most."""
+PIXEL_BYTES = (32, 128)
+"""Of neighbouring channels, that a block reads of a pixel: from a sector of memory to a line. Few have few weights."""
 
 
 @lru_cache(maxsize=256)
@@ -33,8 +33,9 @@ def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def usual_lanes(problem: Conv2d, vector: int, lanes: Sequence[int]) -> Sequence[int]:
-    """Of `lanes` those with a line of memory, and with half of one: fewer weights of a block."""
-    return [each for each in lanes if each * vector * problem.dtype.itemsize <= LINE_BYTES][-2:]
+    """Of `lanes` those that read whole sectors of memory, and no more than a line; the most where there are none."""
+    (least, most), nbytes = PIXEL_BYTES, vector * problem.dtype.itemsize
+    return [each for each in lanes if least <= each * nbytes <= most] or lanes[-1:]
 
 
 def _legal(problem: Conv2d, device: Device) -> Iterator[Config]:

@@ -35,6 +35,8 @@ class ImageGeometry:
     """Of a block."""
     min_blocks: int
     """That a multiprocessor must hold."""
+    itemsize: int
+    """Bytes of an element."""
     images: int
     channels: int
     filter_rows: int
@@ -47,6 +49,7 @@ class ImageGeometry:
         rows, columns = axes_of(problem)
         return cls(
             **{name: config.integer(name) for name in NAMES},
+            itemsize=problem.dtype.itemsize,
             images=problem.input[0],
             channels=problem.input[1],
             filter_rows=problem.weight[2],
@@ -166,8 +169,8 @@ class ImageGeometry:
 
     @property
     def registers(self) -> int:
-        """That a thread needs at the least: sums, a row of pixels, weights of two taps."""
-        return self.vector * (self.rows * self.columns + self.window + 2)
+        """That a thread needs at the least: sums, weights of two taps, a row of pixels as they are in memory."""
+        return self.vector * (self.rows * self.columns + 2) + self.vector * self.window * self.itemsize // FLOAT_BYTES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

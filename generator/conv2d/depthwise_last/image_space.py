@@ -12,7 +12,7 @@ from warpsmith.generator.conv2d.depthwise_last.limits import vectors_of
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import MOST_REGISTERS, Device
 from warpsmith.generator.family import MAX_UNROLLED
-from warpsmith.generator.space import Constraint, Parameter, Space, Value
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 OTHER_REGISTERS = 32
 """What a thread needs beside sums, pixels and weights: addresses and counters."""
@@ -64,15 +64,7 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
 
     @cache
     def geometry(*values: Value) -> ImageGeometry:
-        return ImageGeometry(
-            **dict(zip(NAMES, map(int, values), strict=True)),
-            images=problem.input[0],
-            channels=channels,
-            filter_rows=problem.weight[2],
-            filter_columns=problem.weight[3],
-            row_axis=axes_of(problem)[0],
-            column_axis=axes_of(problem)[1],
-        )
+        return ImageGeometry.of(problem, Config.of(dict(zip(NAMES, values, strict=True))))
 
     def thread(vector: int, columns: int, rows: int, tap_rows: int) -> ImageGeometry:
         return geometry(vector, columns, rows, tap_rows, 1, 1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.depthwise.model import LAUNCH_NS, resident_blocks, total_ns
+from warpsmith.generator.conv2d.depthwise.model import BYTES_A_NS, L2_BYTES_A_NS, LAUNCH_NS, resident_blocks, total_ns
 from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.depthwise_last.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WeightGeometry
@@ -10,7 +10,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType
 
-LOAD_INSTRUCTIONS = 2
+LOAD_INSTRUCTIONS = 3
 """For each vector of pixels, and one for each 8 bytes of it: whether it is there, the load, zeros beforehand."""
 STAGE_INSTRUCTIONS = 14
 """For each weight that is put in shared memory."""
@@ -35,6 +35,11 @@ def load_instructions(vector: int, dtype: DType) -> int:
     return LOAD_INSTRUCTIONS + -(-vector * dtype.itemsize // 8) + conversions
 
 
+def load_turns(vector: int, lanes: int, itemsize: int) -> float:
+    """Cycles of L1 for a load of a warp: for its bytes, or for the lines that they lie in, of which it looks up two."""
+    return max(WARP * vector * itemsize / TURN_BYTES, WARP / lanes / 2, 1.0)
+
+
 def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     """The time of one config of fprop or dgrad, in ns."""
     reads, itemsize = g.reads, problem.dtype.itemsize
@@ -52,7 +57,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     # Lanes of a warp with the same channels read the same weights, which are given once.
     lanes = min(g.lanes, WARP)
     weight_turns = max(lanes * g.vector * 4, g.weight_vector * 4 * WARP / 4) / TURN_BYTES
-    pixel_turns = max(WARP * g.vector * itemsize / TURN_BYTES, 1.0)
+    pixel_turns = load_turns(g.vector, g.lanes, itemsize)
     turns = reads.weights * weight_turns + (reads.pixels + results) * pixel_turns
     resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)
     if g.min_blocks > resident:
@@ -72,12 +77,13 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
         + STRIP_INSTRUCTIONS
     )
     added = g.tap_rows * g.row_sums * ADD_INSTRUCTIONS + OTHER_INSTRUCTIONS
-    turns = (reads.pixels + reads.weights) * max(WARP * g.vector * itemsize / TURN_BYTES, 1.0)
+    turns = (reads.pixels + reads.weights) * load_turns(g.vector, g.lanes, itemsize)
     resident = resident_blocks(g.threads, g.registers + OTHER_REGISTERS, g.shared_bytes, device)
     if g.min_blocks > resident:
         return float("inf")
     # Blocks of other rows of taps read the same pixels, mostly from L2.
-    nbytes = sum(operand.nbytes for operand in problem.inputs) * g.tap_blocks**0.5
+    again = max(g.tap_blocks * BYTES_A_NS / L2_BYTES_A_NS, 1.0)
+    nbytes = sum(operand.nbytes for operand in problem.inputs) * again
     issue, all_turns = g.thread_strips * strip + added, g.thread_strips * turns
     total = total_ns(issue, all_turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
     return total + (LAUNCH_NS + g.splits * SPLIT_NS if g.splits > 1 else 0.0)

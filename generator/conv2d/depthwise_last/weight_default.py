@@ -35,14 +35,17 @@ def _legal(problem: Conv2d, device: Device) -> Iterator[tuple[WeightGeometry, Co
     columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
     strips = itertools.product(values["vector"], columns_of, values["rows"], values["tap_rows"], USUAL_THREADS)
     for vector, columns, rows, tap_rows, threads in strips:
-        for lanes in usual_lanes(problem, vector, values["lanes"]):
+        most_taps = -(-problem.weight[2] // tap_rows)
+        block_taps = [each for each in values["block_taps"] if each in (1, 8) and each < 2 * most_taps]
+        for lanes, taps in itertools.product(usual_lanes(problem, vector, values["lanes"]), block_taps):
             wanted = {
                 "vector": vector,
                 "columns": columns,
                 "rows": rows,
                 "tap_rows": tap_rows,
                 "lanes": lanes,
-                "members": threads // lanes,
+                "block_taps": taps,
+                "members": max(threads // (lanes * taps), 1),
                 "min_blocks": 1,
             }
             whole = WeightGeometry.of(problem, Config.of({**wanted, "splits": 1}))

@@ -9,7 +9,7 @@ from warpsmith.generator.conv2d.depthwise_last.image_geometry import FLOAT_BYTES
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
-WEIGHT_NAMES = ("vector", "columns", "rows", "tap_rows", "lanes", "members", "splits", "min_blocks")
+WEIGHT_NAMES = ("vector", "columns", "rows", "tap_rows", "lanes", "block_taps", "members", "splits", "min_blocks")
 """The parameters."""
 
 
@@ -18,7 +18,8 @@ class WeightGeometry:
     """A strip is `rows` by `columns` positions of y in one image, those of the last ones partly others' too.
 
     A thread has the sums of `tap_rows` rows of taps in `vector` channels, and goes over every so many of the strips. A
-    block has `lanes` times as many channels and `members` threads for each; `splits` blocks share the strips.
+    block has `lanes` times as many channels, `block_taps` times as many rows of taps, which read the same strips, and
+    `members` threads for each of both; `splits` blocks share the strips.
     """
 
     vector: int
@@ -26,9 +27,11 @@ class WeightGeometry:
     rows: int
     tap_rows: int
     lanes: int
+    block_taps: int
     members: int
     splits: int
     min_blocks: int
+    itemsize: int
     images: int
     channels: int
     filter_rows: int
@@ -43,6 +46,7 @@ class WeightGeometry:
         rows, columns = problem.output_size
         return cls(
             **{name: config.integer(name) for name in WEIGHT_NAMES},
+            itemsize=problem.dtype.itemsize,
             images=problem.input[0],
             channels=problem.input[1],
             filter_rows=problem.weight[2],
@@ -56,7 +60,12 @@ class WeightGeometry:
     @property
     def threads(self) -> int:
         """Of a block."""
-        return self.lanes * self.members
+        return self.keys * self.members
+
+    @property
+    def keys(self) -> int:
+        """Threads of a block with different sums."""
+        return self.lanes * self.block_taps
 
     @property
     def block_channels(self) -> int:
@@ -71,7 +80,7 @@ class WeightGeometry:
     @property
     def tap_blocks(self) -> int:
         """Blocks for the rows of a filter."""
-        return self.filter_rows // self.tap_rows
+        return -(-self.filter_rows // (self.tap_rows * self.block_taps))
 
     @property
     def blocks(self) -> int:
@@ -114,6 +123,11 @@ class WeightGeometry:
         return self.output_columns % self.columns != 0
 
     @property
+    def ragged_taps(self) -> bool:
+        """Whether some threads have no taps."""
+        return self.filter_rows % (self.tap_rows * self.block_taps) != 0
+
+    @property
     def has_gaps(self) -> bool:
         """Whether a window has rows or columns that no tap meets."""
         return max(*self.stride, *self.dilation) > 1
@@ -126,7 +140,7 @@ class WeightGeometry:
     @property
     def sum_pitch(self) -> int:
         """From one of a thread's sums to the next in shared memory: neighbouring sums lie in different banks."""
-        return self.threads + self.lanes
+        return self.threads + self.keys
 
     @property
     def shared_bytes(self) -> int:
@@ -152,9 +166,9 @@ class WeightGeometry:
 
     @property
     def registers(self) -> int:
-        """That a thread needs at the least: sums, gradients, a row of pixels."""
-        sums = self.tap_rows * self.filter_columns
-        return self.vector * (sums + self.rows * self.columns + self.window)
+        """That a thread needs at the least: sums, and gradients and a row of pixels as they are in memory."""
+        read = self.rows * self.columns + self.window
+        return self.row_sums * self.tap_rows + self.vector * read * self.itemsize // FLOAT_BYTES
 
 
 def _taps(count: int, spread: int) -> Taps:

@@ -24,8 +24,10 @@ from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 ROWS = (1, 2, 4)
-MAX_SPLITS = 128
-"""Blocks of a weight: the last kernel reads as many sums one after the other."""
+SPLITS = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 44, 66, 88, 132)
+"""Blocks of a weight, with which a GPU of 132 multiprocessors may be full: the last kernel reads as many sums one after
+the other."""
+MAX_BLOCK_TAPS = 32
 STRIP = ("vector", "columns", "rows", "tap_rows")
 
 
@@ -41,7 +43,8 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
             Parameter(
                 "lanes", tuple(each for each in LANES if each < 2 * channels), "threads side by side in channels"
             ),
-            Parameter("members", STRIPS, "threads of a block with the same channels"),
+            Parameter("block_taps", _block_taps(problem), "threads side by side in rows of taps"),
+            Parameter("members", STRIPS, "threads of a block with the same taps of the same channels"),
             Parameter("splits", _splits(problem), "blocks that share the positions of a weight"),
             Parameter("min_blocks", (1, 2, 3, 4), MIN_BLOCKS),
         ),
@@ -49,10 +52,15 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
     )
 
 
+def _block_taps(problem: Conv2d) -> tuple[int, ...]:
+    """Powers of two, with which fewer than half of the threads have no taps."""
+    return tuple(each for each in powers(MAX_BLOCK_TAPS) if each < 2 * problem.weight[2])
+
+
 def _splits(problem: Conv2d) -> tuple[int, ...]:
-    """Powers of two; one where there is no memory for more."""
+    """One where there is no memory for more."""
     limit = problem.workspace // (FLOAT_BYTES * problem.output.size)
-    return tuple(each for each in powers(MAX_SPLITS) if each == 1 or each <= limit)
+    return tuple(each for each in SPLITS if each == 1 or each <= limit)
 
 
 def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
@@ -64,7 +72,7 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         return WeightGeometry.of(problem, Config.of(dict(zip(WEIGHT_NAMES, values, strict=True))))
 
     def thread(*strip: Value) -> WeightGeometry:
-        return geometry(*strip, 1, 1, 1, 1)
+        return geometry(*strip, 1, 1, 1, 1, 1)
 
     def registers(*strip: Value) -> int:
         return thread(*strip).registers + OTHER_REGISTERS
@@ -86,32 +94,39 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a block has {least} to {most} threads, in whole warps",
-            lambda lanes, members: least <= lanes * members <= most and lanes * members % WARP == 0,
+            lambda lanes, block_taps, members: (
+                least <= lanes * block_taps * members <= most and lanes * block_taps * members % WARP == 0
+            ),
+        ),
+        Constraint(
+            f"the {problem.weight[2]} rows of taps have a thread each, and fewer than half of them are idle",
+            lambda tap_rows, block_taps: tap_rows * block_taps < 2 * problem.weight[2],
         ),
         Constraint(
             "every block has strips for half of its threads, or is the only one",
             lambda columns, rows, members, splits: (
-                splits == 1 or members * splits < 2 * geometry(1, columns, rows, 1, 1, 1, 1, 1).all_strips
+                splits == 1 or members * splits < 2 * geometry(1, columns, rows, 1, 1, 1, 1, 1, 1).all_strips
             ),
         ),
         Constraint(
             f"a thread adds up at most {MAX_TERMS} terms one after the other, where there are others to do so",
             lambda columns, rows, members, splits: (
-                splits == most_splits or geometry(1, columns, rows, 1, 1, members, splits, 1).terms <= MAX_TERMS
+                splits == most_splits or geometry(1, columns, rows, 1, 1, 1, members, splits, 1).terms <= MAX_TERMS
             ),
         ),
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
-            lambda lanes, members, min_blocks, *strip: (
-                min_blocks * lanes * members * min(registers(*strip), MOST_REGISTERS)
+            lambda lanes, block_taps, members, min_blocks, *strip: (
+                min_blocks * lanes * block_taps * members * min(registers(*strip), MOST_REGISTERS)
                 <= device.registers_per_multiprocessor
             ),
-            ("lanes", "members", "min_blocks", *STRIP),
+            ("lanes", "block_taps", "members", "min_blocks", *STRIP),
         ),
         Constraint(
             f"a row of a block's sums fits {device.shared_per_block_bytes} bytes of shared memory",
-            lambda vector, lanes, members: (
-                geometry(vector, 1, 1, 1, lanes, members, 1, 1).shared_bytes <= device.shared_per_block_bytes
+            lambda vector, lanes, block_taps, members: (
+                geometry(vector, 1, 1, 1, lanes, block_taps, members, 1, 1).shared_bytes
+                <= device.shared_per_block_bytes
             ),
         ),
     )
