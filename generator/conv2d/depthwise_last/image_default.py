@@ -44,7 +44,7 @@ def _legal(problem: Conv2d, device: Device) -> Iterator[Config]:
     values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
     columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
     rows_of = [each for each in values["rows"] if each in USUAL_ROWS]
-    strips = itertools.product(values["vector"], columns_of, rows_of, values["tap_rows"], USUAL_THREADS)
+    strips = itertools.product(values["vector"], columns_of, rows_of, values["tap_rows"][::-1], USUAL_THREADS)
     for vector, columns, rows, tap_rows, threads in strips:
         for lanes in usual_lanes(problem, vector, values["lanes"]):
             wanted = {

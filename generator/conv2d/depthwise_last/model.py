@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.depthwise.model import BYTES_A_NS, L2_BYTES_A_NS, LAUNCH_NS, resident_blocks, total_ns
+from warpsmith.generator.conv2d.depthwise.model import (
+    BYTES_A_NS,
+    L2_BYTES_A_NS,
+    LAUNCH_NS,
+    ROUND_INSTRUCTIONS,
+    resident_blocks,
+    total_ns,
+)
 from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.depthwise_last.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WeightGeometry
@@ -44,6 +51,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     """The time of one config of fprop or dgrad, in ns."""
     reads, itemsize = g.reads, problem.dtype.itemsize
     results = g.rows * g.columns * g.phases
+    rounds = -(-g.row_axis.most_taps // g.tap_rows)
     staged = g.filter_rows * g.filter_columns * g.block_channels / g.threads
     issue = (
         g.vector * reads.products
@@ -52,6 +60,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
         + reads.weights * g.vector / g.weight_vector
         + results * (3 + load_instructions(g.vector, problem.dtype))
         + staged * STAGE_INSTRUCTIONS
+        + (rounds - 1) * g.phases * ROUND_INSTRUCTIONS
         + OTHER_INSTRUCTIONS
     )
     # Lanes of a warp with the same channels read the same weights, which are given once.

@@ -33,7 +33,7 @@ def _legal(problem: Conv2d, device: Device) -> Iterator[tuple[WeightGeometry, Co
     space = weight_space(problem, device)
     values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
     columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
-    strips = itertools.product(values["vector"], columns_of, values["rows"], values["tap_rows"], USUAL_THREADS)
+    strips = itertools.product(values["vector"], columns_of, values["rows"], values["tap_rows"][::-1], USUAL_THREADS)
     for vector, columns, rows, tap_rows, threads in strips:
         most_taps = -(-problem.weight[2] // tap_rows)
         block_taps = [each for each in values["block_taps"] if each in (1, 8) and each < 2 * most_taps]
