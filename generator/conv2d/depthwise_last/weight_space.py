@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from warpsmith.generator.conv2d.depthwise.image_geometry import WARP
@@ -48,7 +49,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
             Parameter("splits", _splits(problem), "blocks that share the positions of a weight"),
             Parameter("min_blocks", (1, 2, 3, 4), MIN_BLOCKS),
         ),
-        constraints=_constraints(problem, device),
+        constraints=(*_thread_constraints(problem), *_block_constraints(problem, device)),
     )
 
 
@@ -63,44 +64,47 @@ def _splits(problem: Conv2d) -> tuple[int, ...]:
     return tuple(each for each in SPLITS if each == 1 or each <= limit)
 
 
-def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    channels, most_splits = problem.input[1], _splits(problem)[-1]
-    least, most = THREADS
+def _geometries(problem: Conv2d) -> Callable[..., WeightGeometry]:
+    """The geometry of a config by its values in the order of WEIGHT_NAMES."""
+    return cache(lambda *values: WeightGeometry.of(problem, Config.of(dict(zip(WEIGHT_NAMES, values, strict=True)))))
 
-    @cache
-    def geometry(*values: Value) -> WeightGeometry:
-        return WeightGeometry.of(problem, Config.of(dict(zip(WEIGHT_NAMES, values, strict=True))))
 
-    def thread(*strip: Value) -> WeightGeometry:
-        return geometry(*strip, 1, 1, 1, 1, 1)
+def _registers(geometry: Callable[..., WeightGeometry], *strip: Value) -> int:
+    return geometry(*strip, 1, 1, 1, 1, 1).registers + OTHER_REGISTERS
 
-    def registers(*strip: Value) -> int:
-        return thread(*strip).registers + OTHER_REGISTERS
 
+def _thread_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+    channels, tap_rows_of_all, geometry = problem.input[1], problem.weight[2], _geometries(problem)
     return (
         Constraint(
             f"at most {MAX_UNROLLED} multiply-adds are written out",
-            lambda *strip: thread(*strip).written <= MAX_UNROLLED,
+            lambda *strip: geometry(*strip, 1, 1, 1, 1, 1).written <= MAX_UNROLLED,
             STRIP,
         ),
         Constraint(
             f"a thread needs at most {MAX_REGISTERS} registers: sums, gradients, pixels, and {OTHER_REGISTERS} more",
-            lambda *strip: thread(*strip).registers + OTHER_REGISTERS <= MAX_REGISTERS or set(strip) == {1},
+            lambda *strip: _registers(geometry, *strip) <= MAX_REGISTERS or set(strip) == {1},
             STRIP,
         ),
         Constraint(
-            f"the {channels} channels have a thread each, and at most half of them are idle",
+            f"the {channels} channels have a thread each, and fewer than half of them are idle",
             lambda vector, lanes: lanes * vector < 2 * channels,
         ),
+        Constraint(
+            f"the {tap_rows_of_all} rows of taps have a thread each, and fewer than half of them are idle",
+            lambda tap_rows, block_taps: tap_rows * block_taps < 2 * tap_rows_of_all,
+        ),
+    )
+
+
+def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
+    most_splits, (least, most), geometry = _splits(problem)[-1], THREADS, _geometries(problem)
+    return (
         Constraint(
             f"a block has {least} to {most} threads, in whole warps",
             lambda lanes, block_taps, members: (
                 least <= lanes * block_taps * members <= most and lanes * block_taps * members % WARP == 0
             ),
-        ),
-        Constraint(
-            f"the {problem.weight[2]} rows of taps have a thread each, and fewer than half of them are idle",
-            lambda tap_rows, block_taps: tap_rows * block_taps < 2 * problem.weight[2],
         ),
         Constraint(
             "every block has strips for half of its threads, or is the only one",
@@ -117,7 +121,7 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda lanes, block_taps, members, min_blocks, *strip: (
-                min_blocks * lanes * block_taps * members * min(registers(*strip), MOST_REGISTERS)
+                min_blocks * lanes * block_taps * members * min(_registers(geometry, *strip), MOST_REGISTERS)
                 <= device.registers_per_multiprocessor
             ),
             ("lanes", "block_taps", "members", "min_blocks", *STRIP),
