@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config
 
-USUAL_THREADS = (128, 256)
+USUAL_THREADS = (64, 128, 256)
 USUAL_COLUMNS = (1, 2, 4, 7, 8)
 USUAL_ROWS = (1, 2, 4, 7)
 PIXEL_BYTES = (32, 128)

@@ -155,17 +155,21 @@ class ImageGeometry:
     @property
     def reads(self) -> Reads:
         """All of a thread."""
-        rows = pixels = weights = products = 0
+        rows = pixels = checked = weights = products = 0
+        last = self.column_axis.multiple * (self.across - 1) * self.columns
         for down in self.row_axis.phases:
             taps = min(self.tap_rows, down.count)
             rounds = down.count // taps if taps else 0
             of_round = met(dataclasses.replace(down, count=taps), self.row_axis.multiple, self.rows)
             for across in self.column_axis.phases:
                 rows += rounds * of_round
-                pixels += rounds * of_round * met(across, self.column_axis.multiple, self.columns)
+                window = met(across, self.column_axis.multiple, self.columns)
+                behind = across.low + last + window - self.column_axis.sources
+                pixels += rounds * of_round * window
+                checked += rounds * of_round * min(max(-across.low, 0) + max(behind, 0), window)
                 weights += down.count * across.count * (self.rows if taps > 1 else 1)
                 products += down.count * across.count * self.rows * self.columns
-        return Reads(rows, pixels, weights, products)
+        return Reads(rows, pixels, checked, weights, products)
 
     @property
     def registers(self) -> int:
@@ -180,6 +184,8 @@ class Reads:
     rows: int
     """Of pixels."""
     pixels: int
+    checked: int
+    """Pixels of which some threads' lie outside of the image."""
     weights: int
     """From shared memory."""
     products: int

@@ -16,7 +16,7 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 
 OTHER_REGISTERS = 32
 """What a thread needs beside sums, pixels and weights: addresses and counters."""
-MAX_REGISTERS = 200
+MAX_REGISTERS = 224
 """By that count: ptxas keeps more pixels in flight than one row of them."""
 THREADS = (64, 512)
 """Of a block, at the least and at the most."""

@@ -10,15 +10,15 @@ from warpsmith.generator.conv2d.depthwise.model import (
     resident_blocks,
     total_ns,
 )
-from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry, Reads
 from warpsmith.generator.conv2d.depthwise_last.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType
 
-LOAD_INSTRUCTIONS = 3
-"""For each vector of pixels, and one for each 8 bytes of it: whether it is there, the load, zeros beforehand."""
+CHECK_INSTRUCTIONS = 2
+"""For each vector of pixels that may lie outside of the image, and one for each 8 bytes of it that are zero then."""
 STAGE_INSTRUCTIONS = 14
 """For each weight that is put in shared memory."""
 ROW_INSTRUCTIONS = 12
@@ -38,8 +38,13 @@ WARP = 32
 
 def load_instructions(vector: int, dtype: DType) -> int:
     """That a vector of pixels takes until its numbers are in registers."""
-    conversions = 0 if dtype is DType.FLOAT32 else vector
-    return LOAD_INSTRUCTIONS + -(-vector * dtype.itemsize // 8) + conversions
+    return 1 if dtype is DType.FLOAT32 else 1 + vector
+
+
+def pixel_instructions(reads: Reads, vector: int, dtype: DType) -> int:
+    """That all pixels take."""
+    checks = reads.checked * (CHECK_INSTRUCTIONS + -(-vector * dtype.itemsize // 8))
+    return reads.pixels * load_instructions(vector, dtype) + checks
 
 
 def load_turns(vector: int, lanes: int, itemsize: int) -> float:
@@ -55,7 +60,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     staged = g.filter_rows * g.filter_columns * g.block_channels / g.threads
     issue = (
         g.vector * reads.products
-        + reads.pixels * load_instructions(g.vector, problem.dtype)
+        + pixel_instructions(reads, g.vector, problem.dtype)
         + reads.rows * ROW_INSTRUCTIONS
         + reads.weights * g.vector / g.weight_vector
         + results * (3 + load_instructions(g.vector, problem.dtype))
@@ -78,10 +83,10 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
 def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
     """The time of one config of wgrad, in ns."""
     reads, itemsize = g.reads, problem.dtype.itemsize
-    of_load = load_instructions(g.vector, problem.dtype)
     strip = (
         g.vector * reads.products
-        + (reads.pixels + reads.weights) * of_load
+        + pixel_instructions(reads, g.vector, problem.dtype)
+        + reads.weights * load_instructions(g.vector, problem.dtype)
         + reads.rows * ROW_INSTRUCTIONS
         + STRIP_INSTRUCTIONS
     )

@@ -38,6 +38,8 @@ class WeightGeometry:
     filter_columns: int
     output_rows: int
     output_columns: int
+    outside: int
+    """Columns of padding on both sides."""
     stride: tuple[int, int]
     dilation: tuple[int, int]
 
@@ -53,6 +55,7 @@ class WeightGeometry:
             filter_columns=problem.weight[3],
             output_rows=rows,
             output_columns=columns,
+            outside=sum(problem.padding[1]),
             stride=problem.stride,
             dilation=problem.dilation,
         )
@@ -162,7 +165,8 @@ class WeightGeometry:
         """Of a strip; `weights` are those of dy."""
         rows = met(_taps(self.tap_rows, self.dilation[0]), self.stride[0], self.rows)
         positions = self.rows * self.columns
-        return Reads(rows, rows * self.window, positions, positions * self.tap_rows * self.filter_columns)
+        checked = rows * min(self.outside, self.window)
+        return Reads(rows, rows * self.window, checked, positions, positions * self.tap_rows * self.filter_columns)
 
     @property
     def registers(self) -> int:
