@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import random
 import re
@@ -19,7 +20,7 @@ from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeomet
 from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.work import multiply_adds
-from warpsmith.generator.device import A100, H200, HOST, Device
+from warpsmith.generator.device import A100, H200, HOST, STATIC_SHARED_BYTES, Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Pointer, Program
@@ -86,6 +87,15 @@ class TestSpace:
         for config in (FAMILY.default(problem, device), *FAMILY.starts(problem, device)):
             assert space.why_not(config) is None
         assert FAMILY.unrolled(problem, FAMILY.default(problem, device)) <= MAX_UNROLLED
+
+    @pytest.mark.parametrize("pass_", Pass)
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    def test_has_a_default_where_a_block_has_little_memory(self, dtype: str, pass_: Pass) -> None:
+        device = dataclasses.replace(A100, shared_per_block_bytes=STATIC_SHARED_BYTES)
+        for channels, taps in ((1, 31), (3, 7), (33, 31), (512, 31), (512, 1)):
+            for stride in (1, (2, 3)):
+                problem = Conv2d(**layer(2, channels, 33, taps, dtype=dtype, stride=stride), pass_=pass_)
+                assert FAMILY.space(problem, device).contains(FAMILY.default(problem, device)), problem.key()
 
     def test_every_value_of_a_parameter_is_in_some_config(self) -> None:
         for pass_ in Pass:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.depthwise_last.image_geometry import NAMES, ImageGeometry
 from warpsmith.generator.conv2d.depthwise_last.image_space import image_space
 from warpsmith.generator.conv2d.depthwise_last.model import image_ns
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -20,6 +20,10 @@ PIXEL_BYTES = (32, 128)
 """Of neighbouring channels, that a block reads of a pixel: from a sector of memory to a line. Few have few weights."""
 
 
+SMALLEST = dict.fromkeys(NAMES, 1) | {"strips": 64}
+"""The config that takes the least memory: 8 KiB for 31x31 taps."""
+
+
 @lru_cache(maxsize=256)
 def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
     """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
@@ -29,6 +33,8 @@ def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
         shape = (geometry.vector, geometry.columns, geometry.rows, geometry.tap_rows)
         mine = (image_ns(problem, geometry, device), config)
         best[shape] = min(best.get(shape, mine), mine, key=lambda each: each[0])
+    if not best:
+        return (Config.of(SMALLEST),)
     return tuple(config for _, config in sorted(best.values(), key=lambda each: each[0]))
 
 

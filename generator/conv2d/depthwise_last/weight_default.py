@@ -50,7 +50,9 @@ def _legal(problem: Conv2d, device: Device) -> Iterator[tuple[WeightGeometry, Co
             }
             whole = WeightGeometry.of(problem, Config.of({**wanted, "splits": 1}))
             resident = resident_blocks(threads, whole.registers + OTHER_REGISTERS, whole.shared_bytes, device)
-            most = max(resident * device.multiprocessors // whole.blocks, 1)
-            splits = (Config.of({**wanted, "splits": each}) for each in values["splits"] if each <= most)
-            for config in [each for each in splits if space.contains(each)][-2:]:
-                yield WeightGeometry.of(problem, config), config
+            busy = (2 * whole.all_strips - 1) // whole.members
+            most = max(min(resident * device.multiprocessors // whole.blocks, busy), 1)
+            for splits in [each for each in values["splits"] if each <= most][-2:]:
+                config = Config.of({**wanted, "splits": splits})
+                if space.contains(config):
+                    yield WeightGeometry.of(problem, config), config

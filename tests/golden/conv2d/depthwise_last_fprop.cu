@@ -108,13 +108,13 @@ __device__ __forceinline__ void read_weights(const float* from, float* weights) 
 }
 
 // Reads a row of a window, from the pixel that the first tap meets from the first step on; it has zeros outside of
-// the image.
-template <int kTaps, int kSpread, int kMultiple, int kSteps, int kWindow>
+// the image, where only the first kBefore places and those from kBehind on may lie.
+template <int kBefore, int kBehind, int kWindow>
 __device__ __forceinline__ void read_window(const Element* first, int column, float (&pixels)[kWindow][kVector]) {
     const Element* const from = kept(first);
 #pragma unroll
     for (int j = 0; j < kWindow; ++j) {
-        const bool is_there = static_cast<unsigned>(column + j) < kSourceColumns;
+        const bool is_there = (j >= kBefore || column + j >= 0) && (j < kBehind || column + j < kSourceColumns);
         unpack(is_there ? read(from + j * kChannels) : Vector{}, pixels[j]);
     }
 }
@@ -137,6 +137,8 @@ __device__ __forceinline__ void add_taps(const Element* source, const float* wei
     if constexpr (rows.count > 0 && columns.count > 0) {
         constexpr int kTaps = kTapRows < rows.count ? kTapRows : rows.count;
         constexpr int kWindow = kColumnMultiple * (kThreadColumns - 1) + columns.span;
+        constexpr int kBefore = -columns.low;
+        constexpr int kBehind = kSourceColumns + kBefore - kColumnMultiple * (kAcross - 1) * kThreadColumns;
         const float* const first_weights = weights + columns.first * kTapPitch;
 #pragma unroll
         for (int first_tap = 0; first_tap < rows.count; first_tap += kTaps) {
@@ -147,7 +149,7 @@ __device__ __forceinline__ void add_taps(const Element* source, const float* wei
                     continue;
                 }
                 float pixels[kWindow][kVector];
-                read_window<columns.count, columns.spread, kColumnMultiple, kThreadColumns>(
+                read_window<kBefore, kBehind>(
                     source + (source_row * kSourceColumns + column) * kChannels, column, pixels);
 #pragma unroll
                 for (int t = 0; t < kTaps; ++t) {

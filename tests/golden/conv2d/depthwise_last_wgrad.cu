@@ -66,8 +66,8 @@ __device__ __forceinline__ constexpr bool meets(int i, int taps, int spread, int
 }
 
 // Reads a row of a window, from the pixel that the first tap meets from the first step on; it has zeros outside of
-// the image.
-template <int kTaps, int kSpread, int kMultiple, int kSteps, int kWindow>
+// the image, where only the first kBefore places and those from kBehind on may lie.
+template <int kTaps, int kSpread, int kMultiple, int kSteps, int kBefore, int kBehind, int kWindow>
 __device__ __forceinline__ void read_window(const float* first, int column, float (&pixels)[kWindow][kVector]) {
     const float* const from = kept(first);
 #pragma unroll
@@ -75,7 +75,7 @@ __device__ __forceinline__ void read_window(const float* first, int column, floa
         if (!meets(j, kTaps, kSpread, kMultiple, kSteps)) {
             continue;
         }
-        const bool is_there = static_cast<unsigned>(column + j) < kColumns;
+        const bool is_there = (j >= kBefore || column + j >= 0) && (j < kBehind || column + j < kColumns);
         unpack(is_there ? read(from + j * kChannels) : Vector{}, pixels[j]);
     }
 }
@@ -85,6 +85,8 @@ __device__ __forceinline__ void read_window(const float* first, int column, floa
 __device__ __forceinline__ void add_strip(const float* x, const float* dy, int row, int column, int tap,
                                           float (&sums)[kTapRows][kFilterColumns][kVector]) {
     constexpr int kWindow = kStrideColumns * (kThreadColumns - 1) + kDilationColumns * (kFilterColumns - 1) + 1;
+    constexpr int kBefore = 1;
+    constexpr int kBehind = kColumns + kBefore - kStrideColumns * (kOutputColumns - kThreadColumns);
     float own[kThreadRows][kThreadColumns][kVector];
     const float* const gradients = kept(dy + (row * kOutputColumns + column) * kChannels);
 #pragma unroll
@@ -107,7 +109,7 @@ __device__ __forceinline__ void add_strip(const float* x, const float* dy, int r
             continue;
         }
         float pixels[kWindow][kVector];
-        read_window<kFilterColumns, kDilationColumns, kStrideColumns, kThreadColumns>(
+        read_window<kFilterColumns, kDilationColumns, kStrideColumns, kThreadColumns, kBefore, kBehind>(
             x + (source_row * kColumns + source_column) * kChannels, source_column, pixels);
 #pragma unroll
         for (int t = 0; t < kTapRows; ++t) {
