@@ -62,6 +62,7 @@ __device__ __forceinline__ Element rounded(float value) { return float_to_bfloat
 
 // The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
 __device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
+
 using Vector = uint2;  // kVector channels side by side, as in memory
 
 __device__ __forceinline__ void unpack(uint2 vector, float* pixels) {
