@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
+from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import (
@@ -48,6 +49,6 @@ _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 _PRODUCTS = (Conv2dWarpgroup(), Conv2dWarpgroupGather(), Conv2dWinograd(), Conv2dMma(), Conv2dSlices())
 """Of halves, or of digits, on tensor cores."""
 
-_FAMILIES = (Conv2dDirect(), Conv2dDepthwise(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)
+_FAMILIES = (Conv2dDirect(), Conv2dDepthwise(), Conv2dDepthwiseLast(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)
 
 CONV2D = Operation(Conv2d, _FAMILIES, simplest=_PLAIN)

@@ -19,6 +19,7 @@ import pytest
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
+from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
@@ -137,6 +138,10 @@ CASES = {
     "depthwise_dgrad_strided": depthwise(STRIDED_DEPTHWISE, Pass.DGRAD),
     "depthwise_wgrad": depthwise(DEPTHWISE, Pass.WGRAD),
     "depthwise_wgrad_large": depthwise(LARGE_DEPTHWISE, Pass.WGRAD, stages=2, rows=4),
+    "depthwise_last_fprop": Case(Conv2dDepthwiseLast(), Conv2d(**DEPTHWISE, **LAST, bias=True, relu=True)),
+    "depthwise_last_wgrad": Case(
+        Conv2dDepthwiseLast(), Conv2d(**{**STRIDED_DEPTHWISE, "layout": "nhwc"}, pass_=Pass.WGRAD)
+    ),
     "warpgroup_fprop": warpgroup(LAYER, Pass.FPROP, "multiply", bias=True),
     "warpgroup_fprop_pixels": warpgroup(LAYER, Pass.FPROP, "conv2d_warpgroup_halve_x"),
     "warpgroup_fprop_largest": warpgroup(LAYER, Pass.FPROP, "conv2d_warpgroup_largest_x"),
@@ -222,7 +227,11 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             for pass_ in Pass
         ),
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
-        *((name, pass_) for name in ("conv2d_cufft", "conv2d_circular") for pass_ in (Pass.FPROP, Pass.WGRAD)),
+        *(
+            (name, pass_)
+            for name in ("conv2d_cufft", "conv2d_circular", "conv2d_depthwise_last")
+            for pass_ in (Pass.FPROP, Pass.WGRAD)
+        ),
         *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),
         ("conv2d_fft", Pass.FPROP),
         ("conv2d_fft", Pass.DGRAD),

@@ -19,6 +19,7 @@ from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
+from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
@@ -59,6 +60,23 @@ LAYERS: dict[str, dict[str, Any]] = {
         "groups": 96,
         "padding": 1,
         "stride": 2,
+    },
+    "depthwise, channels last": {
+        "input": (8, 96, 28, 28),
+        "weight": (96, 1, 7, 7),
+        "groups": 96,
+        "padding": 3,
+        "layout": "nhwc",
+        "dtype": "float16",
+    },
+    "depthwise, halving, channels last": {
+        "input": (8, 33, 57, 55),
+        "weight": (33, 1, 3, 5),
+        "groups": 33,
+        "padding": 1,
+        "stride": 2,
+        "layout": "nhwc",
+        "dtype": "bfloat16",
     },
     "large": {"input": (5, 12, 40, 37), "weight": (12, 1, 17, 15), "groups": 12, "padding": (8, 7)},
     "thin": {"input": (6, 40, 27, 31), "weight": (80, 1, 5, 3), "groups": 40, "padding": (2, 1), "stride": (2, 1)},
@@ -239,7 +257,10 @@ def test_windows_over_planes_under_compute_sanitizer(check_under_sanitizer: Call
 
 @every_pass
 @pytest.mark.parametrize("size", [7, 27, 28, 56, 112])
-def test_defaults_of_depthwise_layers_of_many_sizes(size: int, pass_: Pass, check_configs: CheckConfigs) -> None:
+@pytest.mark.parametrize("last", [False, True])
+def test_defaults_of_depthwise_layers_of_many_sizes(
+    last: bool, size: int, pass_: Pass, check_configs: CheckConfigs
+) -> None:
     problems = [
         Conv2d(
             (images, 24, size, size),
@@ -248,10 +269,11 @@ def test_defaults_of_depthwise_layers_of_many_sizes(size: int, pass_: Pass, chec
             padding=taps // 2,  # type: ignore[arg-type]
             groups=24,
             pass_=pass_,
+            layout="nhwc" if last else "nchw",  # type: ignore[arg-type]
         )
         for images, taps, stride in ((5, 3, 1), (4, 5, 2), (2, 7, 1), (1, 31, 1))
     ]
-    check_configs(problems, some(0, (Conv2dDepthwise.name,)))
+    check_configs(problems, some(0, (Conv2dDepthwiseLast.name if last else Conv2dDepthwise.name,)))
 
 
 @every_pass

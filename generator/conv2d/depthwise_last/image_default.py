@@ -1,0 +1,67 @@
+"""The config of `conv2d_depthwise_last` on an image that is expected to be the fastest, of some hundred."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from warpsmith.generator.conv2d.depthwise_last.image_geometry import NAMES, ImageGeometry
+from warpsmith.generator.conv2d.depthwise_last.image_space import image_space
+from warpsmith.generator.conv2d.depthwise_last.model import image_ns
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.device import Device
+from warpsmith.generator.space import Config
+
+USUAL_THREADS = (64, 128, 256)
+USUAL_COLUMNS = (1, 2, 4, 7, 8)
+USUAL_ROWS = (1, 2, 4, 7)
+PIXEL_BYTES = (32, 128)
+"""Of neighbouring channels, that a block reads of a pixel: from a sector of memory to a line. Few have few weights."""
+
+
+SMALLEST = dict.fromkeys(NAMES, 1) | {"strips": 64}
+"""The config that takes the least memory: 8 KiB for 31x31 taps."""
+
+
+@lru_cache(maxsize=256)
+def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
+    """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
+    best: dict[tuple[int, ...], tuple[float, Config]] = {}
+    for config in _legal(problem, device):
+        geometry = ImageGeometry.of(problem, config)
+        shape = (geometry.vector, geometry.columns, geometry.rows, geometry.tap_rows)
+        mine = (image_ns(problem, geometry, device), config)
+        best[shape] = min(best.get(shape, mine), mine, key=lambda each: each[0])
+    if not best:
+        return (Config.of(SMALLEST),)
+    return tuple(config for _, config in sorted(best.values(), key=lambda each: each[0]))
+
+
+def usual_lanes(problem: Conv2d, vector: int, lanes: Sequence[int]) -> Sequence[int]:
+    """Of `lanes` those that read whole sectors of memory, and no more than a line; the most where there are none."""
+    (least, most), nbytes = PIXEL_BYTES, vector * problem.dtype.itemsize
+    return [each for each in lanes if least <= each * nbytes <= most] or lanes[-1:]
+
+
+def _legal(problem: Conv2d, device: Device) -> Iterator[Config]:
+    """Configs that are worth a look."""
+    space = image_space(problem, device)
+    values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
+    columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
+    rows_of = [each for each in values["rows"] if each in USUAL_ROWS]
+    strips = itertools.product(values["vector"], columns_of, rows_of, values["tap_rows"][::-1], USUAL_THREADS)
+    for vector, columns, rows, tap_rows, threads in strips:
+        for lanes in usual_lanes(problem, vector, values["lanes"]):
+            wanted = {
+                "vector": vector,
+                "columns": columns,
+                "rows": rows,
+                "tap_rows": tap_rows,
+                "lanes": lanes,
+                "strips": threads // lanes,
+                "min_blocks": 1,
+            }
+            config = Config.of(wanted)
+            if space.contains(config):
+                yield config
