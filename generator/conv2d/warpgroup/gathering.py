@@ -21,7 +21,6 @@ from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
-from warpsmith.generator.steps import aligned
 
 NAME = "conv2d_warpgroup_gather"
 GATHERING_WARPS = 3
@@ -67,11 +66,6 @@ class GatheringGeometry(ImageGeometry):
     @property
     def shared_bytes(self) -> int:
         return super().shared_bytes + POWER_BYTES
-
-    @property
-    def workspace_bytes(self) -> int:
-        """Of all workspaces, as a plan lays them out."""
-        return sum(aligned(each.nbytes) for each in (*self.images.workspaces(), *self.filters.workspaces()))
 
 
 @dataclasses.dataclass(frozen=True)
