@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 
 import numpy as np
 
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.binary import Binaries
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.halves.maximum import Maximum
+from warpsmith.generator.program import Program
+from warpsmith.store.record import Failure, Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.reference import Operands
 
@@ -21,6 +28,15 @@ class Beside(enum.Enum):
     """Beyond it: all numbers are laid out again."""
     ALL_OF_IT = 0.0
     """All but the sample is as ever, and that is zeros."""
+
+
+def outcome_beside(
+    runtime: Runtime, problem: Conv2d, program: Program, binaries: Binaries, beside: Beside
+) -> Measurement | Failure:
+    """Of a program on such data, on buffers that are guarded and poisoned, twice, with the same bits."""
+    policy, judge = TimingPolicy.for_kind(runtime.device.kind), BesideTheSample(beside)
+    with contextlib.closing(Testbed(runtime, problem, 3, policy, guarded=True, judge=judge)) as bed:
+        return bed.evaluate(program, binaries, policy).outcome
 
 
 class BesideTheSample(Conv2dJudge):

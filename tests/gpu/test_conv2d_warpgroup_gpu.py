@@ -12,17 +12,14 @@ import pytest
 from conv2d_layers import spread
 from gpu.test_conv2d_gpu import some, some_configs
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
-from sampled_layers import Beside, BesideTheSample
+from sampled_layers import Beside, outcome_beside
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
-from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 pytestmark = pytest.mark.gpu
 
@@ -102,16 +99,10 @@ SAMPLED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("shape", SAMPLED.values(), ids=SAMPLED)
 def test_numbers_beyond_the_sample(shape: dict[str, Any], pass_: Pass) -> None:
     problem, device = Conv2d(**shape, pass_=pass_), DeviceRef.parse("cuda:0")
-    policy = TimingPolicy.for_kind(DeviceKind.CUDA)
     for family in (FAMILY, GATHER, Conv2dMma()):
         program = family.program(problem, family.default(problem, device.device()))
         binaries = device.compiler().compile_program(program)
         for beside in Beside:
-            with (
-                contextlib.closing(device.open()) as runtime,
-                contextlib.closing(
-                    Testbed(runtime, problem, 3, policy, guarded=True, judge=BesideTheSample(beside))
-                ) as bed,
-            ):
-                outcome = bed.evaluate(program, binaries, policy).outcome
+            with contextlib.closing(device.open()) as runtime:
+                outcome = outcome_beside(runtime, problem, program, binaries, beside)
             assert isinstance(outcome, Measurement), (family.name, beside, outcome)

@@ -10,7 +10,7 @@ import pytest
 from host.test_conv2d_fft import evaluated
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
 from joined import joined
-from sampled_layers import Beside, BesideTheSample
+from sampled_layers import Beside, outcome_beside
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -19,12 +19,9 @@ from warpsmith.generator.conv2d.halves import maximum
 from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 FAMILY = Conv2dWarpgroupGather()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 every_pass = pytest.mark.parametrize("pass_", Pass)
 SAMPLED = (SHAPES["groups"], SHAPES["few channels"], CHANNELS_LAST[0])
 SOME = ("one image, even filter", "groups", "both", "much padding", "few channels, all steps", "one channel")
@@ -66,9 +63,5 @@ def test_numbers_beyond_the_sample(
     assert [step.entry for step in program.steps].count(FAMILY.name) == 2  # type: ignore[union-attr]
     binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
     for beside in Beside:
-        bed = Testbed(host, problem, 3, POLICY, guarded=True, judge=BesideTheSample(beside))
-        try:
-            outcome = bed.evaluate(program, binaries, POLICY).outcome
-        finally:
-            bed.close()
+        outcome = outcome_beside(host, problem, program, binaries, beside)
         assert isinstance(outcome, Measurement), (beside, outcome)

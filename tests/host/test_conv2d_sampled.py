@@ -8,7 +8,7 @@ import pytest
 
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES, WARPGROUP
 from joined import joined
-from sampled_layers import Beside, BesideTheSample
+from sampled_layers import Beside, outcome_beside
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -16,11 +16,8 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.halves import maximum
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 LAYERS: tuple[dict[str, Any], ...] = (SHAPES["groups"], SHAPES["few channels"], CHANNELS_LAST[0])
 
 
@@ -39,11 +36,7 @@ def test_numbers_beyond_the_sample(host: Runtime, quickest: HostCompiler, shape:
     assert any(step.entry.endswith("again") for step in program.steps)  # type: ignore[union-attr]
     binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
     for beside in Beside:
-        bed = Testbed(host, problem, 3, POLICY, guarded=True, judge=BesideTheSample(beside))
-        try:
-            outcome = bed.evaluate(program, binaries, POLICY).outcome
-        finally:
-            bed.close()
+        outcome = outcome_beside(host, problem, program, binaries, beside)
         assert isinstance(outcome, Measurement), (beside, outcome)
 
 

@@ -87,9 +87,16 @@ class Halved(abc.ABC):
         """The kernel that lays out numbers again."""
         return f"{self.family}_halve_{self.operand.name}_again"
 
+    def largest_launches(self) -> tuple[Launch, ...]:
+        """What finds the largest number, where the operand is scaled."""
+        return () if self.maximum is None else (self.maximum.launch(),)
+
+    def largest_units(self, problem: Conv2d) -> tuple[Unit, ...]:
+        """Its text."""
+        return () if self.maximum is None else (self.maximum.unit(problem),)
+
     def _launches(self, blocks: int) -> tuple[Launch, ...]:
         maximum = self.maximum
-        first = () if maximum is None else (maximum.launch(),)
         largest = () if maximum is None else (Pointer(maximum.workspace.name),)
         if self.arithmetic.is_sliced:
             largest = (Pointer(RANGE, 4 * self.range_place),)
@@ -98,11 +105,12 @@ class Halved(abc.ABC):
         if self.is_sampled:
             kernels.append((self.entry_again, min(blocks, MAX_BLOCKS)))
         launches = (Launch.of_blocks(entry, count, THREADS, arguments) for entry, count in kernels)
-        return *first, *(dataclasses.replace(launch, unit=self.entry) for launch in launches)
+        return *self.largest_launches(), *(dataclasses.replace(launch, unit=self.entry) for launch in launches)
 
     def _units(self, problem: Conv2d, template: str) -> tuple[Unit, ...]:
-        first = () if self.maximum is None else (self.maximum.unit(problem),)
-        return *first, Unit(self.entry, render(template, key=text_key(problem), g=self, threads=THREADS))
+        return *self.largest_units(problem), Unit(
+            self.entry, render(template, key=text_key(problem), g=self, threads=THREADS)
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -52,12 +52,11 @@ class Conv2dWarpgroupGather(Conv2dWarpgroup):
         conv2d = require_conv2d(problem)
         sampled = [samples(operand) for operand in conv2d.inputs]
         read = sum(each.nbytes for each, sample in zip(conv2d.inputs, sampled, strict=True) if not sample)
-        halves = 0
+        choice, halves = self._choice(conv2d, H200), 0
         if conv2d.pass_ is not Pass.WGRAD:
-            config = self.default(conv2d, H200)
-            halves = conv2d.inputs[1].nbytes + GatheringGeometry.of(conv2d, config).filters.nbytes
+            halves = conv2d.inputs[1].nbytes + GatheringGeometry.of(conv2d, choice.config).filters.nbytes
         moved = (read + halves) / BYTES_A_US + (4 + any(sampled)) * LAUNCH_US
-        return 1000 * (self._choice(conv2d, H200).clocks / CLOCKS_A_US + moved)
+        return 1000 * (choice.clocks / CLOCKS_A_US + moved)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)

@@ -18,7 +18,7 @@ from warpsmith.generator.conv2d.text import Conv2dText
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
+from warpsmith.generator.program import Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 
@@ -122,8 +122,8 @@ def _image_program(problem: Conv2d, config: Config) -> Program:
         multiplying(NAME, geometry, (Pointer(images.operand.name), *scaled, Pointer(filters.halves.name), *behind))
         for scaled in _turns(images)
     ]
-    units = (*_largest_units(problem, images), *filters.units(problem), Unit(MAIN, text))
-    steps = (*filters.launches(), *_largest(images), *multiply)
+    units = (*images.largest_units(problem), *filters.units(problem), Unit(MAIN, text))
+    steps = (*filters.launches(), *images.largest_launches(), *multiply)
     return Program(NAME, config, units, steps, (*filters.workspaces(), *images.workspaces()))
 
 
@@ -136,9 +136,10 @@ def _weight_program(problem: Conv2d, config: Config) -> Program:
         for of_x, of_dy in _both(_turns(x), _turns(dy))
     ]
     total, add = summing(NAME, problem, geometry)
-    units = (*_largest_units(problem, x), *_largest_units(problem, dy), Unit(MAIN, text), total)
+    units = (*x.largest_units(problem), *dy.largest_units(problem), Unit(MAIN, text), total)
+    steps = (*x.largest_launches(), *dy.largest_launches(), *multiply, add)
     workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))
-    return Program(NAME, config, units, (*_largest(x), *_largest(dy), *multiply, add), workspaces)
+    return Program(NAME, config, units, steps, workspaces)
 
 
 def _turns(images: Images) -> list[tuple[Pointer, ...]]:
@@ -156,11 +157,3 @@ def _both(
     """Of both operands, where one may have fewer turns."""
     count = max(len(one), len(other))
     return [(one[min(turn, len(one) - 1)], other[min(turn, len(other) - 1)]) for turn in range(count)]
-
-
-def _largest(images: Images) -> tuple[Launch, ...]:
-    return () if images.maximum is None else (images.maximum.launch(),)
-
-
-def _largest_units(problem: Conv2d, images: Images) -> tuple[Unit, ...]:
-    return () if images.maximum is None else (images.maximum.unit(problem),)
