@@ -109,6 +109,12 @@ def mma(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Val
     return Case(Conv2dMma(), problem, tuple(wanted.items()), "multiply")
 
 
+def gather(layer: dict[str, Any], pass_: Pass, *, bias: bool = False) -> Case:
+    """The kernel of `conv2d_warpgroup_gather` that multiplies, by default."""
+    problem = Conv2d(**{**LAST, **layer}, pass_=pass_, bias=bias, relu=bias)
+    return Case(Conv2dWarpgroupGather(), problem, (), "multiply")
+
+
 CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
@@ -153,13 +159,9 @@ CASES = {
     "warpgroup_wgrad": warpgroup(LAYER, Pass.WGRAD, "multiply"),
     "warpgroup_wgrad_gradients": warpgroup(STRIDED, Pass.WGRAD, "conv2d_warpgroup_halve_dy"),
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
-    "gather_fprop": Case(Conv2dWarpgroupGather(), Conv2d(**LAYER, bias=True), (), "multiply"),
-    "gather_fprop_folded": Case(Conv2dWarpgroupGather(), Conv2d(**ALEXNET), (), "multiply"),
-    "gather_fprop_largest": Case(Conv2dWarpgroupGather(), Conv2d(**LAYER), (), "conv2d_warpgroup_gather_largest_x"),
-    "gather_dgrad_channels_last": Case(
-        Conv2dWarpgroupGather(), Conv2d(**{**STRIDED, **LAST, "dtype": "float16"}, pass_=Pass.DGRAD), (), "multiply"
-    ),
-    "gather_wgrad": Case(Conv2dWarpgroupGather(), Conv2d(**LAYER, pass_=Pass.WGRAD), (), "multiply"),
+    "gather_fprop": gather({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
+    "gather_dgrad": gather({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
+    "gather_wgrad": gather({**GROUPED, "precision": "bf16"}, Pass.WGRAD),
     "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
     "winograd_fprop_multiply": winograd(DEEP, Pass.FPROP, "multiply"),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Self
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.folding import Folding
@@ -87,16 +86,9 @@ class Halved(abc.ABC):
         """The kernel that lays out numbers again."""
         return f"{self.family}_halve_{self.operand.name}_again"
 
-    def largest_launches(self) -> tuple[Launch, ...]:
-        """What finds the largest number, where the operand is scaled."""
-        return () if self.maximum is None else (self.maximum.launch(),)
-
-    def largest_units(self, problem: Conv2d) -> tuple[Unit, ...]:
-        """Its text."""
-        return () if self.maximum is None else (self.maximum.unit(problem),)
-
     def _launches(self, blocks: int) -> tuple[Launch, ...]:
         maximum = self.maximum
+        first = () if maximum is None else (maximum.launch(),)
         largest = () if maximum is None else (Pointer(maximum.workspace.name),)
         if self.arithmetic.is_sliced:
             largest = (Pointer(RANGE, 4 * self.range_place),)
@@ -105,12 +97,11 @@ class Halved(abc.ABC):
         if self.is_sampled:
             kernels.append((self.entry_again, min(blocks, MAX_BLOCKS)))
         launches = (Launch.of_blocks(entry, count, THREADS, arguments) for entry, count in kernels)
-        return *self.largest_launches(), *(dataclasses.replace(launch, unit=self.entry) for launch in launches)
+        return *first, *(dataclasses.replace(launch, unit=self.entry) for launch in launches)
 
     def _units(self, problem: Conv2d, template: str) -> tuple[Unit, ...]:
-        return *self.largest_units(problem), Unit(
-            self.entry, render(template, key=text_key(problem), g=self, threads=THREADS)
-        )
+        first = () if self.maximum is None else (self.maximum.unit(problem),)
+        return *first, Unit(self.entry, render(template, key=text_key(problem), g=self, threads=THREADS))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,7 +137,7 @@ class Images(Halved):
         chunks: int,
         length: int,
         folding: Folding | None = None,
-    ) -> Self:
+    ) -> Images:
         """What a layer's sum reads: x of fprop and wgrad, dy of dgrad."""
         return cls(
             family=family,
@@ -165,7 +156,7 @@ class Images(Halved):
     @classmethod
     def of_results(
         cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, terms: int
-    ) -> Self:
+    ) -> Images:
         """dy of wgrad, where the results of fprop are."""
         rows, columns = (
             dataclasses.replace(line, sources=size, multiple=1, planes=(0,), before=0)

@@ -30,14 +30,20 @@ class Reach(enum.StrEnum):
 class Step:
     """A tap, in the order in which a tile goes through them."""
 
-    first: int
-    """From a tile's first position to the first pixel of the tap's stage, in planes one behind the other."""
     shift: int
-    """From there to the tap's own pixels."""
+    """Positions from the first pixel of the tap's stage to its own."""
     weight: int
     begins: bool
     """Whether no tap before it reads this stage."""
     ends: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LineStep(Step):
+    """Of images that lie on one line."""
+
+    first: int
+    """From a tile's first position to the first pixel of the tap's stage, in planes one behind the other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +74,7 @@ class ImageTiles(abc.ABC):
     is_turned = False
     """What lies side by side in shared memory is summed over."""
     gathers: ClassVar[bool] = False
-    """Whether the kernel that multiplies makes halves of pixels itself; else they lie in memory."""
-    images_class: ClassVar[type[Images]] = Images
+    """Whether the kernel that multiplies reads pixels where the operand has them; else they lie on one line."""
 
     @classmethod
     def tiled(
@@ -105,7 +110,7 @@ class ImageTiles(abc.ABC):
             positions=positions,
             columns=columns,
             arithmetic=arithmetic,
-            images=cls.images_class.of_sources(family, problem, *sources, folding if is_fprop else None),
+            images=Images.of_sources(family, problem, *sources, folding if is_fprop else None),
             filters=filters,
             steps=tuple(itertools.chain.from_iterable(steps)),
             first_taps=(0, *itertools.accumulate(map(len, steps))),
@@ -218,10 +223,10 @@ def _stages(taps: tuple[Tap, ...], reach: Reach) -> list[list[Tap]]:
     return [list(stage) for _, stage in groups]
 
 
-def _steps(stage: list[Tap], length: int) -> list[Step]:
+def _steps(stage: list[Tap], length: int) -> list[LineStep]:
     low = stage[0].shift
     return [
-        Step(
+        LineStep(
             first=tap.plane * length + low,
             shift=tap.shift - low,
             weight=tap.weight,

@@ -85,6 +85,10 @@ class Line:
             ),
         )
 
+    def source(self, tap: LineTap) -> int:
+        """The row that a tap reads for the first row of a result's phase; negative before the image."""
+        return self.planes[tap.plane] + (tap.shift - self.before) * self.multiple
+
 
 def _weight(taps: Taps, t: int) -> int:
     return taps.first + t * taps.step

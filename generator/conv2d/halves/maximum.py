@@ -38,8 +38,6 @@ class Maximum:
     operand: Operand
     is_sampled: bool = False
     """Whether it reads a sample."""
-    has_turns: bool = False
-    """Whether a word behind the others says that a first turn is to be done: see `turns`."""
 
     @classmethod
     def of(cls, family: str, operand: Operand) -> Maximum:
@@ -78,14 +76,6 @@ class Maximum:
     def power(self) -> Pointer:
         """The argument of a kernel that reads the power."""
         return Pointer(self.workspace.name, 4 * self.blocks)
-
-    @property
-    def turns(self) -> tuple[Pointer, ...]:
-        """The words by which launches of one kernel know their turn: the first one scales by the sample, and another
-        scales by the largest number beyond it and does nothing where there is none.
-        """
-        words = (2, 1) if self.is_sampled else ()
-        return tuple(Pointer(self.workspace.name, 4 * (self.blocks + each)) for each in words)
 
     def launch(self) -> Launch:
         """Of its unit."""

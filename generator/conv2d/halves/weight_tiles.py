@@ -26,12 +26,18 @@ SUM_FLOATS = 4096
 class TapSet:
     """Taps of one plane whose sums a block computes side by side."""
 
-    first: int
-    """From a position of dy to the first pixel of x that they read, in planes one behind the other."""
     shifts: tuple[int, ...]
-    """From there to the pixels of each."""
+    """Positions from the first pixel of x that they read to those of each."""
     weights: tuple[int, ...]
     """Their places in the filter; -1 where there is no tap."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LineTapSet(TapSet):
+    """Of images that lie on one line."""
+
+    first: int
+    """From a position of dy to the first pixel of x that they read, in planes one behind the other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +66,7 @@ class WeightTiles(abc.ABC):
     is_turned = True
     """Not what is summed over lies side by side in shared memory, but channels."""
     gathers: ClassVar[bool] = False
-    """Whether the kernel that multiplies makes halves itself; else they lie in memory."""
-    images_class: ClassVar[type[Images]] = Images
+    """Whether the kernel that multiplies reads pixels where operands have them; else they lie on one line."""
 
     @classmethod
     def tiled(
@@ -98,8 +103,8 @@ class WeightTiles(abc.ABC):
             columns=columns,
             terms=terms,
             arithmetic=arithmetic,
-            x=cls.images_class.of_sources(family, problem, x, arithmetic, lattice, x_chunks, x_length, folding),
-            dy=cls.images_class.of_results(family, problem, dy, lattice, dy_chunks, length, terms),
+            x=Images.of_sources(family, problem, x, arithmetic, lattice, x_chunks, x_length, folding),
+            dy=Images.of_results(family, problem, dy, lattice, dy_chunks, length, terms),
             tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
             run=terms + span,
             **own,
@@ -233,10 +238,10 @@ def _sets(taps: tuple[Tap, ...], size: int) -> list[tuple[Tap, ...]]:
     return [each[first : first + size] for each in planes for first in range(0, len(each), size)]
 
 
-def _tap_set(taps: list[Tap], size: int, length: int) -> TapSet:
+def _tap_set(taps: list[Tap], size: int, length: int) -> LineTapSet:
     low, missing = taps[0].shift, size - len(taps)
     shifts = tuple(tap.shift - low for tap in taps)
-    return TapSet(
+    return LineTapSet(
         first=taps[0].plane * length + low,
         shifts=(*shifts, *[shifts[-1]] * missing),
         weights=(*(tap.weight for tap in taps), *[-1] * missing),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from warpsmith.generator.conv2d.halves.choice import Choice, best_split
 from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
 from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, L2_BYTES_A_CLOCK, TILE_CLOCKS, other_us
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
+from warpsmith.generator.conv2d.warpgroup.image_geometry import COPY_CLOCKS, GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import (
     CHANNELS,
     COLUMNS,
@@ -32,26 +32,47 @@ PRODUCTS_A_CLOCK = 2048 * 0.95
 """Of halves, of a multiprocessor: what its tensor cores keep up of 2048 (H200, stages of 64 channels)."""
 STEP_CLOCKS = 60
 """For the barriers of a stage, where the products are few."""
-COPY_CLOCKS = 64
-"""Of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Of pixels and of weights, the preferred ones first."""
 Values = dict[str, Value]
 
 
-def image_choice(problem: Conv2d, device: Device, space: Space | None = None) -> Choice:
-    """The tile of fprop or dgrad whose rounds are expected to take least; of another space where one is given."""
-    found = _image_candidates(problem, device, space or image_space(problem, device))
-    choices = [Choice(config, image_clocks(problem, config, device)) for config in found]
+def image_choice(problem: Conv2d, device: Device) -> Choice:
+    """The tile of fprop or dgrad whose rounds are expected to take least."""
+    space, reaches = image_space(problem, device), [{"reach": reach.value} for reach in Reach]
     least = Config.of({**least_image(problem).values(), "blocks": device.multiprocessors})
-    return min(choices, key=lambda each: each.clocks, default=Choice(least, image_clocks(problem, least, device)))
+    return best_tile(problem, device, space, reaches, ImageGeometry, least)
 
 
-def weight_choice(problem: Conv2d, device: Device, space: Space | None = None) -> Choice:
-    """The tile of wgrad, and the parts of its sums, that are expected to take least; of another space, likewise."""
-    choices = list(_weight_choices(problem, device, space or weight_space(problem, device)))
-    least = Config.of(LEAST_WEIGHT)
-    return min(choices, key=lambda each: each.clocks, default=Choice(least, weight_clocks(problem, least, device)))
+def best_tile(
+    problem: Conv2d,
+    device: Device,
+    space: Space,
+    choices: Sequence[Mapping[str, Value]],
+    kind: type[ImageGeometry],
+    least: Config,
+) -> Choice:
+    """The tile of fprop or dgrad whose rounds are expected to take least.
+
+    Args:
+        space: of the configs.
+        choices: values of what tiles, stages and blocks leave open, tried with each tile.
+        kind: what a config means.
+        least: where none of those tried is legal.
+    """
+    configs = _image_candidates(problem, device, space, choices)
+    found = (Choice(config, image_clocks(kind.of(problem, config), device)) for config in configs)
+    return min(found, key=lambda each: each.clocks, default=None) or Choice(
+        least, image_clocks(kind.of(problem, least), device)
+    )
+
+
+def weight_choice(problem: Conv2d, device: Device, kind: type[WeightGeometry] = WeightGeometry) -> Choice:
+    """The tile of wgrad, and the parts of its sums, that are expected to take least; for blocks of this kind."""
+    found, least = _weight_choices(problem, device, kind), Config.of(LEAST_WEIGHT)
+    return min(found, key=lambda each: each.clocks, default=None) or Choice(
+        least, weight_clocks(kind.of(problem, least), device)
+    )
 
 
 def expected_ns(problem: Conv2d, device: Device) -> float:
@@ -62,50 +83,49 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
     return 1000 * (choice.clocks / CLOCKS_A_US + other_us(problem, halves))
 
 
-def image_clocks(problem: Conv2d, config: Config, device: Device) -> float:
+def image_clocks(geometry: ImageGeometry, device: Device) -> float:
     """Of all rounds of tiles, of fprop or dgrad."""
-    geometry = ImageGeometry.of(problem, config)
     steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
     nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
-    copies = 1 + geometry.arithmetic.parts * geometry.chunks * share
+    copying = COPY_CLOCKS + geometry.copy_clocks * share
     positions = GROUP_POSITIONS * geometry.warpgroups
-    step = _step_clocks(geometry.arithmetic.products, positions * geometry.columns * depth, nbytes, copies)
+    step = _step_clocks(geometry.arithmetic.products, positions * geometry.columns * depth, nbytes, copying)
     a_tile = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step + TILE_CLOCKS
     return -(-geometry.tiles // device.multiprocessors) * a_tile
 
 
-def weight_clocks(problem: Conv2d, config: Config, device: Device) -> float:
+def weight_clocks(geometry: WeightGeometry, device: Device) -> float:
     """Of all rounds of blocks of wgrad, and of the sum of their parts."""
-    geometry = WeightGeometry.of(problem, config)
     return _weight_clocks(geometry, device, geometry.splits)
 
 
 def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int) -> float:
     """With other `splits` than the config's."""
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
-    copies = 1 + geometry.arithmetic.parts * geometry.x_chunks
-    step = _step_clocks(geometry.arithmetic.products, products, geometry.stage_bytes, copies)
+    step = _step_clocks(geometry.arithmetic.products, products, geometry.stage_bytes, geometry.copy_clocks)
     rounds = -(-geometry.tiles * splits // device.multiprocessors)
     summed = 2 * 4 * splits * geometry.weights / BYTES_A_US * CLOCKS_A_US
     return rounds * (-(-geometry.steps // splits) * step + TILE_CLOCKS) + summed
 
 
-def _step_clocks(each: int, products: int, nbytes: float, copies: float) -> float:
-    """Of a stage: `products` of numbers, each of so many products of 16-bit ones."""
+def _step_clocks(each: int, products: int, nbytes: float, copying: float) -> float:
+    """Of a stage: `products` of numbers, each of so many products of 16-bit ones, and `copying` of who copies."""
     multiplying = each * products / PRODUCTS_A_CLOCK + STEP_CLOCKS
-    return max(multiplying, nbytes / L2_BYTES_A_CLOCK, COPY_CLOCKS * copies)
+    return max(multiplying, nbytes / L2_BYTES_A_CLOCK, copying)
 
 
-def _image_candidates(problem: Conv2d, device: Device, space: Space) -> Iterator[Config]:
-    """The most stages that fit of each tile, depth and reach."""
+def _image_candidates(
+    problem: Conv2d, device: Device, space: Space, choices: Sequence[Mapping[str, Value]]
+) -> Iterator[Config]:
+    """The most stages that fit of each tile and depth, and of what else is to be chosen."""
     summed, results = summed_and_results(folded(problem))
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
     for warpgroups, columns in _tiles(problem, results):
         for channels in depths[-2:]:
-            for reach in Reach:
-                tile = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach.value}
+            for choice in choices:
+                tile = {"warpgroups": warpgroups, "columns": columns, "channels": channels, **choice}
                 configs = (
                     Config.of({**tile, "pixel_stages": ps, "filter_stages": fs, "blocks": device.multiprocessors})
                     for ps, fs in STAGES
@@ -114,8 +134,9 @@ def _image_candidates(problem: Conv2d, device: Device, space: Space) -> Iterator
                     yield found
 
 
-def _weight_choices(problem: Conv2d, device: Device, space: Space) -> Iterator[Choice]:
+def _weight_choices(problem: Conv2d, device: Device, kind: type[WeightGeometry]) -> Iterator[Choice]:
     """The best parts of a sum of each tile."""
+    space = weight_space(problem, device, kind)
     layer = folded(problem)
     count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)
     for warpgroups, columns in _tiles(problem, problem.group_filters):
@@ -126,7 +147,7 @@ def _weight_choices(problem: Conv2d, device: Device, space: Space) -> Iterator[C
             for terms in TERMS[1:]:
                 wholes = (Config.of({**tile, "terms": terms, "stages": stages}) for stages in (3, 2))
                 if (whole := next(filter(space.contains, wholes), None)) is not None:
-                    clocks = functools.partial(_weight_clocks, WeightGeometry.of(problem, whole), device)
+                    clocks = functools.partial(_weight_clocks, kind.of(problem, whole), device)
                     yield best_split(space, whole, SPLITS, clocks)
 
 

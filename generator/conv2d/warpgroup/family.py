@@ -50,9 +50,8 @@ class Conv2dWarpgroup(Family):
             return "needs compute capability 9.0, whose warpgroups multiply matrices"
         if (why_not := why_not_halves(problem)) is not None:
             return why_not
-        least = Config.of(LEAST_WEIGHT) if problem.pass_ is Pass.WGRAD else least_image(problem)
-        if not self.space(problem, device).contains(least):
-            return f"its tiles and the halves that it writes do not fit into {problem.workspace} bytes of workspace"
+        if not self.space(problem, device).contains(self._least(problem)):
+            return f"its tiles and what lies beside them do not fit into {problem.workspace} bytes of workspace"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
@@ -77,3 +76,7 @@ class Conv2dWarpgroup(Family):
             return weight_program(self.name, "conv2d/warpgroup_weight.cu.jinja", conv2d, config, weights)
         images = ImageGeometry.of(conv2d, config)
         return image_program(self.name, "conv2d/warpgroup_image.cu.jinja", conv2d, config, images)
+
+    def _least(self, problem: Conv2d) -> Config:
+        """The config that takes the least memory: of layers for which it is illegal all are."""
+        return Config.of(LEAST_WEIGHT) if problem.pass_ is Pass.WGRAD else least_image(problem)

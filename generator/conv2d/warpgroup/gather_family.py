@@ -1,62 +1,61 @@
-"""Layers as products of matrices by Hopper's tensor cores, whose blocks make halves of the pixels that they read.
+"""Layers as products of matrices by Hopper's tensor cores, whose blocks read 16-bit pixels where they lie.
 
-What `conv2d_warpgroup` does, without a launch that writes halves of images to memory: see `gathering.py`.
+What `conv2d_warpgroup` does, without launches that lay images out on a line of positions: see `gathering.py`.
 
-Source: as of `conv2d_warpgroup`.
+Source: as of `conv2d_warpgroup`; a block gathers its pixels as in Chetlur et al. 2014, "cuDNN: Efficient Primitives for
+Deep Learning", section 3.
 """
 
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.halves.choice import Choice
-from warpsmith.generator.conv2d.halves.maximum import samples
+from warpsmith.generator.conv2d.halves.folding import Folding
+from warpsmith.generator.conv2d.halves.halving import CHUNK
+from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
 from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, LAUNCH_US
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
-from warpsmith.generator.conv2d.warpgroup.choice import image_choice, weight_choice
+from warpsmith.generator.conv2d.warpgroup.choice import best_tile, weight_choice
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.gathering import (
     NAME,
-    REGISTERS,
     GatheringGeometry,
     GatheringWeights,
+    Sharing,
     gathering_program,
 )
 from warpsmith.generator.conv2d.warpgroup.space import (
-    image_constraints,
     image_parameters,
     least_image,
-    registers,
+    tile_constraints,
     weight_space,
 )
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.device import H200, Device
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config, Constraint, Space, Value
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+
+REACH = "reach"
+"""The parameter of `conv2d_warpgroup` in whose place there is `sharing`."""
 
 
 class Conv2dWarpgroupGather(Conv2dWarpgroup):
-    """`conv2d` by wgmma instructions, on halves that lie in shared memory alone."""
+    """`conv2d` by wgmma instructions, on 16-bit pixels that are copied where they lie."""
 
     name = NAME
-    may_answer = False  # no GPU has run it yet: a search alone takes it
-
-    def is_likely(self, problem: Problem, device: Device) -> bool:  # noqa: ARG002 - until times say where it is
-        return False
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
-        found = super().why_not(problem, device)
-        return None if found is None else found.replace("the halves that it writes", "what lies beside them")
+        if isinstance(problem, Conv2d) and (why_not := _why_not_gathered(problem)) is not None:
+            return why_not
+        return super().why_not(problem, device)
 
     def expected_ns(self, problem: Problem) -> float:
         conv2d = require_conv2d(problem)
-        sampled = [samples(operand) for operand in conv2d.inputs]
-        read = sum(each.nbytes for each, sample in zip(conv2d.inputs, sampled, strict=True) if not sample)
         choice, halves = self._choice(conv2d, H200), 0
         if conv2d.pass_ is not Pass.WGRAD:
-            halves = conv2d.inputs[1].nbytes + GatheringGeometry.of(conv2d, choice.config).filters.nbytes
-        moved = (read + halves) / BYTES_A_US + (4 + any(sampled)) * LAUNCH_US
-        return 1000 * (choice.clocks / CLOCKS_A_US + moved)
+            halves = conv2d.inputs[1].nbytes + GatheringGeometry.of(conv2d, choice.config).halves_bytes
+        return 1000 * (choice.clocks / CLOCKS_A_US + halves / BYTES_A_US + 2 * LAUNCH_US)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)
@@ -68,57 +67,62 @@ class Conv2dWarpgroupGather(Conv2dWarpgroup):
     def program(self, problem: Problem, config: Config) -> Program:
         return gathering_program(require_conv2d(problem), config)
 
+    def _least(self, problem: Conv2d) -> Config:
+        return super()._least(problem) if problem.pass_ is Pass.WGRAD else _least_image(problem)
+
     def _choice(self, problem: Conv2d, device: Device) -> Choice:
-        choose = weight_choice if problem.pass_ is Pass.WGRAD else image_choice
-        return choose(problem, device, self.space(problem, device))
+        if problem.pass_ is Pass.WGRAD:
+            return weight_choice(problem, device, GatheringWeights)
+        space, choices = _image_space(problem, device), [{"sharing": each.value} for each in Sharing]
+        return best_tile(problem, device, space, choices, GatheringGeometry, _least_image(problem))
+
+
+def _why_not_gathered(problem: Conv2d) -> str | None:
+    """What no block can gather of, or should not."""
+    if problem.dtype is DType.FLOAT32 or problem.layout is not ImageLayout.NHWC:
+        return "reads 16-bit numbers with channels last"
+    both = problem.group_channels, problem.group_filters
+    summed = both if problem.pass_ is Pass.WGRAD else summed_and_results(problem)[:1]
+    if any(channels % CHUNK for channels in summed):
+        return f"reads {CHUNK} channels of a group at once"
+    if Folding.of(problem) is not None:
+        return "leaves layers of few channels, whose rows and columns become channels, to conv2d_warpgroup"
+    return None
+
+
+def _least_image(problem: Conv2d) -> Config:
+    values = {name: value for name, value in least_image(problem).values().items() if name != REACH}
+    return Config.of({**values, "sharing": Sharing.NONE.value})
 
 
 def _image_space(problem: Conv2d, device: Device) -> Space:
-    least = least_image(problem).values()
+    least = _least_image(problem).values()
 
     def geometry(**chosen: Value) -> GatheringGeometry:
         return GatheringGeometry.of(problem, Config.of({**least, **chosen}))
 
-    def fits(warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int) -> bool:
-        tile: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach}
-        stages = {"pixel_stages": pixel_stages, "filter_stages": filter_stages}
-        return geometry(**tile, **stages).shared_bytes <= device.shared_per_block_bytes
+    def fits(warpgroups: int, columns: int, channels: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
+        tile: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels}
+        stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages}
+        return geometry(**tile, sharing=sharing, **stages).shared_bytes <= device.shared_per_block_bytes
 
+    sharing = Parameter("sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels")
     own = (
         Constraint(
-            _REGISTERS_TOLD,
-            lambda warpgroups, columns: registers(problem, columns) <= REGISTERS[warpgroups],
+            "taps share pixels where a row of the filter has several",
+            lambda sharing: sharing == Sharing.NONE or problem.weight[3] > 1,
         ),
-        Constraint(f"{_SHARED_TOLD} {device.shared_per_block_bytes} bytes", fits),
+        Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
         Constraint(
-            f"halves of weights take at most {problem.workspace} bytes",
+            f"weights as tiles take at most {problem.workspace} bytes",
             lambda columns, channels: geometry(columns=columns, channels=channels).workspace_bytes <= problem.workspace,
         ),
     )
-    return Space(image_parameters(device), (*image_constraints(problem, device), *own))
+    parameters = (sharing if each.name == REACH else each for each in image_parameters(device))
+    return Space(tuple(parameters), (*tile_constraints(problem), *own))
 
 
 def _weight_space(problem: Conv2d, device: Device) -> Space:
-    """Parts of sums that fit beside halves in memory fit without them."""
-
-    def fits(taps: int, channel_groups: int, columns: int, terms: int, stages: int) -> bool:
-        tile: dict[str, Value] = {"taps": taps, "channel_groups": channel_groups, "columns": columns, "terms": terms}
-        geometry = GatheringWeights.of(problem, Config.of({**tile, "stages": stages, "splits": 1}))
-        return geometry.shared_bytes <= device.shared_per_block_bytes
-
-    usual = weight_space(problem, device)
-    own = (
-        Constraint(
-            _REGISTERS_TOLD,
-            lambda taps, channel_groups, columns: registers(problem, columns) <= REGISTERS[taps * channel_groups],
-        ),
-        Constraint(f"{_SHARED_TOLD} {device.shared_per_block_bytes} bytes", fits),
-    )
-    return Space(usual.parameters, (*usual.constraints, *own))
-
-
-_REGISTERS_TOLD = (
-    f"beside threads that gather a thread has {', '.join(map(str, REGISTERS.values()))} registers with 1, 2 or 3 "
-    "warpgroups"
-)
-_SHARED_TOLD = "stages and what finds a power of two take shared memory of"
+    usual, across = weight_space(problem, device, GatheringWeights), problem.weight[3]
+    own = Constraint(f"a row of the filter has {across} taps", lambda taps: taps <= across)
+    return Space(usual.parameters, (*usual.constraints, own))

@@ -1,18 +1,23 @@
-"""Layers whose pixels become halves in the kernel that multiplies, as its blocks read them.
+"""Layers of 16-bit numbers with channels last, whose blocks read pixels where they lie.
 
-Three warps beside the one that copies weights read the pixels of a stage where they lie, scale and split them, and
-write both parts to shared memory: no halves of images are written to memory or read from it. What a tile of other
-channels of the result reads is made again. Of the gradient of weights four warps do so with both operands.
+Three warps beside the one that copies weights bring eight channels of a pixel at a time, by asynchronous copies of 16
+bytes, and zeros where a tap reads beyond an image: no launch lays images out before. A stage of pixels is of a row of a
+filter, or of one tap, and each reads rows of its own; so there are no positions between images, and between rows none
+where each tap has its own pixels. Of the gradient of weights four warps bring both operands.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+import enum
+import itertools
+from collections.abc import Iterator
+from typing import ClassVar, Self
 
-from warpsmith.generator.conv2d.halves.halving import Images
-from warpsmith.generator.conv2d.halves.maximum import Maximum
+from warpsmith.generator.conv2d.halves.image_tiles import Reach, Step
+from warpsmith.generator.conv2d.halves.lattice import Lattice, LineTap
 from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
+from warpsmith.generator.conv2d.halves.weight_tiles import TapSet
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
@@ -21,29 +26,43 @@ from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.program import Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
+from warpsmith.generator.steps import aligned
 
 NAME = "conv2d_warpgroup_gather"
 GATHERING_WARPS = 3
-REGISTERS = {1: 248, 2: 216, 3: 152}
-"""Of a thread that multiplies at the most, by the warpgroups that do, beside threads that gather."""
-SPARE_REGISTERS, LEAST_REGISTERS, MOST_GATHERING = 36, 136, 128
-"""Beside its sums a thread that multiplies has 22 to 36, and 136 in all at the least, which leaves 104 for those that
-gather: these need more than 56 where they read through strides."""
-POWER_BYTES = 128
-"""Of shared memory in which the threads of a block find the power of two, a number a warp."""
+COPYING_REGISTERS = {2: 40, 3: 32}
+"""Of a thread that copies, by the warpgroups that multiply: what these leave."""
+GATHER_CLOCKS = 40
+"""Of a warp's copy of 16 bytes a lane."""
+
+
+class Sharing(enum.StrEnum):
+    """Which taps of a filter read the same stage of pixels."""
+
+    ROW = "row"
+    """Those of a row, one position further on each; between rows lie positions of zeros."""
+    NONE = "none"
+    """Each tap has its own pixels, and each position a result."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GatheredImages(Images):
-    """Images of which halves lie in shared memory alone."""
+class GatheredStep(Step):
+    """A tap of pixels that are read where they lie."""
 
-    @property
-    def maximum(self) -> Maximum | None:
-        own = super(GatheredImages, self).maximum
-        return None if own is None else dataclasses.replace(own, has_turns=own.is_sampled)
+    row: int
+    """Of the source that the first row of the result reads; negative above it."""
+    column: int
+    """Of the source that the stage's first pixel of a row is."""
 
-    def workspaces(self) -> tuple[Workspace, ...]:
-        return () if self.maximum is None else (self.maximum.workspace,)
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GatheredTapSet(TapSet):
+    """Taps of a row of a filter whose sums a block computes side by side."""
+
+    row: int
+    """Of x that the first row of dy reads; negative above it."""
+    column: int
+    """Of x that the first column of dy reads, for the first of these taps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,20 +71,39 @@ class GatheringGeometry(ImageGeometry):
 
     name: ClassVar[str] = NAME
     gathers: ClassVar[bool] = True
-    images_class: ClassVar[type[Images]] = GatheredImages
     warps: ClassVar[int] = GATHERING_WARPS
 
-    @property
-    def registers(self) -> int:
-        return registers_of(self)
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Self:
+        sharing = Sharing(config.text("sharing"))
+        on_line = super().of(problem, Config.of({**config.values(), "reach": Reach.ROW.value}))
+        lattice = _lattice(on_line.lattice, sharing is Sharing.ROW)
+        phases = [list(_steps(lattice, *phase, sharing)) for phase in _phases(lattice)]
+        steps = tuple(itertools.chain.from_iterable(phases))
+        return dataclasses.replace(
+            on_line,
+            lattice=lattice,
+            steps=steps,
+            first_taps=(0, *itertools.accumulate(map(len, phases))),
+            run=on_line.positions + max((step.shift for step in steps), default=0),
+        )
 
     @property
     def copying_registers(self) -> int:
-        return left_registers(self)
+        return COPYING_REGISTERS[self.warpgroups]
 
     @property
-    def shared_bytes(self) -> int:
-        return super().shared_bytes + POWER_BYTES
+    def copy_clocks(self) -> float:
+        return _gather_clocks(self.chunks * self.run, self.warps)
+
+    @property
+    def halves_bytes(self) -> int:
+        """Of weights alone."""
+        return self.filters.nbytes
+
+    @property
+    def workspace_bytes(self) -> int:
+        return sum(aligned(each.nbytes) for each in self.filters.workspaces())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,38 +112,97 @@ class GatheringWeights(WeightGeometry):
 
     name: ClassVar[str] = NAME
     gathers: ClassVar[bool] = True
-    images_class: ClassVar[type[Images]] = GatheredImages
     warps: ClassVar[int] = GATHERING_WARPS + 1
 
-    @property
-    def registers(self) -> int:
-        return registers_of(self)
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Self:
+        on_line = super().of(problem, config)
+        lattice = _lattice(on_line.lattice, on_line.taps > 1)
+        tap_sets = tuple(_tap_sets(lattice, on_line.taps))
+        length = -(-lattice.positions // on_line.terms) * on_line.terms
+        return dataclasses.replace(
+            on_line,
+            lattice=lattice,
+            tap_sets=tap_sets,
+            dy=dataclasses.replace(on_line.dy, length=length),
+            run=on_line.terms + max(each.shifts[-1] for each in tap_sets),
+        )
 
     @property
     def copying_registers(self) -> int:
-        return left_registers(self)
+        return COPYING_REGISTERS[self.warpgroups]
 
     @property
-    def shared_bytes(self) -> int:
-        return super().shared_bytes + 2 * POWER_BYTES
+    def copy_clocks(self) -> float:
+        return _gather_clocks(self.x_chunks * self.run + self.dy_chunks * self.terms, self.warps)
 
-
-def registers_of(geometry: ImageGeometry | WeightGeometry) -> int:
-    """Of a thread that multiplies; 0 where it has enough from the start."""
-    if geometry.warpgroups == 1:
+    @property
+    def halves_bytes(self) -> int:
+        """None are made."""
         return 0
-    sums = geometry.columns // 2 * (2 if geometry.arithmetic.promotes else 1)
-    wanted = max(-(-(sums + SPARE_REGISTERS) // 8) * 8, LEAST_REGISTERS)
-    return min(wanted, REGISTERS[geometry.warpgroups])
+
+    @property
+    def workspace_bytes(self) -> int:
+        return aligned(self.sum_bytes)
 
 
-def left_registers(geometry: ImageGeometry | WeightGeometry) -> int:
-    """What is left for a thread that gathers of those that a block has from the start: who asked for more would wait
-    for ever. ptxas gives each thread what fits, and no more than it ever takes.
-    """
-    from_the_start = min(65536 // geometry.threads // 8 * 8, geometry.registers or MOST_GATHERING)
-    left = (geometry.warpgroups + 1) * from_the_start - geometry.warpgroups * geometry.registers
-    return min(left, MOST_GATHERING)
+def _gather_clocks(copies: int, warps: int) -> float:
+    """Of so many copies of 16 bytes by so many warps."""
+    return GATHER_CLOCKS * copies / (32 * warps)
+
+
+def _lattice(on_line: Lattice, shares: bool) -> Lattice:
+    """Without rows between images; without columns between rows too where no taps share pixels."""
+    rows, columns = on_line.rows, on_line.columns
+    rows = dataclasses.replace(rows, pitch=rows.steps)
+    return dataclasses.replace(
+        on_line, rows=rows, columns=columns if shares else dataclasses.replace(columns, pitch=columns.steps)
+    )
+
+
+def _phases(lattice: Lattice) -> Iterator[tuple[tuple[LineTap, ...], tuple[LineTap, ...]]]:
+    """Rows and columns of the filter that results of each phase read."""
+    return itertools.product(lattice.rows.phases, lattice.columns.phases)
+
+
+def _by_plane(across: tuple[LineTap, ...]) -> Iterator[list[LineTap]]:
+    """Columns of one plane, which a shift leads from one to the next."""
+    in_order = sorted(across, key=lambda tap: (tap.plane, tap.shift))
+    return (list(taps) for _, taps in itertools.groupby(in_order, key=lambda tap: tap.plane))
+
+
+def _steps(
+    lattice: Lattice, down: tuple[LineTap, ...], across: tuple[LineTap, ...], sharing: Sharing
+) -> Iterator[GatheredStep]:
+    """Those of a phase, a row of the filter after the other."""
+    stages = list(_by_plane(across)) if sharing is Sharing.ROW else [[tap] for tap in across]
+    for row, stage in itertools.product(down, stages):
+        first, last = stage[0], stage[-1]
+        for tap in stage:
+            yield GatheredStep(
+                shift=tap.shift - first.shift,
+                weight=row.weight * lattice.filter_columns + tap.weight,
+                begins=tap is first,
+                ends=tap is last,
+                row=lattice.rows.source(row),
+                column=lattice.columns.source(first),
+            )
+
+
+def _tap_sets(lattice: Lattice, size: int) -> Iterator[GatheredTapSet]:
+    """At most so many taps of a row and a plane each; what is missing is the last one again, and stores nothing."""
+    ((down, across),) = _phases(lattice)
+    for row, plane in itertools.product(down, list(_by_plane(across))):
+        for begin in range(0, len(plane), size):
+            taps = plane[begin : begin + size]
+            shifts = [tap.shift - taps[0].shift for tap in taps]
+            missing = size - len(taps)
+            yield GatheredTapSet(
+                shifts=(*shifts, *[shifts[-1]] * missing),
+                weights=(*(row.weight * lattice.filter_columns + tap.weight for tap in taps), *[-1] * missing),
+                row=lattice.rows.source(row),
+                column=lattice.columns.source(taps[0]),
+            )
 
 
 def gathering_program(problem: Conv2d, config: Config) -> Program:
@@ -115,45 +212,17 @@ def gathering_program(problem: Conv2d, config: Config) -> Program:
 
 def _image_program(problem: Conv2d, config: Config) -> Program:
     geometry = GatheringGeometry.of(problem, config)
-    images, filters = geometry.images, geometry.filters
+    source, filters = geometry.images.operand, geometry.filters
     text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
-    behind = (*filters.powers, *((Pointer("b"),) if problem.bias else ()), Pointer(problem.output.name))
-    multiply = [
-        multiplying(NAME, geometry, (Pointer(images.operand.name), *scaled, Pointer(filters.halves.name), *behind))
-        for scaled in _turns(images)
-    ]
-    units = (*images.largest_units(problem), *filters.units(problem), Unit(MAIN, text))
-    steps = (*filters.launches(), *images.largest_launches(), *multiply)
-    return Program(NAME, config, units, steps, (*filters.workspaces(), *images.workspaces()))
+    bias = (Pointer("b"),) if problem.bias else ()
+    arguments = Pointer(source.name), Pointer(filters.halves.name), *bias, Pointer(problem.output.name)
+    steps = (*filters.launches(), multiplying(NAME, geometry, arguments))
+    return Program(NAME, config, (*filters.units(problem), Unit(MAIN, text)), steps, filters.workspaces())
 
 
 def _weight_program(problem: Conv2d, config: Config) -> Program:
     geometry = GatheringWeights.of(problem, config)
-    x, dy = geometry.x, geometry.dy
     text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
-    multiply = [
-        multiplying(NAME, geometry, (Pointer("x"), *of_x, Pointer("dy"), *of_dy, Pointer(PARTS)))
-        for of_x, of_dy in _both(_turns(x), _turns(dy))
-    ]
+    multiply = multiplying(NAME, geometry, (Pointer("x"), Pointer("dy"), Pointer(PARTS)))
     total, add = summing(NAME, problem, geometry)
-    units = (*x.largest_units(problem), *dy.largest_units(problem), Unit(MAIN, text), total)
-    steps = (*x.largest_launches(), *dy.largest_launches(), *multiply, add)
-    workspaces = (*x.workspaces(), *dy.workspaces(), Workspace(PARTS, geometry.sum_bytes))
-    return Program(NAME, config, units, steps, workspaces)
-
-
-def _turns(images: Images) -> list[tuple[Pointer, ...]]:
-    """What each launch needs to know of how images are scaled."""
-    maximum = images.maximum
-    if maximum is None:
-        return [()]
-    largest = Pointer(maximum.workspace.name)
-    return [(largest, turn) for turn in maximum.turns] or [(largest,)]
-
-
-def _both(
-    one: list[tuple[Pointer, ...]], other: list[tuple[Pointer, ...]]
-) -> list[tuple[tuple[Pointer, ...], tuple[Pointer, ...]]]:
-    """Of both operands, where one may have fewer turns."""
-    count = max(len(one), len(other))
-    return [(one[min(turn, len(one) - 1)], other[min(turn, len(other) - 1)]) for turn in range(count)]
+    return Program(NAME, config, (Unit(MAIN, text), total), (multiply, add), (Workspace(PARTS, geometry.sum_bytes),))

@@ -76,11 +76,16 @@ def image_parameters(device: Device) -> tuple[Parameter, ...]:
 
 def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     """Of that kernel: nothing that depends on the images' number or size, where a filter has one tap."""
-    return (*_result_constraints(problem), *_register_constraints(problem), _image_shared(problem, device))
+    return (*tile_constraints(problem), _reach_constraint(problem), _image_shared(problem, device))
 
 
-def weight_space(problem: Conv2d, device: Device) -> Space:
-    """The space of wgrad."""
+def tile_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+    """Of its tiles alone, wherever pixels come from."""
+    return (*_result_constraints(problem), *_register_constraints(problem))
+
+
+def weight_space(problem: Conv2d, device: Device, kind: type[WeightGeometry] = WeightGeometry) -> Space:
+    """The space of wgrad, for blocks of this kind."""
     return Space(
         parameters=(
             Parameter("taps", TAPS, "of a block, side by side"),
@@ -90,7 +95,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
             Parameter("stages", STAGES, "of shared memory"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
         ),
-        constraints=(*_weight_constraints(problem), *_weight_memory(problem, device)),
+        constraints=(*_weight_constraints(problem), *_weight_memory(problem, device, kind)),
     )
 
 
@@ -125,10 +130,13 @@ def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
             f"products of {least_pixel_stages(problem)} stages of pixels are under way at once",
             lambda pixel_stages: pixel_stages >= least_pixel_stages(problem),
         ),
-        Constraint(
-            "a filter of one row has a reach of its row",
-            lambda reach: reach == Reach.ROW or problem.weight[2] > 1,
-        ),
+    )
+
+
+def _reach_constraint(problem: Conv2d) -> Constraint:
+    return Constraint(
+        "a filter of one row has a reach of its row",
+        lambda reach: reach == Reach.ROW or problem.weight[2] > 1,
     )
 
 
@@ -194,10 +202,10 @@ def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
     )
 
 
-def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
+def _weight_memory(problem: Conv2d, device: Device, kind: type[WeightGeometry]) -> tuple[Constraint, ...]:
     def geometry(taps: int, channel_groups: int, columns: int, terms: int, stages: int, splits: int) -> WeightGeometry:
         chosen = {"taps": taps, "channel_groups": channel_groups, "columns": columns}
-        return WeightGeometry.of(problem, Config.of({**chosen, "terms": terms, "stages": stages, "splits": splits}))
+        return kind.of(problem, Config.of({**chosen, "terms": terms, "stages": stages, "splits": splits}))
 
     return (
         Constraint(
@@ -213,7 +221,7 @@ def _weight_memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             ),
         ),
         Constraint(
-            f"halves of both images and parts of sums take at most {problem.workspace} bytes",
+            f"what lies beside the tiles and parts of sums take at most {problem.workspace} bytes",
             lambda taps, channel_groups, columns, terms, splits: (
                 geometry(taps, channel_groups, columns, terms, 2, splits).workspace_bytes <= problem.workspace
             ),

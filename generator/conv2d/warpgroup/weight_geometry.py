@@ -9,6 +9,7 @@ from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     BARRIER_BYTES,
+    COPY_CLOCKS,
     COPYING_REGISTERS,
     NAME,
     REGISTERS,
@@ -64,6 +65,11 @@ class WeightGeometry(WeightTiles):
     def copying_registers(self) -> int:
         """That those which copy keep."""
         return COPYING_REGISTERS
+
+    @property
+    def copy_clocks(self) -> float:
+        """That a stage takes those which copy it."""
+        return COPY_CLOCKS * (1 + self.arithmetic.parts * self.x_chunks)
 
     @property
     def x_pitch(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, LAUNCH_US
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import image_choice, image_clocks
+from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry
 from warpsmith.generator.conv2d.winograd.space import least_of, parts_of, winograd_space
 from warpsmith.generator.device import Device
@@ -41,7 +42,7 @@ def winograd_choices(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 def expected_us(problem: Conv2d, config: Config, device: Device) -> float:
     """Of all launches of a config."""
     geometry = WinogradGeometry.of(problem, config)
-    multiplying = geometry.parts * image_clocks(geometry.product, config, device) / CLOCKS_A_US
+    multiplying = geometry.parts * image_clocks(ImageGeometry.of(geometry.product, config), device) / CLOCKS_A_US
     rate = CACHE_BYTES_A_US if is_cached(geometry) else MEMORY_BYTES_A_US
     between = geometry.parts * (geometry.pixels.nbytes + geometry.product.output.nbytes) / rate
     images, weights, result = (problem.inputs[0].nbytes, problem.inputs[1].nbytes, problem.output.nbytes)

@@ -163,6 +163,6 @@ def gradient_choice(layer: Conv2d, device: Device) -> Config:
 def gradient_us(layer: Conv2d, config: Config, device: Device) -> float:
     """What all launches of a config are expected to take."""
     geometry = GradientGeometry.of(layer, config)
-    multiplying = weight_clocks(gradient_product(layer), config, device) / CLOCKS_A_US
+    multiplying = weight_clocks(WeightGeometry.of(gradient_product(layer), config), device) / CLOCKS_A_US
     moved = 2 * sum(operand.nbytes for operand in layer.inputs) + geometry.x.nbytes + geometry.dy.nbytes
     return PRODUCTS * multiplying + (moved + layer.output.nbytes) / BYTES_A_US + 6 * LAUNCH_US

@@ -1,36 +1,34 @@
 // warpsmith conv2d_warpgroup_gather
-// problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1 bias=yes
-// config:  blocks=132 channels=64 columns=64 filter_stages=4 pixel_stages=2 reach=row warpgroups=3
+// problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=f16 dtype=float16 padding=1x1 layout=nhwc bias=yes relu=yes
+// config:  blocks=132 channels=32 columns=64 filter_stages=4 pixel_stages=2 sharing=row warpgroups=3
 //
-// 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. All images lie on one line of positions,
-// so that a tap reads the run of pixels that lies `shift` positions further on. One warp copies weights, and three make halves
-// of pixels; barriers hand the stages of shared memory from them to the warpgroups and back.
+// 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. One warp copies weights, and three copy pixels
+// from where they lie, with zeros beyond the images; barriers hand the stages of shared memory from them to the warpgroups
+// and back.
 
 constexpr int kBlocks = 132;  // of threads, which take tiles in turns
-constexpr int kTiles = 542;
+constexpr int kTiles = 532;
 constexpr int kWarpgroups = 3;  // 64 positions each
 constexpr int kThreads = 128 * kWarpgroups + 128;  // another one copies
 constexpr int kTilePositions = 64 * kWarpgroups;
 constexpr int kTileColumns = 64;  // channels of the result
 constexpr int kTilesAcross = 1;
-constexpr int kTilesDown = 542;  // of a phase
+constexpr int kTilesDown = 532;  // of a phase
 constexpr int kSums = kTileColumns / 2;  // of a thread
 constexpr int kGroups = 1;
 constexpr int kResults = 64;  // channels of the result, in a group
 constexpr int kRows = 56;  // of the result
 constexpr int kColumns = 56;
-constexpr int kRowPitch = 57;  // positions of an image, in rows
+constexpr int kRowPitch = 56;  // positions of an image, in rows
 constexpr int kColumnPitch = 57;  // and of a row
-constexpr int kPositions = 103968;  // of all images
-constexpr int kChannelBlocks = 1;
-constexpr int kChunks = 8;  // of eight channels, in a block
-constexpr int kParts = 2;  // of a number: high and low
+constexpr int kPositions = 102144;  // of all images
+constexpr int kChannelBlocks = 2;
+constexpr int kChunks = 4;  // of eight channels, in a block
+constexpr int kParts = 1;  // of a number: high alone
 constexpr int kTaps = 9;
-constexpr int kGatheringWarps = 3;
-constexpr int kRun = 194;  // pixels of a chunk that the taps of a stage read
 
 // Shared memory, in bytes.
-constexpr int kPixelChunk = 16 * kRun;
+constexpr int kPixelChunk = 16 * 194;  // pixels that the taps of a stage read
 constexpr int kPixelPart = kChunks * kPixelChunk;
 constexpr int kPixelStage = kParts * kPixelPart;
 constexpr int kPixelStages = 2;
@@ -38,29 +36,26 @@ constexpr int kFilterChunk = 16 * kTileColumns;
 constexpr int kFilterPart = kChunks * kFilterChunk;
 constexpr int kFilterStage = kParts * kFilterPart;
 constexpr int kFilterStages = 4;
-constexpr int kStagedColumns = 16;  // of results on their way out
-constexpr int kStagedPitch = 64 + 4;  // floats, so that what lanes write lies in banks of its own
-constexpr int kAPart = kPixelPart, kBPart = kFilterPart;  // from high parts to low ones
 constexpr int kAStep = 2 * kPixelChunk, kBStep = 2 * kFilterChunk;  // from 16 channels to the next ones
 constexpr int kSteps = kChunks / 2;
 
-// A tap: where its run of pixels begins within a stage, its place in a filter, and what it has to do with the stage.
+// A tap: what the first result of an image reads of the source, its place in a filter, and what it has to do with a stage.
 struct Tap {
-    int first;  // position of a stage's first pixel, from a tile's first result on
+    int row, column;  // of the source, the column of the stage's first pixel
     int shift;  // positions from there to the tap's own pixels
     int weight;
     bool begins, ends;  // the first, and last, tap that reads the stage
 };
 __constant__ Tap kTap[] = {
-    {0, 0, 0, true, false},
-    {0, 1, 1, false, false},
-    {0, 2, 2, false, true},
-    {57, 0, 3, true, false},
-    {57, 1, 4, false, false},
-    {57, 2, 5, false, true},
-    {114, 0, 6, true, false},
-    {114, 1, 7, false, false},
-    {114, 2, 8, false, true},
+    {-1, -1, 0, 0, true, false},
+    {-1, -1, 1, 1, false, false},
+    {-1, -1, 2, 2, false, true},
+    {0, -1, 0, 3, true, false},
+    {0, -1, 1, 4, false, false},
+    {0, -1, 2, 5, false, true},
+    {1, -1, 0, 6, true, false},
+    {1, -1, 1, 7, false, false},
+    {1, -1, 2, 8, false, true},
 };
 
 using Sums = float[kSums];
@@ -122,6 +117,13 @@ __device__ __forceinline__ void finish_products(float (&sums)[32]) {
 }
 #endif
 
+#ifndef WARPSMITH_ON_HOST
+// Waits until no more groups of products than these, the last ones that were committed, are under way.
+template <int kGroups> __device__ __forceinline__ void keep_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
+}
+#endif
+
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 using PhaseBarrier = unsigned long long;
 
@@ -163,12 +165,6 @@ __device__ __forceinline__ void wait_for_phase(const PhaseBarrier* barrier, unsi
 #endif
 
 #ifndef WARPSMITH_ON_HOST
-// Holds the threads of a warpgroup until all of them are there; `number` is the warpgroup's.
-__device__ __forceinline__ void sync_warpgroup(int number) {
-    asm volatile("bar.sync %0, 128;" ::"r"(number + 1) : "memory");
-}
-#endif
-#ifndef WARPSMITH_ON_HOST
 // From now on a thread has so many registers: fewer, or more that others have given.
 template <int kRegisters> __device__ __forceinline__ void keep_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -190,79 +186,25 @@ template <int kStages> struct Stage {
     }
 };
 
-// Full where each warp that writes has told so, or bytes that were announced have come; free where all that read have.
+// Full where the copies of so many threads are there, or bytes that were announced; free where all other warps have told so.
 template <int kStages>
 __device__ __forceinline__ void begin_barriers(PhaseBarrier (&full)[kStages], PhaseBarrier (&free)[kStages], int warps,
-                                               int writing = 1) {
+                                               int copying = 1) {
     for (int stage = 0; stage < kStages; ++stage) {
-        begin_barrier(&full[stage], writing);
+        begin_barrier(&full[stage], copying);
         begin_barrier(&free[stage], warps);
     }
 }
 
-// sums = what a stage gives. Small products come first, since tensor cores cut sums off.
+// sums += what a stage gives.
 __device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b) {
-#pragma unroll
-    for (int j = 0; j < kSteps; ++j) {
-        const Halves high_a = behind(a, j * kAStep), high_b = behind(b, j * kBStep);
-        multiply_halves<false, false, false>(sums, behind(high_a, kAPart), high_b, j > 0);
-        multiply_halves<false, false, false>(sums, high_a, behind(high_b, kBPart), true);
-    }
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
         multiply_halves<false, false, false>(sums, behind(a, j * kAStep), behind(b, j * kBStep), true);
     }
 }
 
-// A sum times two to a power that may be beyond a float's.
-__device__ __forceinline__ float scaled(float sum, int power) {
-    const int first = power / 2;
-    return sum * __uint_as_float(static_cast<unsigned>(127 + first) << 23) *
-           __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
-}
-
-struct Tile {
-    int column, position, group;
-};
-
-__device__ __forceinline__ Tile tile_of(int i) {
-    Tile tile;
-    tile.column = i % kTilesAcross;  // fastest: these tiles read the same pixels
-    i /= kTilesAcross;
-    tile.position = i % kTilesDown * kTilePositions;
-    tile.group = i / kTilesDown;
-    return tile;
-}
-
-struct Barriers {
-    PhaseBarrier pixels_full[kPixelStages], pixels_free[kPixelStages];
-    PhaseBarrier filters_full[kFilterStages], filters_free[kFilterStages];
-};
-
-// x as it is, of which warps make halves.
-namespace image {
-constexpr int kThreads = 512;
-constexpr int kLargest = 65;
-constexpr int kHeadroom = 6;  // powers of two that numbers may lie above the sample
-
-constexpr int kImages = 32;
-constexpr int kChannels = 64;  // of a group
-constexpr int kRows = 56;
-constexpr int kColumns = 56;
-constexpr size_t kImageStride = 200704;  // elements of x
-constexpr int kChannelStride = 3136;
-constexpr int kRowStride = 56;
-constexpr int kColumnStride = 1;
-constexpr int kRowPitch = 57;  // positions of an image, in rows
-constexpr int kColumnPitch = 57;  // and of a row
-constexpr int kAbove = 1;  // where the first row is
-constexpr int kLeft = 1;
-constexpr int kLow = 1552;  // from high parts to low ones
-
-// Eight numbers of 16 bits side by side.
-struct __align__(16) Eight {
-    unsigned short of[8];
-};
+using Element = unsigned short;  // the bits of a float16
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
@@ -284,80 +226,84 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
 }
 #endif
 
-// The bits of a magnitude, which are in the order of magnitudes; 0 of what is not finite.
-__device__ __forceinline__ unsigned magnitude(float number) {
-    constexpr unsigned kInfinityBits = 0x7f800000u;
-    const unsigned bits = __float_as_uint(fabsf(number));
-    return bits < kInfinityBits ? bits : 0u;
+__device__ __forceinline__ float load(const Element* from) { return half_to_float(__ldg(from)); }
+
+__device__ __forceinline__ Element rounded(float value) { return float_to_half(value); }
+
+// The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
+__device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
+
+struct Tile {
+    int column, position, group;
+};
+
+__device__ __forceinline__ Tile tile_of(int i) {
+    Tile tile;
+    tile.column = i % kTilesAcross;  // fastest: these tiles read the same pixels
+    i /= kTilesAcross;
+    tile.position = i % kTilesDown * kTilePositions;
+    tile.group = i / kTilesDown;
+    return tile;
 }
 
-// 2 to which power brings `largest` to [2^14, 2^15), as far as floats go.
-__device__ __forceinline__ int power_of(unsigned largest) {
-    return min(14 + 127 - static_cast<int>(largest >> 23), 126);
-}
+struct Barriers {
+    PhaseBarrier pixels_full[kPixelStages], pixels_free[kPixelStages];
+    PhaseBarrier filters_full[kFilterStages], filters_free[kFilterStages];
+};
 
-// Remembers the largest number that is beyond 2^15 when it is scaled: halves end at 2^16.
-__device__ __forceinline__ void tell_beyond(unsigned most, int power, unsigned* __restrict__ largest) {
-    if (static_cast<int>(most >> 23) - 127 + power > 14) {
-        atomicMax(&largest[kLargest + 1], most);
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Copies past the registers where `wanted` holds: zeros, and nothing is read, unless `has_source` does.
+template <int kBytes>
+__device__ __forceinline__ void copy_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    const int read = has_source ? kBytes : 0;
+    if constexpr (kBytes == 16) {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %3; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "r"(read) : "memory");
+    } else {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], %3, %4; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "n"(kBytes), "r"(read) : "memory");
     }
 }
+#endif
 
-// The power for the largest number of the sample, of what each block has found, with headroom.
-__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
-    __shared__ unsigned of_warps[kThreads / 32];
-    unsigned most = 0;
-    for (int i = threadIdx.x; i < kLargest; i += kThreads) {
-        most = max(most, largest[i]);
-    }
-    most = __reduce_max_sync(0xffffffffu, most);
-    if (threadIdx.x % 32 == 0) {
-        of_warps[threadIdx.x / 32] = most;
-    }
-    __syncthreads();
+#ifndef WARPSMITH_ON_HOST
+// Arrives when all copies that the thread has begun are there.
+__device__ __forceinline__ void arrive_with_copies(PhaseBarrier* barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+#endif
+
+// x where it lies: pixel by pixel, eight channels at a time.
+namespace source {
+constexpr int kImages = 32;
+constexpr int kRows = 56;
+constexpr int kColumns = 56;
+constexpr int kChunks = 8;  // of eight channels
+constexpr int kPixel = 8;  // from pixel to pixel, in eight channels
+constexpr int kRowPitch = 56;  // positions of an image, in rows
+constexpr int kColumnPitch = 57;  // and of a row
+
+// Copies some channels of the pixels of a stage, from `chunk` of `group` on: what the first position of an image reads
+// lies in this row and column. Eight lanes copy neighbouring positions, so that they write to banks of their own.
+__device__ __forceinline__ void copy_stage(const uint4* __restrict__ x, int chunk, int position, int row,
+                                           int column, char* stage) {
+    constexpr int kRun = 194, kStageChunks = 4, kPitch = 194, kWarps = 3;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4 - 1;
+    for (int at = 8 * warp + lane % 8; at < kRun; at += 8 * kWarps) {
+        const int place = (position + at) % (kRowPitch * kColumnPitch), image = (position + at) / (kRowPitch * kColumnPitch);
+        const int own_row = place / kColumnPitch + row;
+        const int own_column = place % kColumnPitch + column;
+        const bool is_pixel = image < kImages && own_row >= 0 && own_row < kRows && own_column >= 0 && own_column < kColumns;
+        const size_t pixel = is_pixel ? (static_cast<size_t>(image) * kRows + own_row) * kColumns + own_column : 0;
+        const uint4* const source = x + pixel * kPixel + chunk;
 #pragma unroll
-    for (int warp = 0; warp < kThreads / 32; ++warp) {
-        most = max(most, of_warps[warp]);
+        for (int i = lane / 8; i < kStageChunks; i += 4) {
+            copy_async_or_zero<16>(true, is_pixel && chunk + i < kChunks, stage + 16 * (i * kPitch + at), source + i);
+        }
     }
-    return power_of(most) - kHeadroom;
 }
-
-// Stores the halves of eight numbers that are scaled already: what each half leaves is the low one. An infinity leaves nothing.
-__device__ __forceinline__ void store(const float (&numbers)[8], Eight* high, Eight* low) {
-    Eight above, below;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        above.of[i] = float_to_half(numbers[i]);
-        const float left = numbers[i] - half_to_float(above.of[i]);
-        below.of[i] = float_to_half(fabsf(left) <= 16.0f ? left : 0.0f);
-    }
-    *high = above;
-    *low = below;
-}
-
-// Lays eight channels of a position into shared memory.
-__device__ __forceinline__ void gather(const float* __restrict__ x, int group, int channel, int position,
-                                       int power, unsigned* __restrict__ largest, Eight* own) {
-    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
-    const int image = position / (kRowPitch * kColumnPitch);
-    const int place = position % (kRowPitch * kColumnPitch);
-    const int row = (place / kColumnPitch - kAbove);
-    const int column = (place % kColumnPitch - kLeft);
-    const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;
-    const auto* source = x + image * kImageStride + (group * kChannels + channel) * static_cast<size_t>(kChannelStride) +
-                         row * kRowStride + column * kColumnStride;
-    float numbers[8];
-    unsigned most = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float number = is_pixel && channel + i < kChannels ? source[i * static_cast<size_t>(kChannelStride)] : 0.0f;
-        most = max(most, magnitude(number));
-        numbers[i] = number * factor;
-    }
-    tell_beyond(most, power, largest);
-    store(numbers, own, own + kLow);
-}
-}  // namespace image
+}  // namespace source
 
 // What the warp does that copies weights.
 __device__ __forceinline__ void copy_filters(const uint4* __restrict__ filters, char* memory, Barriers& barriers) {
@@ -383,10 +329,8 @@ __device__ __forceinline__ void copy_filters(const uint4* __restrict__ filters, 
     }
 }
 
-// What the other ones do, which gather pixels.
-__device__ __forceinline__ void gather_pixels(const float* __restrict__ x, int power, unsigned* __restrict__ largest, char* memory,
-                                              Barriers& barriers) {
-    const int thread = threadIdx.x - (128 * kWarpgroups + 32);
+// What the other ones do, which copy pixels.
+__device__ __forceinline__ void copy_pixels(const uint4* __restrict__ x, char* memory, Barriers& barriers) {
     Stage<kPixelStages> own;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
         const Tile tile = tile_of(i);
@@ -397,19 +341,9 @@ __device__ __forceinline__ void gather_pixels(const float* __restrict__ x, int p
                     continue;
                 }
                 wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
-                image::Eight* const stage = reinterpret_cast<image::Eight*>(memory + own.number * kPixelStage);
-                const int first = tile.position + kTap[t].first;
-#pragma unroll 2
-                for (int item = thread; item < kChunks * kRun; item += 32 * kGatheringWarps) {
-                    const int chunk = item / kRun, at = item % kRun;
-                    image::gather(x, tile.group, (block * kChunks + chunk) * 8, first + at,
-                                  power, largest, stage + chunk * kRun + at);
-                }
-                show_to_products();
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) {
-                    arrive_at(&barriers.pixels_full[own.number]);
-                }
+                source::copy_stage(x, block * kChunks, tile.position, kTap[t].row, kTap[t].column,
+                                   memory + own.number * kPixelStage);
+                arrive_with_copies(&barriers.pixels_full[own.number]);
                 own.advance();
             }
         }
@@ -417,119 +351,110 @@ __device__ __forceinline__ void gather_pixels(const float* __restrict__ x, int p
 }
 
 // Where a position's results are: that of the first channel.
-__device__ __forceinline__ float* target_of(int position, const Tile& tile, float* y) {
+__device__ __forceinline__ Element* target_of(int position, const Tile& tile, Element* y) {
     const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
     const int row = place / kColumnPitch, column = place % kColumnPitch;
     if (position >= kPositions || row >= kRows || column >= kColumns) {
         return nullptr;  // between images
     }
-    const size_t first = (static_cast<size_t>(image) * kGroups + tile.group) * kResults;
-    return y + (first * kRows + row) * kColumns + column;
+    const size_t pixel = (static_cast<size_t>(image) * kRows + row) * kColumns + column;
+    return y + (pixel * kGroups + tile.group) * kResults;
 }
 
-// Stores a warpgroup's sums, kStagedColumns channels at a time by way of shared memory: neighbouring lanes then store
-// neighbouring positions, a line of memory rather than a sector of four.
-__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, int power, float* staged, const float* __restrict__ b, float* __restrict__ y) {
+__device__ __forceinline__ void store_pair(Element* target, Element first, Element second) {
+    *reinterpret_cast<unsigned*>(target) = first | static_cast<unsigned>(second) << 16;
+}
+
+// Stores a warp's sums: four lanes have eight channels of a pixel.
+__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, const Element* __restrict__ b, Element* __restrict__ y) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int first_position = tile.position + 64 * group + lane;
-    float* const targets[2] = {target_of(first_position, tile, y), target_of(first_position + 32, tile, y)};
-    float* const own = staged + lane % 4 * 2 * kStagedPitch + warp * 16 + lane / 4;
+    const int position = tile.position + 64 * group + warp * 16 + lane / 4;
+    const int column = tile.column * kTileColumns + lane % 4 * 2;
 #pragma unroll
-    for (int first = 0; first < kTileColumns; first += kStagedColumns) {
-        sync_warpgroup(group);  // what was staged before has been stored
-#pragma unroll
-        for (int i = 0; i < kStagedColumns / 2; ++i) {
-            own[(i / 4 * 8 + i % 2) * kStagedPitch + i % 4 / 2 * 8] = scaled(sums[first / 2 + i], power);
+    for (int half = 0; half < 2; ++half) {
+        Element* const target = target_of(position + 8 * half, tile, y);
+        if (target == nullptr) {
+            continue;
         }
-        sync_warpgroup(group);
 #pragma unroll
-        for (int i = 0; i < kStagedColumns / 4; ++i) {
-            const int column = tile.column * kTileColumns + first + 4 * i + warp;
-            const float bias = __ldg(b + tile.group * kResults + column);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                if (targets[half] != nullptr) {
-                    const float sum = staged[(4 * i + warp) * kStagedPitch + lane + 32 * half];
-                    targets[half][column * (kRows * kColumns)] = sum + bias;
-                }
+        for (int i = 0; i < kSums; i += 4) {
+            const int own = column + i / 4 * 8;
+            if (own < kResults) {
+                store_pair(target + own, rounded(finished(sums[i + 2 * half] + load(b + tile.group * kResults + own))), rounded(finished(sums[i + 2 * half + 1] + load(b + tile.group * kResults + own + 1))));
             }
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-conv2d_warpgroup_gather(const float* __restrict__ x, unsigned* __restrict__ largest, const unsigned* __restrict__ turn,
-                 const uint4* __restrict__ filters, const int* __restrict__ filter_power,
-                 const float* __restrict__ b, float* __restrict__ y) {
-    const unsigned own_turn = *turn;  // 1, or the largest number that no sample had
-    if (own_turn == 0) {
-        return;
-    }
+conv2d_warpgroup_gather(const uint4* __restrict__ x, const uint4* __restrict__ filters,
+                 const Element* __restrict__ b, Element* __restrict__ y) {
     extern __shared__ __align__(128) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
     char* const behind_stages = memory + kPixelStages * kPixelStage + kFilterStages * kFilterStage;
-    float* const staged = reinterpret_cast<float*>(behind_stages);
-    Barriers& barriers = *reinterpret_cast<Barriers*>(staged + kWarpgroups * kStagedColumns * kStagedPitch);
+    Barriers& barriers = *reinterpret_cast<Barriers*>(behind_stages);
     if (threadIdx.x == 0) {
-        begin_barriers(barriers.pixels_full, barriers.pixels_free, 4 * kWarpgroups, kGatheringWarps);
+        begin_barriers(barriers.pixels_full, barriers.pixels_free, 4 * kWarpgroups, 96);
         begin_barriers(barriers.filters_full, barriers.filters_free, 4 * kWarpgroups);
         show_barriers();
     }
-    const int pixel_power = own_turn > 1 ? image::power_of(own_turn) : image::power_for(largest);
     __syncthreads();
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
     if (group == kWarpgroups) {
-        keep_registers<104>();
+        keep_registers<32>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
             copy_filters(filters, memory, barriers);
         } else {
-            gather_pixels(x, pixel_power, largest, memory, barriers);
+            copy_pixels(x, memory, barriers);
         }
         return;
     }
-    take_registers<136>();
+    take_registers<160>();
     const bool tells = threadIdx.x % 32 == 0;
-    const int power = -pixel_power - *filter_power;
     const Halves own_pixels = halves<kPixelChunk, 128>(memory + group * (64 * 16));
     const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);
     Stage<kPixelStages> own;
     Stage<kFilterStages> next;
     Sums sums;
-    Sums totals;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
         const Tile tile = tile_of(i);
 #pragma unroll
         for (int n = 0; n < kSums; ++n) {
-            totals[n] = 0.0f;
+            sums[n] = 0.0f;
         }
+        int pixels_read = -1, filters_read = -1;  // stages of products that may still be under way
+        const auto tell = [&] {
+            if (tells && filters_read >= 0) {
+                arrive_at(&barriers.filters_free[filters_read]);
+            }
+            if (tells && pixels_read >= 0) {
+                arrive_at(&barriers.pixels_free[pixels_read]);
+            }
+        };
         for (int block = 0; block < kChannelBlocks; ++block) {
 #pragma unroll 1
             for (int t = 0; t < kTaps; ++t) {
                 if (kTap[t].begins) {
                     wait_for_phase(&barriers.pixels_full[own.number], own.parity);
+                    show_to_products();
                 }
                 wait_for_phase(&barriers.filters_full[next.number], next.parity);
                 begin_products();
                 multiply(sums, behind(own_pixels, own.number * kPixelStage + 16 * kTap[t].shift),
                          behind(all_filters, next.number * kFilterStage));
                 commit_products();
-                finish_products(sums);
-                if (tells) {
-                    arrive_at(&barriers.filters_free[next.number]);
-                    if (kTap[t].ends) {
-                        arrive_at(&barriers.pixels_free[own.number]);
-                    }
-                }
-#pragma unroll
-                for (int n = 0; n < kSums; ++n) {
-                    totals[n] += sums[n];  // rounded, where tensor cores cut off
-                }
+                keep_products<1>();
+                tell();
+                filters_read = next.number;
+                pixels_read = kTap[t].ends ? own.number : -1;
                 next.advance();
                 if (kTap[t].ends) {
                     own.advance();
                 }
             }
         }
-        store(totals, tile, group, power, staged + group * (kStagedColumns * kStagedPitch), b, y);
+        finish_products(sums);
+        tell();
+        store(sums, tile, group, b, y);
     }
 }

@@ -40,6 +40,8 @@ inline void copy_bulk_to(void *shared, const void *global, unsigned bytes, Phase
     barrier->bytes -= static_cast<int>(bytes);
     ::warpsmith_host::end_phase_if_done(barrier);
 }
+// Copies of threads are there at once.
+inline void arrive_with_copies(PhaseBarrier *barrier) { arrive_at(barrier); }
 inline void wait_for_phase(const PhaseBarrier *barrier, unsigned parity) {
     while (static_cast<const volatile PhaseBarrier *>(barrier)->parity == parity) {
         ::warpsmith_host::running_block->poll();

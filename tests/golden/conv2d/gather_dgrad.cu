@@ -1,27 +1,27 @@
 // warpsmith conv2d_warpgroup_gather
 // problem: conv2d pass=dgrad input=32x64x56x56 weight=128x64x3x3 precision=ieee dtype=float16 stride=2x2 padding=1x1 layout=nhwc
-// config:  blocks=132 channels=32 columns=64 filter_stages=4 pixel_stages=2 reach=filter warpgroups=3
+// config:  blocks=132 channels=32 columns=64 filter_stages=4 pixel_stages=2 sharing=none warpgroups=3
 //
-// 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. All images lie on one line of positions,
-// so that a tap reads the run of pixels that lies `shift` positions further on. One warp copies weights, and three make halves
-// of pixels; barriers hand the stages of shared memory from them to the warpgroups and back.
+// 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. One warp copies weights, and three copy pixels
+// from where they lie, with zeros beyond the images; barriers hand the stages of shared memory from them to the warpgroups
+// and back.
 
 constexpr int kBlocks = 131;  // of threads, which take tiles in turns
-constexpr int kTiles = 564;
+constexpr int kTiles = 524;
 constexpr int kWarpgroups = 3;  // 64 positions each
 constexpr int kThreads = 128 * kWarpgroups + 128;  // another one copies
 constexpr int kTilePositions = 64 * kWarpgroups;
 constexpr int kTileColumns = 64;  // channels of the result
 constexpr int kTilesAcross = 1;
-constexpr int kTilesDown = 141;  // of a phase
+constexpr int kTilesDown = 131;  // of a phase
 constexpr int kSums = kTileColumns / 2;  // of a thread
 constexpr int kGroups = 1;
 constexpr int kResults = 64;  // channels of the result, in a group
 constexpr int kRows = 56;  // of the result
 constexpr int kColumns = 56;
-constexpr int kRowPitch = 29;  // positions of an image, in rows
-constexpr int kColumnPitch = 29;  // and of a row
-constexpr int kPositions = 26912;  // of all images
+constexpr int kRowPitch = 28;  // positions of an image, in rows
+constexpr int kColumnPitch = 28;  // and of a row
+constexpr int kPositions = 25088;  // of all images
 constexpr int kChannelBlocks = 4;
 constexpr int kChunks = 4;  // of eight channels, in a block
 constexpr int kParts = 1;  // of a number: high alone
@@ -29,11 +29,9 @@ constexpr int kTaps = 9;
 constexpr int kPhases = 4;  // of the result, with taps of their own
 constexpr int kPhaseColumns = 2;
 constexpr int kPhaseRows = 2;
-constexpr int kGatheringWarps = 3;
-constexpr int kRun = 222;  // pixels of a chunk that the taps of a stage read
 
 // Shared memory, in bytes.
-constexpr int kPixelChunk = 16 * kRun;
+constexpr int kPixelChunk = 16 * 192;  // pixels that the taps of a stage read
 constexpr int kPixelPart = kChunks * kPixelChunk;
 constexpr int kPixelStage = kParts * kPixelPart;
 constexpr int kPixelStages = 2;
@@ -44,23 +42,23 @@ constexpr int kFilterStages = 4;
 constexpr int kAStep = 2 * kPixelChunk, kBStep = 2 * kFilterChunk;  // from 16 channels to the next ones
 constexpr int kSteps = kChunks / 2;
 
-// A tap: where its run of pixels begins within a stage, its place in a filter, and what it has to do with the stage.
+// A tap: what the first result of an image reads of the source, its place in a filter, and what it has to do with a stage.
 struct Tap {
-    int first;  // position of a stage's first pixel, from a tile's first result on
+    int row, column;  // of the source, the column of the stage's first pixel
     int shift;  // positions from there to the tap's own pixels
     int weight;
     bool begins, ends;  // the first, and last, tap that reads the stage
 };
 __constant__ Tap kTap[] = {
-    {0, 0, 4, true, true},
-    {0, 0, 5, true, false},
-    {0, 1, 3, false, true},
-    {0, 0, 7, true, false},
-    {0, 29, 1, false, true},
-    {0, 0, 8, true, false},
-    {0, 1, 6, false, false},
-    {0, 29, 2, false, false},
-    {0, 30, 0, false, true},
+    {0, 0, 0, 4, true, true},
+    {0, 0, 0, 5, true, true},
+    {0, 1, 0, 3, true, true},
+    {0, 0, 0, 7, true, true},
+    {1, 0, 0, 1, true, true},
+    {0, 0, 0, 8, true, true},
+    {0, 1, 0, 6, true, true},
+    {1, 0, 0, 2, true, true},
+    {1, 1, 0, 0, true, true},
 };
 __constant__ int kFirstTap[kPhases + 1] = {0, 1, 3, 5, 9};
 
@@ -185,12 +183,12 @@ template <int kStages> struct Stage {
     }
 };
 
-// Full where each warp that writes has told so, or bytes that were announced have come; free where all that read have.
+// Full where the copies of so many threads are there, or bytes that were announced; free where all other warps have told so.
 template <int kStages>
 __device__ __forceinline__ void begin_barriers(PhaseBarrier (&full)[kStages], PhaseBarrier (&free)[kStages], int warps,
-                                               int writing = 1) {
+                                               int copying = 1) {
     for (int stage = 0; stage < kStages; ++stage) {
-        begin_barrier(&full[stage], writing);
+        begin_barrier(&full[stage], copying);
         begin_barrier(&free[stage], warps);
     }
 }
@@ -249,40 +247,59 @@ struct Barriers {
     PhaseBarrier filters_full[kFilterStages], filters_free[kFilterStages];
 };
 
-// dy as it is, of which warps make halves.
-namespace image {
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Copies past the registers where `wanted` holds: zeros, and nothing is read, unless `has_source` does.
+template <int kBytes>
+__device__ __forceinline__ void copy_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
+    const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    const int read = has_source ? kBytes : 0;
+    if constexpr (kBytes == 16) {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %3; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "r"(read) : "memory");
+    } else {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], %3, %4; }"
+                     ::"r"(target), "l"(global), "r"(static_cast<int>(wanted)), "n"(kBytes), "r"(read) : "memory");
+    }
+}
+#endif
 
+#ifndef WARPSMITH_ON_HOST
+// Arrives when all copies that the thread has begun are there.
+__device__ __forceinline__ void arrive_with_copies(PhaseBarrier* barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+#endif
+
+// dy where it lies: pixel by pixel, eight channels at a time.
+namespace source {
 constexpr int kImages = 32;
-constexpr int kChannels = 128;  // of a group
 constexpr int kRows = 28;
 constexpr int kColumns = 28;
-constexpr size_t kImageStride = 100352;  // elements of dy
-constexpr int kChannelStride = 1;
-constexpr int kRowStride = 3584;
-constexpr int kColumnStride = 128;
-constexpr int kRowPitch = 29;  // positions of an image, in rows
-constexpr int kColumnPitch = 29;  // and of a row
-constexpr int kAbove = 0;  // where the first row is
-constexpr int kLeft = 0;
+constexpr int kChunks = 16;  // of eight channels
+constexpr int kPixel = 16;  // from pixel to pixel, in eight channels
+constexpr int kRowPitch = 28;  // positions of an image, in rows
+constexpr int kColumnPitch = 28;  // and of a row
 
-// Eight numbers of 16 bits side by side.
-struct __align__(16) Eight {
-    unsigned short of[8];
-};
-
-// Lays eight channels of a position into shared memory.
-__device__ __forceinline__ void gather(const unsigned short* __restrict__ dy, int group, int channel, int position,
-                                       Eight* own) {
-    const int image = position / (kRowPitch * kColumnPitch);
-    const int place = position % (kRowPitch * kColumnPitch);
-    const int row = (place / kColumnPitch - kAbove);
-    const int column = (place % kColumnPitch - kLeft);
-    const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;
-    const auto* source = dy + image * kImageStride + (group * kChannels + channel) * static_cast<size_t>(kChannelStride) +
-                         row * kRowStride + column * kColumnStride;
-    *own = is_pixel && channel < kChannels ? *reinterpret_cast<const Eight*>(source) : Eight{};
+// Copies some channels of the pixels of a stage, from `chunk` of `group` on: what the first position of an image reads
+// lies in this row and column. Eight lanes copy neighbouring positions, so that they write to banks of their own.
+__device__ __forceinline__ void copy_stage(const uint4* __restrict__ dy, int chunk, int position, int row,
+                                           int column, char* stage) {
+    constexpr int kRun = 192, kStageChunks = 4, kPitch = 192, kWarps = 3;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4 - 1;
+    for (int at = 8 * warp + lane % 8; at < kRun; at += 8 * kWarps) {
+        const int place = (position + at) % (kRowPitch * kColumnPitch), image = (position + at) / (kRowPitch * kColumnPitch);
+        const int own_row = place / kColumnPitch + row;
+        const int own_column = place % kColumnPitch + column;
+        const bool is_pixel = image < kImages && own_row >= 0 && own_row < kRows && own_column >= 0 && own_column < kColumns;
+        const size_t pixel = is_pixel ? (static_cast<size_t>(image) * kRows + own_row) * kColumns + own_column : 0;
+        const uint4* const source = dy + pixel * kPixel + chunk;
+#pragma unroll
+        for (int i = lane / 8; i < kStageChunks; i += 4) {
+            copy_async_or_zero<16>(true, is_pixel && chunk + i < kChunks, stage + 16 * (i * kPitch + at), source + i);
+        }
+    }
 }
-}  // namespace image
+}  // namespace source
 
 // What the warp does that copies weights.
 __device__ __forceinline__ void copy_filters(const uint4* __restrict__ filters, char* memory, Barriers& barriers) {
@@ -308,10 +325,8 @@ __device__ __forceinline__ void copy_filters(const uint4* __restrict__ filters, 
     }
 }
 
-// What the other ones do, which gather pixels.
-__device__ __forceinline__ void gather_pixels(const unsigned short* __restrict__ dy, char* memory,
-                                              Barriers& barriers) {
-    const int thread = threadIdx.x - (128 * kWarpgroups + 32);
+// What the other ones do, which copy pixels.
+__device__ __forceinline__ void copy_pixels(const uint4* __restrict__ dy, char* memory, Barriers& barriers) {
     Stage<kPixelStages> own;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
         const Tile tile = tile_of(i);
@@ -322,19 +337,9 @@ __device__ __forceinline__ void gather_pixels(const unsigned short* __restrict__
                     continue;
                 }
                 wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
-                image::Eight* const stage = reinterpret_cast<image::Eight*>(memory + own.number * kPixelStage);
-                const int first = tile.position + kTap[t].first;
-#pragma unroll 2
-                for (int item = thread; item < kChunks * kRun; item += 32 * kGatheringWarps) {
-                    const int chunk = item / (2 * kRun) * 2 + item % 2, at = item / 2 % kRun;  // neighbours read one sector
-                    image::gather(dy, tile.group, (block * kChunks + chunk) * 8, first + at,
-                                  stage + chunk * kRun + at);
-                }
-                show_to_products();
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) {
-                    arrive_at(&barriers.pixels_full[own.number]);
-                }
+                source::copy_stage(dy, block * kChunks, tile.position, kTap[t].row, kTap[t].column,
+                                   memory + own.number * kPixelStage);
+                arrive_with_copies(&barriers.pixels_full[own.number]);
                 own.advance();
             }
         }
@@ -379,30 +384,29 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-conv2d_warpgroup_gather(const unsigned short* __restrict__ dy,
-                 const uint4* __restrict__ filters,
+conv2d_warpgroup_gather(const uint4* __restrict__ dy, const uint4* __restrict__ filters,
                  Element* __restrict__ dx) {
     extern __shared__ __align__(128) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
     char* const behind_stages = memory + kPixelStages * kPixelStage + kFilterStages * kFilterStage;
     Barriers& barriers = *reinterpret_cast<Barriers*>(behind_stages);
     if (threadIdx.x == 0) {
-        begin_barriers(barriers.pixels_full, barriers.pixels_free, 4 * kWarpgroups, kGatheringWarps);
+        begin_barriers(barriers.pixels_full, barriers.pixels_free, 4 * kWarpgroups, 96);
         begin_barriers(barriers.filters_full, barriers.filters_free, 4 * kWarpgroups);
         show_barriers();
     }
     __syncthreads();
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
     if (group == kWarpgroups) {
-        keep_registers<104>();
+        keep_registers<32>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
             copy_filters(filters, memory, barriers);
         } else {
-            gather_pixels(dy, memory, barriers);
+            copy_pixels(dy, memory, barriers);
         }
         return;
     }
-    take_registers<136>();
+    take_registers<160>();
     const bool tells = threadIdx.x % 32 == 0;
     const Halves own_pixels = halves<kPixelChunk, 128>(memory + group * (64 * 16));
     const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);
@@ -421,6 +425,7 @@ conv2d_warpgroup_gather(const unsigned short* __restrict__ dy,
             for (int t = kFirstTap[tile.phase]; t < kFirstTap[tile.phase + 1]; ++t) {
                 if (kTap[t].begins) {
                     wait_for_phase(&barriers.pixels_full[own.number], own.parity);
+                    show_to_products();
                 }
                 wait_for_phase(&barriers.filters_full[next.number], next.parity);
                 begin_products();
