@@ -11,6 +11,7 @@ import pytest
 
 from conv2d_layers import spread
 from gpu.test_conv2d_gpu import some, some_configs
+from host import test_conv2d_gather as gathered
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
 from sampled_layers import Beside, outcome_beside
 from warpsmith.devices.cuda.runtime import cuda_device
@@ -57,6 +58,18 @@ def test_random_configs(name: str, pass_: Pass, check_configs: CheckConfigs) -> 
 
 
 @every_pass
+@pytest.mark.parametrize("kind", gathered.KINDS)
+@pytest.mark.parametrize("shape", [*gathered.SHAPES, *LAYERS])
+def test_gathered_pixels(shape: str, kind: str, pass_: Pass, check_configs: CheckConfigs) -> None:
+    own = {**gathered.SHAPES, **LAYERS}[shape]
+    problem = Conv2d(**own, **gathered.KINDS[kind], layout="nhwc", pass_=pass_)  # type: ignore[arg-type]
+    if GATHER.why_not(problem, cuda_device(0)) is None:
+        check_configs([problem], some(8, (GATHER.name,)))
+    else:
+        assert shape == "odd channels"
+
+
+@every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_arithmetic(kind: dict[str, str], pass_: Pass, check_configs: CheckConfigs) -> None:
     shapes = (*CHANNELS_LAST, SHAPES["strides"], LAYERS["many channels"], LAYERS["odd channels"])
@@ -76,12 +89,14 @@ def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], too
         SHAPES["groups"],
         {"input": (3, 40, 13, 13), "weight": (70, 40, 3, 3), "padding": 1},
         {**CHANNELS_LAST[0], "dtype": "float16"},
+        *({**gathered.SHAPES[name], "layout": "nhwc", "dtype": "bfloat16"} for name in ("groups", "strides")),
     )
     cases = [
         (problem, family.program(problem, config))
         for shape, pass_ in itertools.product(shapes, Pass)
         for problem in [Conv2d(**shape, pass_=pass_)]
         for family in (FAMILY, GATHER)
+        if family.why_not(problem, device) is None
         for config in some_configs(family, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
@@ -99,7 +114,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("shape", SAMPLED.values(), ids=SAMPLED)
 def test_numbers_beyond_the_sample(shape: dict[str, Any], pass_: Pass) -> None:
     problem, device = Conv2d(**shape, pass_=pass_), DeviceRef.parse("cuda:0")
-    for family in (FAMILY, GATHER, Conv2dMma()):
+    for family in (FAMILY, Conv2dMma()):
         program = family.program(problem, family.default(problem, device.device()))
         binaries = device.compiler().compile_program(program)
         for beside in Beside:

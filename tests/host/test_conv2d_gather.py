@@ -24,7 +24,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "one image, even filter": {"input": (1, 40, 7, 9), "weight": (24, 40, 2, 4), "padding": ((1, 0), (2, 1))},
     "groups": {"input": (2, 32, 5, 7), "weight": (48, 16, 3, 2), "groups": 2},
     "strides": {"input": (2, 72, 11, 9), "weight": (16, 72, 3, 5), "stride": (2, 3), "padding": (1, 2)},
-    "strides beyond the filter": {"input": (2, 16, 9, 8), "weight": (16, 16, 1, 2), "stride": (2, 3), "padding": (0, 3)},
+    "strides beyond filters": {"input": (2, 16, 9, 8), "weight": (16, 16, 1, 2), "stride": (2, 3), "padding": (0, 3)},
     "dilation": {"input": (2, 16, 11, 12), "weight": (24, 16, 3, 3), "dilation": (2, 3), "padding": (2, 1)},
     "both": {"input": (1, 32, 14, 13), "weight": (32, 16, 3, 4), "stride": (3, 2), "dilation": (2, 3), "groups": 2},
     "much padding": {"input": (2, 16, 3, 4), "weight": (16, 16, 1, 2), "padding": (2, 4)},

@@ -76,7 +76,8 @@ def image_parameters(device: Device) -> tuple[Parameter, ...]:
 
 def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     """Of that kernel: nothing that depends on the images' number or size, where a filter has one tap."""
-    return (*tile_constraints(problem), _reach_constraint(problem), _image_shared(problem, device))
+    tile, registers = _result_constraints(problem), _register_constraints(problem)
+    return (*tile, _reach_constraint(problem), *registers, _image_shared(problem, device))
 
 
 def tile_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
@@ -207,6 +208,7 @@ def _weight_memory(problem: Conv2d, device: Device, kind: type[WeightGeometry]) 
         chosen = {"taps": taps, "channel_groups": channel_groups, "columns": columns}
         return kind.of(problem, Config.of({**chosen, "terms": terms, "stages": stages, "splits": splits}))
 
+    kept = "parts of sums" if kind.gathers else "halves of both images and parts of sums"
     return (
         Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
@@ -221,7 +223,7 @@ def _weight_memory(problem: Conv2d, device: Device, kind: type[WeightGeometry]) 
             ),
         ),
         Constraint(
-            f"what lies beside the tiles and parts of sums take at most {problem.workspace} bytes",
+            f"{kept} take at most {problem.workspace} bytes",
             lambda taps, channel_groups, columns, terms, splits: (
                 geometry(taps, channel_groups, columns, terms, 2, splits).workspace_bytes <= problem.workspace
             ),
