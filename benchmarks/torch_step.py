@@ -8,8 +8,8 @@ such as: python benchmarks/torch_step.py --network resnet --channels 128 --store
 A step is the forward pass, a cross entropy, the backward pass and SGD with momentum. Both models begin with the same
 parameters and see the same images. PyTorch computes in eager mode, with TF32 off for convolutions and matrix products
 and cuDNN's own search on, as the patched model does where no winner is stored: both are float32 throughout, but for
-what `--autocast` casts; its losses are not scaled, since times are what is compared. With `--tune`, every pass of every
-convolution is searched for so many seconds first, into `--store`. Times are those of a whole step with a wait for the
+what `--autocast` casts; its losses are not scaled, since times are what is compared. With `--tune`, passes of
+convolutions that nothing is stored for are searched for so many seconds each first, into `--store`. Times are those of a whole step with a wait for the
 device behind it, the median over the rounds, in ms; the two models take turns. Before anything is timed, the gradients
 of all parameters are compared, and the largest difference is told, relative to the largest number of that gradient.
 
@@ -155,10 +155,8 @@ def difference(model: nn.Module, other: nn.Module, batch: Batch) -> float:
 
 
 def problems(report: wt.PatchReport) -> list[ws.Conv2d]:
-    """Every pass of every layer that a training step needs: none needs the gradient of the images."""
-    layers = (*report.replaced, *report.left)
-    found = dict.fromkeys(each.problem for layer in layers for each in layer.passes)
-    return [each for each in found if each.pass_ is not ws.Pass.DGRAD or each.input[1] > 3]
+    """What nothing is stored for of the passes that a training step needs: none needs the gradient of the images."""
+    return [each for each in report.missing if each.pass_ is not ws.Pass.DGRAD or each.input[1] > 3]
 
 
 def tune(wanted: list[ws.Conv2d], device: str, seconds: float, store: str | None) -> None:

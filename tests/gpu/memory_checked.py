@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.executable import Executable
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -24,7 +25,7 @@ def run(runtime: CudaRuntime, problem: Problem, program: Program, binaries: Bina
     for allocation in memory.values():
         runtime.fill(allocation.address, 0, allocation.nbytes)
     addresses = {name: allocation.address for name, allocation in memory.items()}
-    values = {each.name: np.ones(each.shape, str(each.dtype)).tobytes() for each in problem.operands}
+    values = {each.name: np.ones(each.shape, numpy_dtype(each.dtype)).tobytes() for each in problem.operands}
     executable = Executable.load(runtime, program, binaries)
     for each in executable.workspaces:
         memory[each.name] = runtime.allocate(each.nbytes)

@@ -30,9 +30,14 @@ from warpsmith.generator.steps import aligned
 
 NAME = "conv2d_warpgroup_gather"
 GATHERING_WARPS = 3
-COPYING_REGISTERS = {2: 40, 3: 32}
-"""Of a thread that copies, by the warpgroups that multiply: what these leave."""
-GATHER_CLOCKS = 40
+REGISTERS, COPYING_REGISTERS = {1: 0, 2: 216, 3: 152}, {1: 0, 2: 72, 3: 56}
+"""Of a thread that multiplies, and of one that copies, by the warpgroups that multiply; 0 where it has enough from the
+start. With 32 those that copy put some of the places that they look up into memory."""
+PLACE_BYTES = 16
+"""Of shared memory for where a position's pixel lies."""
+UNROLL = 4
+"""Positions whose places are looked up at once: one after the other takes 5 clocks an instruction."""
+GATHER_CLOCKS = 24
 """Of a warp's copy of 16 bytes a lane."""
 
 
@@ -72,6 +77,7 @@ class GatheringGeometry(ImageGeometry):
     name: ClassVar[str] = NAME
     gathers: ClassVar[bool] = True
     warps: ClassVar[int] = GATHERING_WARPS
+    unroll: ClassVar[int] = UNROLL
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -89,12 +95,20 @@ class GatheringGeometry(ImageGeometry):
         )
 
     @property
+    def registers(self) -> int:
+        return REGISTERS[self.warpgroups]
+
+    @property
     def copying_registers(self) -> int:
         return COPYING_REGISTERS[self.warpgroups]
 
     @property
     def copy_clocks(self) -> float:
         return _gather_clocks(self.chunks * self.run, self.warps)
+
+    @property
+    def shared_bytes(self) -> int:
+        return super().shared_bytes + PLACE_BYTES * self.run
 
     @property
     def halves_bytes(self) -> int:
@@ -113,6 +127,7 @@ class GatheringWeights(WeightGeometry):
     name: ClassVar[str] = NAME
     gathers: ClassVar[bool] = True
     warps: ClassVar[int] = GATHERING_WARPS + 1
+    unroll: ClassVar[int] = UNROLL
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -127,6 +142,10 @@ class GatheringWeights(WeightGeometry):
             dy=dataclasses.replace(on_line.dy, length=length),
             run=on_line.terms + max(each.shifts[-1] for each in tap_sets),
         )
+
+    @property
+    def registers(self) -> int:
+        return REGISTERS[self.warpgroups]
 
     @property
     def copying_registers(self) -> int:

@@ -29,9 +29,11 @@ constexpr int kTaps = 9;
 constexpr int kPhases = 4;  // of the result, with taps of their own
 constexpr int kPhaseColumns = 2;
 constexpr int kPhaseRows = 2;
+constexpr int kCopyingWarps = 3;  // of pixels
+constexpr int kRun = 192;  // pixels that the taps of a stage read
 
 // Shared memory, in bytes.
-constexpr int kPixelChunk = 16 * 192;  // pixels that the taps of a stage read
+constexpr int kPixelChunk = 16 * kRun;
 constexpr int kPixelPart = kChunks * kPixelChunk;
 constexpr int kPixelStage = kParts * kPixelPart;
 constexpr int kPixelStages = 2;
@@ -275,30 +277,7 @@ namespace source {
 constexpr int kImages = 32;
 constexpr int kRows = 28;
 constexpr int kColumns = 28;
-constexpr int kChunks = 16;  // of eight channels
 constexpr int kPixel = 16;  // from pixel to pixel, in eight channels
-constexpr int kRowPitch = 28;  // positions of an image, in rows
-constexpr int kColumnPitch = 28;  // and of a row
-
-// Copies some channels of the pixels of a stage, from `chunk` of `group` on: what the first position of an image reads
-// lies in this row and column. Eight lanes copy neighbouring positions, so that they write to banks of their own.
-__device__ __forceinline__ void copy_stage(const uint4* __restrict__ dy, int chunk, int position, int row,
-                                           int column, char* stage) {
-    constexpr int kRun = 192, kStageChunks = 4, kPitch = 192, kWarps = 3;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4 - 1;
-    for (int at = 8 * warp + lane % 8; at < kRun; at += 8 * kWarps) {
-        const int place = (position + at) % (kRowPitch * kColumnPitch), image = (position + at) / (kRowPitch * kColumnPitch);
-        const int own_row = place / kColumnPitch + row;
-        const int own_column = place % kColumnPitch + column;
-        const bool is_pixel = image < kImages && own_row >= 0 && own_row < kRows && own_column >= 0 && own_column < kColumns;
-        const size_t pixel = is_pixel ? (static_cast<size_t>(image) * kRows + own_row) * kColumns + own_column : 0;
-        const uint4* const source = dy + pixel * kPixel + chunk;
-#pragma unroll
-        for (int i = lane / 8; i < kStageChunks; i += 4) {
-            copy_async_or_zero<16>(true, is_pixel && chunk + i < kChunks, stage + 16 * (i * kPitch + at), source + i);
-        }
-    }
-}
 }  // namespace source
 
 // What the warp does that copies weights.
@@ -325,20 +304,60 @@ __device__ __forceinline__ void copy_filters(const uint4* __restrict__ filters, 
     }
 }
 
-// What the other ones do, which copy pixels.
-__device__ __forceinline__ void copy_pixels(const uint4* __restrict__ dy, char* memory, Barriers& barriers) {
+// Where the source has what a position reads if no tap leads further on: eight channels, and the row and column.
+struct __align__(16) Place {
+    int eight, row, column;
+};
+
+// What the other ones do, which copy pixels: eight lanes copy neighbouring positions, and so write to banks of their own.
+// The places of a tile's positions are found once, by those who copy them.
+__device__ __forceinline__ void copy_pixels(const uint4* __restrict__ dy, char* memory, Place* __restrict__ places,
+                                            Barriers& barriers) {
+    constexpr int kStep = 8 * kCopyingWarps, kAtOnce = 4;  // positions whose places are looked up at once
+    const int lane = threadIdx.x % 32, first = 8 * (threadIdx.x / 32 % 4 - 1) + lane % 8;
+    dy += lane / 8;
     Stage<kPixelStages> own;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
         const Tile tile = tile_of(i);
+        __syncwarp();
+        for (int at = first; at < kRun; at += kStep) {
+            const int position = tile.position + at;
+            const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
+            const int row = place / kColumnPitch, column = place % kColumnPitch;
+            const int eight = ((image * source::kRows + row) * source::kColumns + column) * source::kPixel;
+            places[at] = {eight, image < source::kImages ? row : -(1 << 30), column};
+        }
+        __syncwarp();
         for (int block = 0; block < kChannelBlocks; ++block) {
 #pragma unroll 1
             for (int t = kFirstTap[tile.phase]; t < kFirstTap[tile.phase + 1]; ++t) {
                 if (!kTap[t].begins) {
                     continue;
                 }
+                const int row = kTap[t].row, column = kTap[t].column;
+                const int further = (row * source::kColumns + column) * source::kPixel + block * kChunks;
+                char* const stage = memory + own.number * kPixelStage + lane / 8 * kPixelChunk;
                 wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
-                source::copy_stage(dy, block * kChunks, tile.position, kTap[t].row, kTap[t].column,
-                                   memory + own.number * kPixelStage);
+#pragma unroll 1
+                for (int begin = first; begin < kRun; begin += kStep * kAtOnce) {
+                    const uint4* from[kAtOnce];
+                    bool is_pixel[kAtOnce];
+#pragma unroll
+                    for (int n = 0; n < kAtOnce; ++n) {
+                        const Place place = places[begin + n * kStep < kRun ? begin + n * kStep : first];
+                        is_pixel[n] = static_cast<unsigned>(place.row + row) < source::kRows &&
+                                      static_cast<unsigned>(place.column + column) < source::kColumns;
+                        from[n] = dy + (place.eight + further);
+                    }
+#pragma unroll
+                    for (int n = 0; n < kAtOnce; ++n) {
+                        const int at = begin + n * kStep;
+#pragma unroll
+                        for (int i = 0; i < kChunks; i += 4) {
+                            copy_async_or_zero<16>(at < kRun, is_pixel[n], stage + i * kPixelChunk + 16 * at, from[n] + i);
+                        }
+                    }
+                }
                 arrive_with_copies(&barriers.pixels_full[own.number]);
                 own.advance();
             }
@@ -398,15 +417,15 @@ conv2d_warpgroup_gather(const uint4* __restrict__ dy, const uint4* __restrict__ 
     __syncthreads();
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
     if (group == kWarpgroups) {
-        keep_registers<32>();
+        keep_registers<56>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
             copy_filters(filters, memory, barriers);
         } else {
-            copy_pixels(dy, memory, barriers);
+            copy_pixels(dy, memory, reinterpret_cast<Place*>(&barriers + 1), barriers);
         }
         return;
     }
-    take_registers<160>();
+    take_registers<152>();
     const bool tells = threadIdx.x % 32 == 0;
     const Halves own_pixels = halves<kPixelChunk, 128>(memory + group * (64 * 16));
     const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);

@@ -18,6 +18,9 @@ constexpr int kGroups = 32;
 constexpr int kSums = kTileColumns / 2;  // of a thread
 constexpr int kChannels = 8;  // of x, in a group
 constexpr int kFilters = 8;  // and so channels of dy
+constexpr int kCopyingWarps = 4;
+constexpr int kRowPitch = 28;  // positions of an image, in rows
+constexpr int kColumnPitch = 29;  // and of a row
 constexpr int kTerms = 128;  // positions of a stage
 constexpr int kAllSteps = 203;  // stages that a sum goes through
 constexpr int kSplitSteps = 51;  // and each of its parts
@@ -25,6 +28,7 @@ constexpr int kParts = 1;  // of a number: high alone
 
 // Shared memory, in bytes.
 constexpr int kXChunks = 8;
+constexpr int kXRun = 130;  // pixels that the taps of a block read
 constexpr int kXChunk = 16 * 131;  // from chunk to chunk
 constexpr int kAPart = kXChunks * kXChunk;  // from high parts to low ones
 constexpr int kDyChunks = kTileColumns / 8;
@@ -230,79 +234,60 @@ __device__ __forceinline__ void arrive_with_copies(PhaseBarrier* barrier) {
 #endif
 
 // x where it lies: pixel by pixel, eight channels at a time.
-namespace source_x {
+namespace x {
 constexpr int kImages = 32;
 constexpr int kRows = 28;
 constexpr int kColumns = 28;
 constexpr int kChunks = 1;  // of eight channels, in a group
 constexpr int kPixel = 32;  // from pixel to pixel, in eight channels
-constexpr int kRowPitch = 28;  // positions of an image, in rows
-constexpr int kColumnPitch = 29;  // and of a row
-
-// Copies some channels of the pixels of a stage, from `chunk` of `group` on: what the first position of an image reads
-// lies in this row and column. Eight lanes copy neighbouring positions, so that they write to banks of their own.
-__device__ __forceinline__ void copy_stage(const uint4* __restrict__ x, int group, int chunk, int position, int row,
-                                           int column, char* stage) {
-    constexpr int kRun = 130, kStageChunks = 8, kPitch = 131, kWarps = 4;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    for (int at = 8 * warp + lane % 8; at < kRun; at += 8 * kWarps) {
-        const int place = (position + at) % (kRowPitch * kColumnPitch), image = (position + at) / (kRowPitch * kColumnPitch);
-        const int own_row = place / kColumnPitch + row;
-        const int own_column = place % kColumnPitch + column;
-        const bool is_pixel = image < kImages && own_row >= 0 && own_row < kRows && own_column >= 0 && own_column < kColumns;
-        const size_t pixel = is_pixel ? (static_cast<size_t>(image) * kRows + own_row) * kColumns + own_column : 0;
-        const uint4* const source = x + pixel * kPixel + group * kChunks + chunk;
-#pragma unroll
-        for (int i = lane / 8; i < kStageChunks; i += 4) {
-            copy_async_or_zero<16>(true, is_pixel && chunk + i < kChunks, stage + 16 * (i * kPitch + at), source + i);
-        }
-    }
-}
-}  // namespace source_x
+}  // namespace x
 
 // dy where it lies: pixel by pixel, eight channels at a time.
-namespace source_dy {
+namespace dy {
 constexpr int kImages = 32;
 constexpr int kRows = 28;
 constexpr int kColumns = 28;
 constexpr int kChunks = 1;  // of eight channels, in a group
 constexpr int kPixel = 32;  // from pixel to pixel, in eight channels
-constexpr int kRowPitch = 28;  // positions of an image, in rows
-constexpr int kColumnPitch = 29;  // and of a row
+}  // namespace dy
 
-// Copies some channels of the pixels of a stage, from `chunk` of `group` on: what the first position of an image reads
-// lies in this row and column. Eight lanes copy neighbouring positions, so that they write to banks of their own.
-__device__ __forceinline__ void copy_stage(const uint4* __restrict__ dy, int group, int chunk, int position, int row,
-                                           int column, char* stage) {
-    constexpr int kRun = 128, kStageChunks = 2, kPitch = 128, kWarps = 4;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    for (int at = 8 * warp + lane % 8; at < kRun; at += 8 * kWarps) {
-        const int place = (position + at) % (kRowPitch * kColumnPitch), image = (position + at) / (kRowPitch * kColumnPitch);
-        const int own_row = place / kColumnPitch + row;
-        const int own_column = place % kColumnPitch + column;
-        const bool is_pixel = image < kImages && own_row >= 0 && own_row < kRows && own_column >= 0 && own_column < kColumns;
-        const size_t pixel = is_pixel ? (static_cast<size_t>(image) * kRows + own_row) * kColumns + own_column : 0;
-        const uint4* const source = dy + pixel * kPixel + group * kChunks + chunk;
-#pragma unroll
-        for (int i = lane / 8; i < kStageChunks; i += 4) {
-            copy_async_or_zero<16>(true, is_pixel && chunk + i < kChunks, stage + 16 * (i * kPitch + at), source + i);
-        }
-    }
-}
-}  // namespace source_dy
-
-// What the copying warps do.
+// What the copying warps do: eight lanes copy neighbouring positions, and so write to banks of their own.
 __device__ __forceinline__ void copy_stages(const uint4* __restrict__ x, const uint4* __restrict__ dy, const Tile& tile,
                                             int first_step, int steps, char* memory, Barriers& barriers) {
-    const int row = kTapSet[tile.taps].row, column = kTapSet[tile.taps].column;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int first_row = kTapSet[tile.taps].row, first_column = kTapSet[tile.taps].column;
+    const int x_chunk = tile.row * kXChunks + lane / 8, dy_chunk = tile.column * kDyChunks + lane / 8;
+    x += tile.group * x::kChunks + x_chunk;
+    dy += tile.group * dy::kChunks + dy_chunk;
     Stage<kStages> next;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        const int position = (first_step + step) * kTerms;
-        char* const stage = memory + next.number * kStage;
         wait_for_phase(&barriers.free[next.number], next.parity ^ 1);
-        source_x::copy_stage(x, tile.group, tile.row * kXChunks, position, row, column, stage);
-        source_dy::copy_stage(dy, tile.group, tile.column * kDyChunks, position, 0, 0, stage + kAPart);
+#pragma unroll 4
+        for (int at = 8 * warp + lane % 8; at < kXRun; at += 8 * kCopyingWarps) {
+            const int position = (first_step + step) * kTerms + at;
+            const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
+            const int row = place / kColumnPitch, column = place % kColumnPitch;
+            const int x_row = row + first_row, x_column = column + first_column;
+            const bool is_x = image < x::kImages && x_row >= 0 && x_row < x::kRows && x_column >= 0 && x_column < x::kColumns;
+            const int pixel = is_x ? (image * x::kRows + x_row) * x::kColumns + x_column : 0;
+            char* const target = memory + next.number * kStage + lane / 8 * kXChunk + 16 * at;
+#pragma unroll
+            for (int i = 0; i < kXChunks; i += 4) {
+                copy_async_or_zero<16>(true, is_x && x_chunk + i < x::kChunks, target + i * kXChunk,
+                                       x + static_cast<size_t>(pixel) * x::kPixel + i);
+            }
+            if (at < kTerms) {
+                const bool is_dy = image < dy::kImages && column < dy::kColumns;
+                const int result = is_dy ? (image * dy::kRows + row) * dy::kColumns + column : 0;
+                char* const own = memory + next.number * kStage + kAPart + lane / 8 * kDyChunk + 16 * at;
+#pragma unroll
+                for (int i = 0; i < kDyChunks; i += 4) {
+                    copy_async_or_zero<16>(lane / 8 + i < kDyChunks, is_dy && dy_chunk + i < dy::kChunks, own + i * kDyChunk,
+                                           dy + static_cast<size_t>(result) * dy::kPixel + i);
+                }
+            }
+        }
         arrive_with_copies(&barriers.full[next.number]);
         next.advance();
     }
@@ -346,11 +331,11 @@ conv2d_warpgroup_gather(const uint4* __restrict__ x, const uint4* __restrict__ d
     const int steps = min(kSplitSteps, kAllSteps - first_step);
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
     if (group == kWarpgroups) {
-        keep_registers<32>();
+        keep_registers<56>();
         copy_stages(x, dy, tile, first_step, steps, memory, barriers);
         return;
     }
-    take_registers<160>();
+    take_registers<152>();
     const bool tells = threadIdx.x % 32 == 0;
     const int own_tap = group / kChannelGroups, channel_group = group % kChannelGroups;
     const Halves own_x = halves<128, kXChunk>(memory + channel_group * (8 * kXChunk) + 16 * kTapSet[tile.taps].shifts[own_tap]);
