@@ -11,7 +11,8 @@ and cuDNN's own search on, as the patched model does where no winner is stored: 
 what `--autocast` casts; its losses are not scaled, since times are what is compared. With `--tune`, passes of
 convolutions that nothing is stored for are searched for so many seconds each first, into `--store`. Times are those of a whole step with a wait for the
 device behind it, the median over the rounds, in ms; the two models take turns. Before anything is timed, the gradients
-of all parameters are compared, and the largest difference is told, relative to the largest number of that gradient.
+of all parameters are compared with those of the same model in float64, and the largest error of each model is told,
+relative to the largest number of that gradient.
 
 Then the CPU's time for a call of a tiny layer is told, in us, PyTorch's own beside the operator's, by loops of calls
 that wait for nothing.
@@ -141,17 +142,17 @@ def stepper(model: nn.Module, batch: Batch) -> Callable[[], None]:
     return step
 
 
-def difference(model: nn.Module, other: nn.Module, batch: Batch) -> float:
-    """The largest difference of two models' gradients, relative to the largest number of each."""
-    for each in (model, other):
-        each.zero_grad()
-        backward(each, batch)
-    worst = 0.0
-    for one, two in zip(model.parameters(), other.parameters(), strict=True):
-        assert one.grad is not None
-        assert two.grad is not None
-        worst = max(worst, float((one.grad - two.grad).abs().max() / two.grad.abs().max()))
-    return worst
+def gradients(model: nn.Module, batch: Batch) -> list[Tensor]:
+    """Of all parameters."""
+    model.zero_grad()
+    backward(model, batch)
+    return [each.grad for each in model.parameters() if each.grad is not None]
+
+
+def error(found: list[Tensor], exact: list[Tensor]) -> float:
+    """The largest difference of any gradient, relative to its largest number."""
+    both = zip(found, exact, strict=True)
+    return max(float((one - two).abs().max() / two.abs().max()) for one, two in both)
 
 
 def problems(report: wt.PatchReport) -> list[ws.Conv2d]:
@@ -234,7 +235,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             tune(problems(wt.patch(ours, batch.images, **chosen)), options.device, options.tune, options.store)
         report = wt.patch(ours, batch.images, **chosen)
     print(report, flush=True)
-    error = difference(ours, theirs, batch)
+    in_float64 = dataclasses.replace(batch, images=batch.images.double(), autocast=None)
+    exact = gradients(copy.deepcopy(theirs).double(), in_float64)
+    errors = [error(gradients(model, batch), exact) for model in (theirs, ours)]
     with shared_device(DeviceRef.parse(options.device)) as lock_file, DeviceLock(lock_file):
         torch_ms, ours_ms = in_turns([stepper(theirs, batch), stepper(ours, batch)], device, options.rounds)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "host"
@@ -253,7 +256,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "torch_ms": torch_ms,
         "warpsmith_ms": ours_ms,
         "ratio": torch_ms / ours_ms,
-        "gradient_difference": error,
+        "gradient_errors": dict(zip(("torch", "warpsmith"), errors, strict=True)),
         "calls_us": overheads(device, options.rounds),
     }
 
@@ -263,10 +266,11 @@ def show(found: dict[str, Any]) -> None:
     told = "{network}, {channels} channels, batch {batch}, size {size}, {device}, PyTorch {torch}".format(**found)
     told += f", autocast to {found['autocast']}" if found["autocast"] else ""
     print(f"{told}{', channels last' if found['channels_last'] else ''}, precision {found['precision']}")
-    header = ("layers replaced", "left", "torch ms", "warpsmith ms", "ratio", "gradient difference")
+    header = ("layers replaced", "left", "torch ms", "warpsmith ms", "ratio", "torch's error", "warpsmith's error")
     times = (f"{found[name]:.3f}" for name in ("torch_ms", "warpsmith_ms"))
     figures = (str(found["replaced"]), str(found["left"]), *times, f"{found['ratio']:.3f}")
-    print_table(header, [(*figures, f"{found['gradient_difference']:.1e}")])
+    errors = (f"{each:.1e}" for each in found["gradient_errors"].values())
+    print_table(header, [(*figures, *errors)])
     rows = found["calls_us"]
     names = tuple(rows[0])
     cells = [(row["call"], *(f"{row[name]:.1f}" for name in names[1:])) for row in rows]

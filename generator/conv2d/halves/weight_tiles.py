@@ -116,6 +116,11 @@ class WeightTiles(abc.ABC):
         """From chunk to chunk of a stage, in positions."""
 
     @property
+    def dy_pitch(self) -> int:
+        """Likewise."""
+        return self.terms
+
+    @property
     @abc.abstractmethod
     def threads(self) -> int:
         """Of a block."""
@@ -188,7 +193,7 @@ class WeightTiles(abc.ABC):
     @property
     def stage_bytes(self) -> int:
         """Of shared memory, both operands."""
-        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.terms)
+        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.dy_pitch)
 
     @property
     def sum_bytes(self) -> int:

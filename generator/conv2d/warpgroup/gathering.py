@@ -107,6 +107,11 @@ class GatheringGeometry(ImageGeometry):
         return _gather_clocks(self.chunks * self.run, self.warps)
 
     @property
+    def pixel_pitch(self) -> int:
+        """An odd number: chunks of a pixel lie in banks of their own."""
+        return self.run | 1
+
+    @property
     def shared_bytes(self) -> int:
         return super().shared_bytes + PLACE_BYTES * self.run
 
@@ -154,6 +159,11 @@ class GatheringWeights(WeightGeometry):
     @property
     def copy_clocks(self) -> float:
         return _gather_clocks(self.x_chunks * self.run + self.dy_chunks * self.terms, self.warps)
+
+    @property
+    def dy_pitch(self) -> int:
+        """An odd number, as that of x."""
+        return self.terms + 1
 
     @property
     def halves_bytes(self) -> int:

@@ -90,6 +90,11 @@ class ImageGeometry(ImageTiles):
         return COPY_CLOCKS * self.arithmetic.parts * self.chunks
 
     @property
+    def pixel_pitch(self) -> int:
+        """From chunk to chunk of a stage, in pixels."""
+        return self.run
+
+    @property
     def staged_bytes(self) -> int:
         """Of results on their way out; those whose channels lie side by side are stored as they are."""
         return 0 if self.channels_last else self.warpgroups * STAGED_BYTES
@@ -97,7 +102,7 @@ class ImageGeometry(ImageTiles):
     @property
     def shared_bytes(self) -> int:
         chunks = self.arithmetic.parts * self.chunks
-        pixels = self.pixel_stages * chunks * self.run
+        pixels = self.pixel_stages * chunks * self.pixel_pitch
         filters = self.filter_stages * chunks * self.columns
         barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
         return PIXEL_BYTES * (pixels + filters) + self.staged_bytes + barriers

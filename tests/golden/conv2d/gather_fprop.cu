@@ -30,7 +30,7 @@ constexpr int kCopyingWarps = 3;  // of pixels
 constexpr int kRun = 194;  // pixels that the taps of a stage read
 
 // Shared memory, in bytes.
-constexpr int kPixelChunk = 16 * kRun;
+constexpr int kPixelChunk = 16 * 195;
 constexpr int kPixelPart = kChunks * kPixelChunk;
 constexpr int kPixelStage = kParts * kPixelPart;
 constexpr int kPixelStages = 2;
@@ -313,13 +313,15 @@ struct __align__(16) Place {
     int eight, row, column;
 };
 
-// What the other ones do, which copy pixels: eight lanes copy neighbouring positions, and so write to banks of their own.
+// What the other ones do, which copy pixels. Four lanes copy a pixel, of which each chunk goes to banks of its own.
 // The places of a tile's positions are found once, by those who copy them.
 __device__ __forceinline__ void copy_pixels(const uint4* __restrict__ x, char* memory, Place* __restrict__ places,
                                             Barriers& barriers) {
-    constexpr int kStep = 8 * kCopyingWarps, kAtOnce = 4;  // positions whose places are looked up at once
-    const int lane = threadIdx.x % 32, first = 8 * (threadIdx.x / 32 % 4 - 1) + lane % 8;
-    x += lane / 8;
+    constexpr int kPixels = 32 / kChunks;  // of a warp's copy
+    constexpr int kStep = kPixels * kCopyingWarps, kAtOnce = 4;  // positions whose places are looked up at once
+    const int lane = threadIdx.x % 32, chunk = lane % kChunks;
+    const int first = kPixels * (threadIdx.x / 32 % 4 - 1) + lane / kChunks;
+    x += chunk;
     Stage<kPixelStages> own;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
         const Tile tile = tile_of(i);
@@ -340,7 +342,7 @@ __device__ __forceinline__ void copy_pixels(const uint4* __restrict__ x, char* m
                 }
                 const int row = kTap[t].row, column = kTap[t].column;
                 const int further = (row * source::kColumns + column) * source::kPixel + block * kChunks;
-                char* const stage = memory + own.number * kPixelStage + lane / 8 * kPixelChunk;
+                char* const stage = memory + own.number * kPixelStage + chunk * kPixelChunk;
                 wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
 #pragma unroll 1
                 for (int begin = first; begin < kRun; begin += kStep * kAtOnce) {
@@ -356,10 +358,7 @@ __device__ __forceinline__ void copy_pixels(const uint4* __restrict__ x, char* m
 #pragma unroll
                     for (int n = 0; n < kAtOnce; ++n) {
                         const int at = begin + n * kStep;
-#pragma unroll
-                        for (int i = 0; i < kChunks; i += 4) {
-                            copy_async_or_zero<16>(at < kRun, is_pixel[n], stage + i * kPixelChunk + 16 * at, from[n] + i);
-                        }
+                        copy_async_or_zero<16>(at < kRun, is_pixel[n], stage + 16 * at, from[n]);
                     }
                 }
                 arrive_with_copies(&barriers.pixels_full[own.number]);

@@ -32,7 +32,7 @@ constexpr int kXRun = 130;  // pixels that the taps of a block read
 constexpr int kXChunk = 16 * 131;  // from chunk to chunk
 constexpr int kAPart = kXChunks * kXChunk;  // from high parts to low ones
 constexpr int kDyChunks = kTileColumns / 8;
-constexpr int kBPart = 16 * kTerms;
+constexpr int kBPart = 16 * 129;
 constexpr int kDyChunk = kParts * kBPart;
 constexpr int kDyTile = kDyChunks * kDyChunk;
 constexpr int kStage = kParts * kAPart + kDyTile;
@@ -251,12 +251,12 @@ constexpr int kChunks = 1;  // of eight channels, in a group
 constexpr int kPixel = 32;  // from pixel to pixel, in eight channels
 }  // namespace dy
 
-// What the copying warps do: eight lanes copy neighbouring positions, and so write to banks of their own.
+// What the copying warps do. Eight lanes copy a line of memory, of which each chunk goes to banks of its own.
 __device__ __forceinline__ void copy_stages(const uint4* __restrict__ x, const uint4* __restrict__ dy, const Tile& tile,
                                             int first_step, int steps, char* memory, Barriers& barriers) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int first_row = kTapSet[tile.taps].row, first_column = kTapSet[tile.taps].column;
-    const int x_chunk = tile.row * kXChunks + lane / 8, dy_chunk = tile.column * kDyChunks + lane / 8;
+    const int x_chunk = tile.row * kXChunks + lane % 8, dy_chunk = tile.column * kDyChunks + lane % 8;
     x += tile.group * x::kChunks + x_chunk;
     dy += tile.group * dy::kChunks + dy_chunk;
     Stage<kStages> next;
@@ -264,26 +264,26 @@ __device__ __forceinline__ void copy_stages(const uint4* __restrict__ x, const u
     for (int step = 0; step < steps; ++step) {
         wait_for_phase(&barriers.free[next.number], next.parity ^ 1);
 #pragma unroll 4
-        for (int at = 8 * warp + lane % 8; at < kXRun; at += 8 * kCopyingWarps) {
+        for (int at = 4 * warp + lane / 8; at < kXRun; at += 4 * kCopyingWarps) {
             const int position = (first_step + step) * kTerms + at;
             const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
             const int row = place / kColumnPitch, column = place % kColumnPitch;
             const int x_row = row + first_row, x_column = column + first_column;
             const bool is_x = image < x::kImages && x_row >= 0 && x_row < x::kRows && x_column >= 0 && x_column < x::kColumns;
             const int pixel = is_x ? (image * x::kRows + x_row) * x::kColumns + x_column : 0;
-            char* const target = memory + next.number * kStage + lane / 8 * kXChunk + 16 * at;
+            char* const target = memory + next.number * kStage + lane % 8 * kXChunk + 16 * at;
 #pragma unroll
-            for (int i = 0; i < kXChunks; i += 4) {
+            for (int i = 0; i < kXChunks; i += 8) {
                 copy_async_or_zero<16>(true, is_x && x_chunk + i < x::kChunks, target + i * kXChunk,
                                        x + static_cast<size_t>(pixel) * x::kPixel + i);
             }
             if (at < kTerms) {
                 const bool is_dy = image < dy::kImages && column < dy::kColumns;
                 const int result = is_dy ? (image * dy::kRows + row) * dy::kColumns + column : 0;
-                char* const own = memory + next.number * kStage + kAPart + lane / 8 * kDyChunk + 16 * at;
+                char* const own = memory + next.number * kStage + kAPart + lane % 8 * kDyChunk + 16 * at;
 #pragma unroll
-                for (int i = 0; i < kDyChunks; i += 4) {
-                    copy_async_or_zero<16>(lane / 8 + i < kDyChunks, is_dy && dy_chunk + i < dy::kChunks, own + i * kDyChunk,
+                for (int i = 0; i < kDyChunks; i += 8) {
+                    copy_async_or_zero<16>(lane % 8 + i < kDyChunks, is_dy && dy_chunk + i < dy::kChunks, own + i * kDyChunk,
                                            dy + static_cast<size_t>(result) * dy::kPixel + i);
                 }
             }
