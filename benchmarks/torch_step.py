@@ -9,10 +9,10 @@ A step is the forward pass, a cross entropy, the backward pass and SGD with mome
 parameters and see the same images. PyTorch computes in eager mode, with TF32 off for convolutions and matrix products
 and cuDNN's own search on, as the patched model does where no winner is stored: both are float32 throughout, but for
 what `--autocast` casts; its losses are not scaled, since times are what is compared. With `--tune`, passes of
-convolutions that nothing is stored for are searched for so many seconds each first, into `--store`. Times are those of a whole step with a wait for the
-device behind it, the median over the rounds, in ms; the two models take turns. Before anything is timed, the gradients
-of all parameters are compared with those of the same model in float64, and the largest error of each model is told,
-relative to the largest number of that gradient.
+convolutions that nothing is stored for are searched for so many seconds each first, into `--store`. Times are those of
+a whole step with a wait for the device behind it, the median over the rounds, in ms; the two models take turns. Before
+anything is timed, the gradients of all parameters are compared with those of the same model in float64, and the largest
+error of each model is told, relative to the largest number of that gradient.
 
 Then the CPU's time for a call of a tiny layer is told, in us, PyTorch's own beside the operator's, by loops of calls
 that wait for nothing.

@@ -322,7 +322,7 @@ def test_cudnn_computes_the_same(name: str, pass_: Pass) -> None:
     for index in (1, 0):
         peer.run(index)
     expected, scale = reference(problem, operands)
-    # It may choose Winograd's method or Fourier transforms, whose errors are small against the largest terms alone; results
-    # of 16 bits are rounded.
+    # It may choose Winograd's method or Fourier transforms, whose errors are small against the largest terms alone; and
+    # results of 16 bits are rounded.
     bound = 1e-5 * scale.max() + (peer.tolerance or 0.0) * np.abs(expected).max()
     assert np.abs(peer.result() - expected).max() <= bound

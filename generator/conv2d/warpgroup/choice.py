@@ -34,6 +34,8 @@ STEP_CLOCKS = 60
 """For the barriers of a stage, where the products are few."""
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Of pixels and of weights, the preferred ones first."""
+WEIGHT_STAGES = (3, 2)
+"""Of wgrad, likewise."""
 Values = dict[str, Value]
 
 
@@ -51,6 +53,7 @@ def best_tile(
     choices: Sequence[Mapping[str, Value]],
     kind: type[ImageGeometry],
     least: Config,
+    stages: Sequence[tuple[int, int]] = STAGES,
 ) -> Choice:
     """The tile of fprop or dgrad whose rounds are expected to take least.
 
@@ -59,17 +62,23 @@ def best_tile(
         choices: values of what tiles, stages and blocks leave open, tried with each tile.
         kind: what a config means.
         least: where none of those tried is legal.
+        stages: of pixels and of weights, the preferred ones first.
     """
-    configs = _image_candidates(problem, device, space, choices)
+    configs = _image_candidates(problem, device, space, choices, stages)
     found = (Choice(config, image_clocks(kind.of(problem, config), device)) for config in configs)
     return min(found, key=lambda each: each.clocks, default=None) or Choice(
         least, image_clocks(kind.of(problem, least), device)
     )
 
 
-def weight_choice(problem: Conv2d, device: Device, kind: type[WeightGeometry] = WeightGeometry) -> Choice:
+def weight_choice(
+    problem: Conv2d,
+    device: Device,
+    kind: type[WeightGeometry] = WeightGeometry,
+    stages: Sequence[int] = WEIGHT_STAGES,
+) -> Choice:
     """The tile of wgrad, and the parts of its sums, that are expected to take least; for blocks of this kind."""
-    found, least = _weight_choices(problem, device, kind), Config.of(LEAST_WEIGHT)
+    found, least = _weight_choices(problem, device, kind, stages), Config.of(LEAST_WEIGHT)
     return min(found, key=lambda each: each.clocks, default=None) or Choice(
         least, weight_clocks(kind.of(problem, least), device)
     )
@@ -116,7 +125,11 @@ def _step_clocks(each: int, products: int, nbytes: float, copying: float) -> flo
 
 
 def _image_candidates(
-    problem: Conv2d, device: Device, space: Space, choices: Sequence[Mapping[str, Value]]
+    problem: Conv2d,
+    device: Device,
+    space: Space,
+    choices: Sequence[Mapping[str, Value]],
+    stages: Sequence[tuple[int, int]],
 ) -> Iterator[Config]:
     """The most stages that fit of each tile and depth, and of what else is to be chosen."""
     summed, results = summed_and_results(folded(problem))
@@ -128,13 +141,15 @@ def _image_candidates(
                 tile = {"warpgroups": warpgroups, "columns": columns, "channels": channels, **choice}
                 configs = (
                     Config.of({**tile, "pixel_stages": ps, "filter_stages": fs, "blocks": device.multiprocessors})
-                    for ps, fs in STAGES
+                    for ps, fs in stages
                 )
                 if (found := next(filter(space.contains, configs), None)) is not None:
                     yield found
 
 
-def _weight_choices(problem: Conv2d, device: Device, kind: type[WeightGeometry]) -> Iterator[Choice]:
+def _weight_choices(
+    problem: Conv2d, device: Device, kind: type[WeightGeometry], stages: Sequence[int]
+) -> Iterator[Choice]:
     """The best parts of a sum of each tile."""
     space = weight_space(problem, device, kind)
     layer = folded(problem)
@@ -145,7 +160,7 @@ def _weight_choices(problem: Conv2d, device: Device, kind: type[WeightGeometry])
                 continue
             tile: Values = {"taps": taps, "channel_groups": warpgroups // taps, "columns": columns, "splits": 1}
             for terms in TERMS[1:]:
-                wholes = (Config.of({**tile, "terms": terms, "stages": stages}) for stages in (3, 2))
+                wholes = (Config.of({**tile, "terms": terms, "stages": each}) for each in stages)
                 if (whole := next(filter(space.contains, wholes), None)) is not None:
                     clocks = functools.partial(_weight_clocks, kind.of(problem, whole), device)
                     yield best_split(space, whole, SPLITS, clocks)

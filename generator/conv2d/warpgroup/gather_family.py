@@ -36,8 +36,10 @@ from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
-REACH = "reach"
-"""The parameter of `conv2d_warpgroup` in whose place there is `sharing`."""
+PIXEL_STAGES, STAGES = (2, 3, 4, 6), (2, 3, 4, 6, 8)
+"""More than those of `conv2d_warpgroup`: copies by threads are longer under way than bulk copies."""
+PREFERRED = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
+"""Stages of pixels and of weights."""
 
 
 class Conv2dWarpgroupGather(Conv2dWarpgroup):
@@ -72,9 +74,9 @@ class Conv2dWarpgroupGather(Conv2dWarpgroup):
 
     def _choice(self, problem: Conv2d, device: Device) -> Choice:
         if problem.pass_ is Pass.WGRAD:
-            return weight_choice(problem, device, GatheringWeights)
+            return weight_choice(problem, device, GatheringWeights, STAGES[::-1])
         space, choices = _image_space(problem, device), [{"sharing": each.value} for each in Sharing]
-        return best_tile(problem, device, space, choices, GatheringGeometry, _least_image(problem))
+        return best_tile(problem, device, space, choices, GatheringGeometry, _least_image(problem), PREFERRED)
 
 
 def _why_not_gathered(problem: Conv2d) -> str | None:
@@ -91,8 +93,8 @@ def _why_not_gathered(problem: Conv2d) -> str | None:
 
 
 def _least_image(problem: Conv2d) -> Config:
-    values = {name: value for name, value in least_image(problem).values().items() if name != REACH}
-    return Config.of({**values, "sharing": Sharing.NONE.value})
+    values = {name: value for name, value in least_image(problem).values().items() if name != "reach"}
+    return Config.of({**values, "pixel_stages": PIXEL_STAGES[0], "sharing": Sharing.NONE.value})
 
 
 def _image_space(problem: Conv2d, device: Device) -> Space:
@@ -106,7 +108,12 @@ def _image_space(problem: Conv2d, device: Device) -> Space:
         stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages}
         return geometry(**tile, sharing=sharing, **stages).shared_bytes <= device.shared_per_block_bytes
 
-    sharing = Parameter("sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels")
+    replaced = {
+        "reach": Parameter(
+            "sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels"
+        ),
+        "pixel_stages": Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
+    }
     own = (
         Constraint(
             "taps share pixels where a row of the filter has several",
@@ -118,11 +125,13 @@ def _image_space(problem: Conv2d, device: Device) -> Space:
             lambda columns, channels: geometry(columns=columns, channels=channels).workspace_bytes <= problem.workspace,
         ),
     )
-    parameters = (sharing if each.name == REACH else each for each in image_parameters(device))
+    parameters = (replaced.get(each.name, each) for each in image_parameters(device))
     return Space(tuple(parameters), (*tile_constraints(problem), *own))
 
 
 def _weight_space(problem: Conv2d, device: Device) -> Space:
     usual, across = weight_space(problem, device, GatheringWeights), problem.weight[3]
     own = Constraint(f"a row of the filter has {across} taps", lambda taps: taps <= across)
-    return Space(usual.parameters, (*usual.constraints, own))
+    stages = Parameter("stages", STAGES, "of shared memory")
+    parameters = (stages if each.name == "stages" else each for each in usual.parameters)
+    return Space(tuple(parameters), (*usual.constraints, own))

@@ -1,6 +1,6 @@
 // warpsmith conv2d_warpgroup_gather
 // problem: conv2d pass=dgrad input=32x64x56x56 weight=128x64x3x3 precision=ieee dtype=float16 stride=2x2 padding=1x1 layout=nhwc
-// config:  blocks=132 channels=32 columns=64 filter_stages=4 pixel_stages=2 sharing=none warpgroups=3
+// config:  blocks=132 channels=64 columns=64 filter_stages=4 pixel_stages=4 sharing=none warpgroups=3
 //
 // 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. One warp copies weights, and three copy pixels
 // from where they lie, with zeros beyond the images; barriers hand the stages of shared memory from them to the warpgroups
@@ -22,8 +22,8 @@ constexpr int kColumns = 56;
 constexpr int kRowPitch = 28;  // positions of an image, in rows
 constexpr int kColumnPitch = 28;  // and of a row
 constexpr int kPositions = 25088;  // of all images
-constexpr int kChannelBlocks = 4;
-constexpr int kChunks = 4;  // of eight channels, in a block
+constexpr int kChannelBlocks = 2;
+constexpr int kChunks = 8;  // of eight channels, in a block
 constexpr int kParts = 1;  // of a number: high alone
 constexpr int kTaps = 9;
 constexpr int kPhases = 4;  // of the result, with taps of their own
@@ -36,7 +36,7 @@ constexpr int kRun = 192;  // pixels that the taps of a stage read
 constexpr int kPixelChunk = 16 * 193;
 constexpr int kPixelPart = kChunks * kPixelChunk;
 constexpr int kPixelStage = kParts * kPixelPart;
-constexpr int kPixelStages = 2;
+constexpr int kPixelStages = 4;
 constexpr int kFilterChunk = 16 * kTileColumns;
 constexpr int kFilterPart = kChunks * kFilterChunk;
 constexpr int kFilterStage = kParts * kFilterPart;
@@ -309,7 +309,7 @@ struct __align__(16) Place {
     int eight, row, column;
 };
 
-// What the other ones do, which copy pixels. Four lanes copy a pixel, of which each chunk goes to banks of its own.
+// What the other ones do, which copy pixels. Eight lanes copy a line of memory, of which each chunk goes to banks of its own.
 // The places of a tile's positions are found once, by those who copy them.
 __device__ __forceinline__ void copy_pixels(const uint4* __restrict__ dy, char* memory, Place* __restrict__ places,
                                             Barriers& barriers) {

@@ -1,6 +1,6 @@
 // warpsmith conv2d_warpgroup_gather
 // problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=f16 dtype=float16 padding=1x1 layout=nhwc bias=yes relu=yes
-// config:  blocks=132 channels=32 columns=64 filter_stages=4 pixel_stages=2 sharing=row warpgroups=3
+// config:  blocks=132 channels=64 columns=64 filter_stages=4 pixel_stages=4 sharing=row warpgroups=3
 //
 // 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. One warp copies weights, and three copy pixels
 // from where they lie, with zeros beyond the images; barriers hand the stages of shared memory from them to the warpgroups
@@ -22,8 +22,8 @@ constexpr int kColumns = 56;
 constexpr int kRowPitch = 56;  // positions of an image, in rows
 constexpr int kColumnPitch = 57;  // and of a row
 constexpr int kPositions = 102144;  // of all images
-constexpr int kChannelBlocks = 2;
-constexpr int kChunks = 4;  // of eight channels, in a block
+constexpr int kChannelBlocks = 1;
+constexpr int kChunks = 8;  // of eight channels, in a block
 constexpr int kParts = 1;  // of a number: high alone
 constexpr int kTaps = 9;
 constexpr int kCopyingWarps = 3;  // of pixels
@@ -33,7 +33,7 @@ constexpr int kRun = 194;  // pixels that the taps of a stage read
 constexpr int kPixelChunk = 16 * 195;
 constexpr int kPixelPart = kChunks * kPixelChunk;
 constexpr int kPixelStage = kParts * kPixelPart;
-constexpr int kPixelStages = 2;
+constexpr int kPixelStages = 4;
 constexpr int kFilterChunk = 16 * kTileColumns;
 constexpr int kFilterPart = kChunks * kFilterChunk;
 constexpr int kFilterStage = kParts * kFilterPart;
@@ -313,7 +313,7 @@ struct __align__(16) Place {
     int eight, row, column;
 };
 
-// What the other ones do, which copy pixels. Four lanes copy a pixel, of which each chunk goes to banks of its own.
+// What the other ones do, which copy pixels. Eight lanes copy a line of memory, of which each chunk goes to banks of its own.
 // The places of a tile's positions are found once, by those who copy them.
 __device__ __forceinline__ void copy_pixels(const uint4* __restrict__ x, char* memory, Place* __restrict__ places,
                                             Barriers& barriers) {

@@ -1,6 +1,6 @@
 // warpsmith conv2d_warpgroup_gather
 // problem: conv2d pass=wgrad input=32x256x28x28 weight=256x8x3x3 precision=bf16 dtype=bfloat16 padding=1x1 groups=32 layout=nhwc
-// config:  channel_groups=1 columns=16 splits=4 stages=3 taps=3 terms=128
+// config:  channel_groups=1 columns=16 splits=4 stages=4 taps=3 terms=128
 //
 // The gradient of one tap's weights for 64 channels of x and kTileColumns of dy a warpgroup, by products of the tensor
 // cores, which sum along the positions of dy. Four warps copy pixels from where they lie, with zeros beyond the images; barriers
@@ -36,7 +36,7 @@ constexpr int kBPart = 16 * 129;
 constexpr int kDyChunk = kParts * kBPart;
 constexpr int kDyTile = kDyChunks * kDyChunk;
 constexpr int kStage = kParts * kAPart + kDyTile;
-constexpr int kStages = 3;
+constexpr int kStages = 4;
 constexpr int kAStep = 2 * 128, kBStep = 2 * 128;  // from 16 positions to the next ones
 constexpr int kSteps = kTerms / 16;
 
