@@ -14,7 +14,7 @@ import pytest
 from builders import binary, launch
 from builders import program as made_program
 from warpsmith.devices import native_calls
-from warpsmith.devices.base import BinaryKind
+from warpsmith.devices.base import Allocation, BinaryKind
 from warpsmith.devices.calls import AnyCalls
 from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.cupy_library import cupy_library
@@ -81,7 +81,9 @@ def read_by(library: Library, made: Signature, compiled: ModuleType | None) -> R
         if target is None:
             assert noted.latest == ()
             return None
-        return target, *noted.latest
+        *launched, scratch = noted.latest
+        assert scratch is None
+        return target, *launched
 
     return read
 
@@ -117,6 +119,14 @@ def pitched(rows: int, columns: int, pitch: int = 16) -> Any:
 
 def negated(x: Any) -> Any:
     return torch._neg_view(x)
+
+
+def test_scratch_memory_of_a_call_is_passed_on(compiled: ModuleType | None) -> None:
+    noted, of, scratch = Noted(), signature(COMPLEX), Allocation(0x100, 64)
+    library = torch_library(torch, of, torch.device("cpu"), compiled, lambda: OWN)
+    call, x = calls_of(library, of, noted, (), compiled), torch.zeros(4, 8, dtype=torch.complex64)
+    result = call((x,), None, None, scratch)
+    assert noted.latest == ((x.data_ptr(), result.data_ptr()), (), OWN, scratch)
 
 
 class TestTorch:

@@ -14,8 +14,9 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role
 
-QuickCalls = Callable[[tuple[Any, ...], Any, object], Any | None]
-"""Does a call whose arrays are all as most are, by comparisons alone; its arguments are those of `Plan.__call__`.
+QuickCalls = Callable[[tuple[Any, ...], Any, object, Allocation | None], Any | None]
+"""Does a call whose arrays are all as most are, by comparisons alone. Its arguments are the inputs, out and stream of
+`Plan.__call__`, and the call's scratch memory, which is known to be apart from them; None for memory of the plan's own.
 
 The result's array; None for anything unusual, which `AnyCalls` then takes or refuses, and nothing was changed. Raises
 BadArgument for weights, and for a stream, that are none; and as `Launches.launch`.

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from warpsmith.devices.base import Allocation
 from warpsmith.devices.native import NativeKernel
 from warpsmith.devices.quick_library import AddressOf, Launch, Library
 
@@ -50,4 +51,6 @@ class NativeCalls:
         launcher: KernelLauncher | None,
         launch: Launch,
     ) -> None: ...
-    def call(self, inputs: tuple[Any, ...], out: Any, stream: object) -> Any | None: ...
+    def call(
+        self, inputs: tuple[Any, ...], out: Any, stream: object, scratch: Allocation | None = None
+    ) -> Any | None: ...

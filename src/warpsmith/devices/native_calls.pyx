@@ -283,7 +283,7 @@ cdef class NativeCalls:
         self._mark_written, self._current_stream = library.mark_written, library.current_stream
         self._launcher, self._launch = launcher, launch
 
-    def call(self, tuple inputs, out, stream):
+    def call(self, tuple inputs, out, stream, scratch=None):
         """As `QuickCalls`."""
         cdef uint64_t addresses[MOST]
         cdef uint64_t source, target = 0, end = 0
@@ -324,8 +324,8 @@ cdef class NativeCalls:
             return None
         addresses[self._pointers] = target
         # A launch that was refused is tried again in the program's own context, or refused in words, by the other way.
-        if self._launcher is None or self._launcher.launch(addresses, values, handle) != 0:
+        if scratch is not None or self._launcher is None or self._launcher.launch(addresses, values, handle) != 0:
             if chosen is None and type(self._current_stream) is CurrentStream:
                 chosen = <uintptr_t>handle
-            self._launch(tuple([addresses[number] for number in range(self._pointers + 1)]), values, chosen)
+            self._launch(tuple([addresses[number] for number in range(self._pointers + 1)]), values, chosen, scratch)
         return out

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpsmith.devices.arrays import ALIGNMENT, stream_handle
+from warpsmith.devices.base import Allocation
 from warpsmith.devices.calls import QuickCalls
 from warpsmith.devices.quick_values import Values
 from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Signature
@@ -15,8 +16,8 @@ from warpsmith.generator.problem import Operand
 AddressOf = Callable[[Any], int]
 """Where an array lies; 0, or a RuntimeError, where it is not just what is expected, so that `AnyCalls` has to look."""
 
-Launch = Callable[[tuple[int, ...], tuple[bytes, ...], int | None], None]
-"""`Launches.launch` without a workspace."""
+Launch = Callable[[tuple[int, ...], tuple[bytes, ...], int | None, Allocation | None], None]
+"""`Launches.launch`."""
 
 
 CurrentStream = Callable[[], int | None]
@@ -72,7 +73,7 @@ def python_calls(library: Library, signature: Signature, launch: Launch) -> Quic
     values_of, empty, mark_written = library.values, library.empty, library.mark_written
     current_stream = library.current_stream
 
-    def call(inputs: tuple[Any, ...], out: Any, stream: object) -> Any | None:
+    def call(inputs: tuple[Any, ...], out: Any, stream: object, scratch: Allocation | None = None) -> Any | None:
         if len(inputs) != count:
             return None
         chosen = current_stream()
@@ -98,7 +99,7 @@ def python_calls(library: Library, signature: Signature, launch: Launch) -> Quic
         except RuntimeError:
             return None
         addresses.append(target)
-        launch(tuple(addresses), values, chosen)
+        launch(tuple(addresses), values, chosen, scratch)
         return out
 
     return call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from warpsmith.devices.base import Allocation
 from warpsmith.plans.plan import Plan
 from warpsmith.torch.answers import OWN_WORKSPACE
 
@@ -40,7 +41,7 @@ def call(plan: Plan, *operands: Tensor) -> Tensor:
         result: Tensor = plan(*operands)
         return result
     scratch = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=operands[0].device)
-    return plan(*operands, workspace=scratch)  # type: ignore[no-any-return]
+    return plan.call_on(Allocation(scratch.data_ptr(), plan.workspace_bytes), *operands)  # type: ignore[no-any-return]
 
 
 def is_transformed() -> bool:
