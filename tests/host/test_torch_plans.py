@@ -11,8 +11,12 @@ import pytest
 from scipy import ndimage
 
 import warpsmith as ws
-from warpsmith.devices.base import Allocation
+from warpsmith.devices.base import Allocation, Runtime
+from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
 
 torch = pytest.importorskip("torch")
 
@@ -185,13 +189,18 @@ def test_pytorch_is_not_imported_for_other_arrays() -> None:
     assert done.stdout == "False\n"
 
 
-def test_a_call_on_given_memory_uses_that_and_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_on_given_memory_uses_that_and_is_quick(
+    host: Runtime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(4)
-    transform = ws.plan(ws.Fft(size=(256, 256), layout="transposed"), "host")  # type: ignore[arg-type]
-    x = torch.randn(256, 256)
-    expected = transform(x)
-    memory = np.full(transform.workspace_bytes + 256, 0x55, np.uint8)
-    aligned = Allocation(-(-memory.ctypes.data // 256) * 256, transform.workspace_bytes)
-    monkeypatch.setattr(transform, "_call_with_care", None)  # only the first call of a kind has to be looked at
-    assert torch.equal(transform.call_on(aligned, x), expected)
+    layer, family = ws.Conv2d(input=(2, 3, 9, 9), weight=(4, 3, 3, 3)), Conv2dWarpgroup()
+    program = family.program(layer, family.default(layer, host.device))
+    match = Match(MatchKind.DEFAULT, program, None, ())
+    plan = Plan(layer, match, quickest.compile_program(program), host)
+    x, w = torch.randn(2, 3, 9, 9), torch.randn(4, 3, 3, 3)
+    expected = plan(x, w)
+    memory = np.full(plan.workspace_bytes + 256, 0x55, np.uint8)
+    aligned = Allocation(-(-memory.ctypes.data // 256) * 256, plan.workspace_bytes)
+    monkeypatch.setattr(plan, "_call_with_care", None)  # only the first call of a kind has to be looked at
+    assert torch.equal(plan.call_on(aligned, x, w), expected)
     assert (memory != 0x55).any()
