@@ -46,7 +46,6 @@ class Conv2dDepthwiseLast(Family):
 
     name = "conv2d_depthwise_last"
     default_reach = DEFAULT_REACH
-    may_answer = False  # no GPU has run it yet: a search alone takes it
 
     def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
         if not isinstance(problem, Conv2d):

@@ -14,7 +14,6 @@ import itertools
 from collections.abc import Iterator
 from typing import ClassVar, Self
 
-from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, Step
 from warpsmith.generator.conv2d.halves.lattice import Lattice, LineTap
 from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
@@ -38,10 +37,9 @@ PLACE_BYTES = 16
 """Of shared memory for where a position's pixel lies."""
 UNROLL = 4
 """Positions whose places are looked up at once: one after the other takes 5 clocks an instruction."""
-GATHER_CLOCKS = 48
-"""Of a warp's copy of 16 bytes a lane."""
-LATENCY_CLOCKS = 1500
-"""Until what was copied is there."""
+GATHER_CLOCKS, STAGE_CLOCKS = 156, 955
+"""Of a warp's copy of 16 bytes a lane, and of a stage beside: what stages of 32 to 96 such copies took on an H100,
+however many stages there were and whichever lanes copied what."""
 
 
 class Sharing(enum.StrEnum):
@@ -107,7 +105,7 @@ class GatheringGeometry(ImageGeometry):
 
     @property
     def copy_clocks(self) -> float:
-        return _gather_clocks(self.chunks * self.run, self.warps, _ahead(self.arithmetic, self.pixel_stages))
+        return _gather_clocks(self.chunks * self.run, self.warps)
 
     @property
     def pixel_pitch(self) -> int:
@@ -162,7 +160,7 @@ class GatheringWeights(WeightGeometry):
     @property
     def copy_clocks(self) -> float:
         copies = self.x_chunks * self.run + self.dy_chunks * self.terms
-        return _gather_clocks(copies, self.warps, _ahead(self.arithmetic, self.stages))
+        return _gather_clocks(copies, self.warps)
 
     @property
     def dy_pitch(self) -> int:
@@ -179,15 +177,9 @@ class GatheringWeights(WeightGeometry):
         return aligned(self.sum_bytes)
 
 
-def _gather_clocks(copies: int, warps: int, ahead: int) -> float:
-    """Of a stage of so many copies of 16 bytes by so many warps, which are so many stages ahead."""
-    beginning = GATHER_CLOCKS * copies / (32 * warps)
-    return max(beginning, (beginning + LATENCY_CLOCKS) / ahead)
-
-
-def _ahead(arithmetic: Arithmetic, stages: int) -> int:
-    """Stages that are copied while others are read: two of these, where products of the one before may be under way."""
-    return max(1, stages - (1 if arithmetic.promotes else 2))
+def _gather_clocks(copies: int, warps: int) -> float:
+    """Of a stage of so many copies of 16 bytes by so many warps."""
+    return GATHER_CLOCKS * copies / (32 * warps) + STAGE_CLOCKS
 
 
 def _lattice(on_line: Lattice, shares: bool) -> Lattice:
