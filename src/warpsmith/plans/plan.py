@@ -101,7 +101,7 @@ class Plan:
 
     def call_on(self, scratch: Allocation, *inputs: Any) -> Any:
         """As a call, with scratch memory that is known to be apart from all of its arrays, and free on its stream:
-        a `workspace` is looked at with care at each call, which takes ten times as long.
+        a `workspace` is looked at with care at each call.
         """
         quick = self._quick.get(type(inputs[0]))
         target = quick(inputs, None, None, scratch) if quick is not None else None
