@@ -17,7 +17,8 @@ from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.run.screen import Screen
 
 COMPILING_S = 6.0
-"""How long a problem waits for compilers, which began while the ones before were measured; then it goes without."""
+"""How long a problem waits for compilers, which began while the ones before were measured; then it goes without, if
+something is right. A compiler's own deadline ends the wait for the first."""
 HOPELESS = 1.6
 """Times the best: a family's other configs are passed over where those that ran take so much longer."""
 NEAR, MOST_CONTENDERS = 1.03, 3
@@ -53,8 +54,9 @@ class Tried:
         """Each as soon as it is compiled, but for those of families that are far behind, and of slow compilers."""
         until = time.monotonic() + COMPILING_S
         left = {each.compiling for each in candidates}
-        while left and time.monotonic() < until:
-            done, left = wait(left, until - time.monotonic(), FIRST_COMPLETED)
+        while left and (not self.right or time.monotonic() < until):
+            patience = max(0.0, until - time.monotonic()) if self.right else None
+            done, left = wait(left, patience, FIRST_COMPLETED)
             start = time.monotonic()
             for candidate in (each for each in candidates if each.compiling in done):
                 self.evaluate(candidate)

@@ -6,6 +6,8 @@ import collections
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -361,6 +363,26 @@ class TestCandidates:
         assert found.failures == {"wrong": 1, "passed over": 1}
         assert [each.program.family for each in found.chosen()] == ["conv2d_fft", "conv2d_cufft"]
         assert found.by_family() == {"conv2d_fft": 1e6, "conv2d_fft_2": 1e7, "conv2d_cufft": 1e7}
+
+    def test_slow_compilers_are_waited_for_while_nothing_is_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tried, "COMPILING_S", 0.0)
+        problem = Conv2d((64, 64, 30, 30), (64, 64, 5, 5))
+        families = {family.name: family for family in families_for(problem, H200)}
+        outcome = type("Evaluated", (), {"outcome": measurement(timing(1e6))})
+        bench: Any = type("Bench", (), {"evaluate": lambda *_: outcome})()
+        found = tried.Tried(problem, H200, families, (), bench)
+        family = families["conv2d_fft"]
+        config = family.default(problem, H200)
+        program = family.program(problem, config)
+        slow, never = (candidates.Candidate(family, config, program, Future()) for _ in range(2))
+        compiled: Any = type("Compiled", (), {"binaries": {}})()
+        timer = threading.Timer(0.05, slow.compiling.set_result, (compiled,))
+        timer.start()
+        found.evaluate_all((slow, never))
+        timer.join()
+        assert found.times == [(slow, 1e6)]
+        assert found.failures == {"compilers too slow": 1}
+        assert never.compiling.cancelled()
 
 
 def test_rows_are_json(tmp_path: Path) -> None:
