@@ -26,7 +26,6 @@ from torch_layers import (
 )
 from torch_training import losses
 from warpsmith.store import location
-from warpsmith.torch import tensors
 from warpsmith.torch.layer_spec import LayerSpec
 from warpsmith.torch.operators import CONV2D
 
@@ -101,12 +100,6 @@ def test_layers_are_pytorch_s_in_float64(name: str, layout: str, dtype: Any, cal
     assert told == {(str(dtype), layout, "ieee")}
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_scratch_memory_is_pytorch_s(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensors, "OWN_WORKSPACE", 0)
-    check_layer(LAYERS[name], torch.float32, "nchw")
-
-
 @pytest.mark.parametrize("last", ["x", "w"])
 def test_one_operand_in_channels_last_makes_all_so(last: str, called: list[ws.Conv2d]) -> None:
     x, w, b = operands(LAYERS["usual"])
@@ -160,9 +153,7 @@ def test_a_transposed_layer(layout: str, dtype: Any) -> None:
     assert results[0].stride() == theirs(*given).stride()
 
 
-@pytest.mark.parametrize("own_workspace", [tensors.OWN_WORKSPACE, 0])
-def test_a_training_step_is_captured_in_a_graph(own_workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensors, "OWN_WORKSPACE", own_workspace)
+def test_a_training_step_is_captured_in_a_graph() -> None:
     layer = LAYERS["large"]
     x, w, b = operands(layer)
     options = options_of(layer)

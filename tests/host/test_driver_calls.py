@@ -26,14 +26,14 @@ HEAD = """
 import ctypes, threading
 import numpy as np
 import torch
-from warpsmith.devices.base import Binary, BinaryKind
+from warpsmith.devices.base import Allocation, Binary, BinaryKind
 from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.quick_calls import calls_of
 from warpsmith.devices.torch_library import torch_library
-from warpsmith.errors import DeviceError, LaunchError
+from warpsmith.errors import BadArgument, DeviceError, LaunchError
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Transformed
+from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Transformed, Unit, Workspace
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -46,8 +46,8 @@ class Note(ctypes.Structure):
     def pointer(self, place): return int.from_bytes(bytes(self.arguments[place])[:8], "little")
     def floats(self, place, count): return np.frombuffer(bytes(self.arguments[place])[:4 * count], np.float32).tolist()
 
-DRIVER.warpsmith_note.restype = ctypes.POINTER(Note)
-note = DRIVER.warpsmith_note().contents
+DRIVER.warpsmith_note.restype = DRIVER.warpsmith_note_before.restype = ctypes.POINTER(Note)
+note, note_before = DRIVER.warpsmith_note().contents, DRIVER.warpsmith_note_before().contents
 
 def takes(*sizes): DRIVER.warpsmith_sizes((ctypes.c_size_t * len(sizes))(*sizes), ctypes.c_size_t(len(sizes)))
 
@@ -56,9 +56,12 @@ IMAGE, RESULT, WEIGHTS = Pointer("image"), Pointer("result"), ByValue("weights")
 stream = 0x70
 
 def plan_of(*launches):
-    program = Program.of_source("test", Config.of({}), "", launches)
-    made = Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {"": Binary(BinaryKind.CUBIN, b"", "sm_90", "-")},
-                CudaRuntime(0))
+    return plan_from(Program.of_source("test", Config.of({}), "", launches))
+
+def plan_from(program):
+    binaries = {unit.name: Binary(BinaryKind.CUBIN, bytes([number]), "sm_90", "-")
+                for number, unit in enumerate(program.units)}
+    made = Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, CudaRuntime(0))
     signature, launches, calls = made._signature, made._launches, []
     library = torch_library(torch, signature, torch.device("cpu"), COMPILED, lambda: stream)
     def quick(*given):
@@ -69,11 +72,15 @@ def plan_of(*launches):
     made._quick[torch.Tensor] = quick
     return made
 
+def two_units(*launches):
+    return Program("test", Config.of({}), (Unit("one", ""), Unit("two", "")), launches,
+                   (Workspace("halves", 1000), Workspace("partial", 500)))
+
 def launch(*arguments, **more): return Launch("kernel", (2, 3, 4), (5, 6, 7), arguments, 8, **more)
 
 def refused(call, *given):
     try: call(*given)
-    except (DeviceError, LaunchError) as error: return f"{type(error).__name__}: {error}"
+    except (BadArgument, DeviceError, LaunchError) as error: return f"{type(error).__name__}: {error}"
     raise AssertionError("it was accepted")
 
 """
@@ -120,6 +127,40 @@ for weights in (w, 2 * w):
     assert note.count == before + 2
     assert note.floats(2, 3) == [weights[0, 0], weights[0, 1], weights.mean()]
     assert (note.pointer(0), note.pointer(1)) == (out.data_ptr(), x.data_ptr())
+""",
+    "several_units_share_scratch_memory_of_the_caller_s_or_of_the_plan_s": """
+takes(8, 8)
+halves, partial = Pointer("halves", 16), Pointer("partial", 4)
+plan = plan_from(two_units(launch(IMAGE, halves, unit="one"), launch(partial, RESULT, unit="two")))
+assert isinstance(plan._launches, PreparedLaunches)
+assert plan.workspace_bytes == 1536
+block = torch.empty(4096, dtype=torch.uint8)
+given = block.data_ptr() + -block.data_ptr() % 256
+for scratch in (None, Allocation(given, 1536), None, Allocation(given + 256, 2048)):
+    before = note.count
+    for stream in (0, 0):  # the legacy default one, which is not asked for its number
+        y = plan(x, w, out=out) if scratch is None else plan.call_on(scratch, x, w)
+    assert note.count == before + 4
+    assert (note_before.function, note.function) == (0xF0, 0xF1)
+    assert (note_before.pointer(0), note.pointer(1)) == (x.data_ptr(), y.data_ptr())
+    base = note_before.pointer(1) - 16
+    assert note.pointer(0) == base + 1024 + 4
+    assert base % 256 == 0
+    assert scratch is None or base == scratch.address
+    assert scratch is not None or base not in (given, given + 256)
+""",
+    "too_little_scratch_memory_is_refused": """
+takes(8, 8)
+halves, partial = Pointer("halves"), Pointer("partial")
+plan = plan_from(two_units(launch(IMAGE, halves, unit="one"), launch(partial, RESULT, unit="two")))
+for scratch in (Allocation(4096, 1535), Allocation(4096 + 128, 4096)):
+    before = note.count
+    told = f"workspace: must have 1536 bytes at a multiple of 256; got {scratch.nbytes} bytes at {scratch.address:#x}"
+    for _ in range(2):
+        assert refused(plan.call_on, scratch, x, w) == f"BadArgument: {told}"
+    assert note.count == before
+plan(x, w, out=out)
+assert note.count == before + 2
 """,
     "what_does_not_fit_is_refused_at_the_first_call": """
 takes(8, 8, 12)

@@ -19,9 +19,10 @@ from warpsmith.devices import native_calls
 from warpsmith.devices.base import Binary, BoundLaunch, Module
 from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.launches import Launches
+from warpsmith.devices.launches import Brought, Launches
 from warpsmith.devices.quick_calls import calls_of
 from warpsmith.devices.torch_library import torch_library
+from warpsmith.devices.workspaces import Workspaces
 from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
@@ -55,15 +56,8 @@ QUEUES_ALWAYS = LaunchFunction(("sched_yield", ctypes.CDLL(None)))
 class OnPaper(Module):
     """A module on a device whose driver does nothing."""
 
-    def __init__(self, launch_kernel: Any) -> None:
-        self._launch_kernel = launch_kernel
-
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:  # noqa: ARG002
         raise AssertionError("such a program is not bound")
-
-    def prepared(self, program: Program, buffers: tuple[str, ...], operands: tuple[str, ...]) -> Launches:
-        context: Any = None
-        return PreparedLaunches(context, program, buffers, operands, lambda *_: 1, self._launch_kernel)
 
     def close(self) -> None:
         pass
@@ -78,7 +72,17 @@ class Gpu(HostRuntime):
         self._launch_kernel = launch_kernel
 
     def load(self, binary: Binary) -> Any:  # noqa: ARG002
-        return OnPaper(self._launch_kernel)
+        return OnPaper()
+
+    def prepared(
+        self,
+        program: Program,
+        modules: Mapping[str, Module],  # noqa: ARG002
+        brought: Brought,
+        memory: Workspaces,
+    ) -> Launches:
+        context: Any = None
+        return PreparedLaunches(context, program, brought, memory, lambda *_: 1, self._launch_kernel)
 
 
 def plan_of(problem: Problem, compiled: ModuleType | None, launch_kernel: Any = QUEUES_ALWAYS) -> Plan:

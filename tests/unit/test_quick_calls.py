@@ -19,10 +19,12 @@ from warpsmith.devices.calls import AnyCalls
 from warpsmith.devices.cuda.prepared import PreparedLaunches
 from warpsmith.devices.cupy_library import cupy_library
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.launches import Brought
 from warpsmith.devices.quick_calls import calls_of, quick_calls
 from warpsmith.devices.quick_library import Library
 from warpsmith.devices.signature import Signature
 from warpsmith.devices.torch_library import stream_of, torch_library
+from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
@@ -389,7 +391,9 @@ class TestChoice:
 def test_kernels_of_very_many_arguments_are_launched_in_python(arguments: int, fits: bool) -> None:
     many = made_program("", launch(*[Pointer("image")] * arguments))
     context: Any = None
-    prepared = PreparedLaunches(context, many, ("image",), (), lambda *_: 1, ctypes.CFUNCTYPE(ctypes.c_int)(0x1000))
+    brought, memory = Brought(("image",), ()), Workspaces(HostRuntime(), ())
+    launch_kernel = ctypes.CFUNCTYPE(ctypes.c_int)(0x1000)
+    prepared = PreparedLaunches(context, many, brought, memory, lambda *_: 1, launch_kernel)
     assert (prepared.native((), native_calls) is not None) == fits
 
 
@@ -398,7 +402,6 @@ def test_a_plan_is_quick_after_its_first_call(image: Any, monkeypatch: pytest.Mo
     module = SimpleNamespace(
         close=lambda: None,
         bind=lambda _, addresses, values: lambda stream: launched.append((addresses, values, stream)),
-        prepared=lambda *_: None,
     )
     runtime = HostRuntime()
     monkeypatch.setattr(runtime, "load", lambda _: module)

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from warpsmith.devices.launches import Launches
+    from warpsmith.devices.launches import Brought, Launches
     from warpsmith.devices.library import DeviceLibrary
+    from warpsmith.devices.workspaces import Workspaces
 
 Given = TypeVar("Given")
 
@@ -91,23 +92,6 @@ class Module(abc.ABC):
         Raises:
             LaunchError: no such kernel or variable, or a geometry or a texture that the device refuses.
         """
-
-    def prepared(
-        self,
-        program: Program,  # noqa: ARG002 - for those that have them
-        buffers: tuple[str, ...],  # noqa: ARG002
-        operands: tuple[str, ...],  # noqa: ARG002
-    ) -> Launches | None:
-        """A program's launches with everything laid out but what a call brings, which is then written in place.
-
-        Args:
-            program: what the binary was made of.
-            buffers: names of the operands whose addresses a call brings, in order.
-            operands: names of the operands whose bytes it brings, in order.
-
-        Returns: None where the device or the program allows no such thing; `bind` then fixes each call's arguments.
-        """
-        return None
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -206,6 +190,26 @@ class Runtime(abc.ABC):
     @abc.abstractmethod
     def load(self, binary: Binary) -> Module:
         """Loads a binary. Raises LaunchError where it does not fit this device."""
+
+    def prepared(
+        self,
+        program: Program,  # noqa: ARG002 - for those that have such launches
+        modules: Mapping[str, Module],  # noqa: ARG002
+        brought: Brought,  # noqa: ARG002
+        memory: Workspaces,  # noqa: ARG002
+    ) -> Launches | None:
+        """A program's launches with everything laid out but what a call brings, which is then written in place.
+
+        Args:
+            program: one without calls of libraries.
+            modules: its units, loaded here, by name.
+            brought: what a call brings, and what is there already.
+            memory: the program's workspaces.
+
+        Returns: None where the device or the program allows no such thing; `Module.bind` then fixes each call's
+            arguments.
+        """
+        return None
 
     def library(self, library: Library) -> DeviceLibrary:
         """What carries out calls of a library here.

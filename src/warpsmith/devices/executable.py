@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from warpsmith.devices.base import BoundLaunch, Module, Runtime
 from warpsmith.devices.binary import Binaries
-from warpsmith.devices.launches import Launches
+from warpsmith.devices.launches import Brought, Launches
 from warpsmith.devices.library import LoadedCall
-from warpsmith.devices.workspaces import Block
+from warpsmith.devices.workspaces import Block, Workspaces
 from warpsmith.errors import LaunchError
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import Launch, LibraryCall, Lifetime, Step, Workspace
@@ -98,15 +98,16 @@ class Executable:
         bound = [self._bound(place, step, memory, values) for place, step in enumerate(self.program.steps)]
         return bound[0] if len(bound) == 1 else _InOrder(tuple(bound))
 
-    def prepared(self, buffers: tuple[str, ...], operands: tuple[str, ...]) -> Launches | None:
-        """All launches with everything laid out but what a call brings; see `Module.prepared`.
+    def prepared(self, runtime: Runtime, brought: Brought) -> Launches | None:
+        """All launches with everything laid out but what a call brings; see `Runtime.prepared`.
 
-        None for programs of several units, with workspaces or calls of libraries, which `bind` fixes for each call.
+        None for programs with calls of libraries, or with KEPT workspaces of their own, which `bind` fixes for each
+        call.
         """
-        if self.workspaces or self._calls or len(self._modules) != 1:
+        own = [each for each in self.workspaces if each.lifetime is Lifetime.KEPT and each.name not in brought.kept]
+        if own or self._calls:
             return None
-        (module,) = self._modules.values()
-        return module.prepared(self.program, buffers, operands)
+        return runtime.prepared(self.program, self._modules, brought, Workspaces(runtime, self.workspaces))
 
     def _bound(self, place: int, step: Step, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         if isinstance(step, Launch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,6 +11,18 @@ from warpsmith.devices.base import Allocation
 
 if TYPE_CHECKING:
     from warpsmith.devices.native_calls import KernelLauncher
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Brought:
+    """What a call of a program brings, and what lies ready for all of its calls."""
+
+    buffers: tuple[str, ...]
+    """Names of the operands whose addresses a call brings, in order."""
+    operands: tuple[str, ...]
+    """Names of the operands whose bytes a call brings, in order."""
+    kept: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Addresses of the KEPT workspaces that all calls share, since none writes to them."""
 
 
 class Launches(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from warpsmith.devices.base import Allocation, BoundLaunch, Runtime
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.launches import Launches
+from warpsmith.devices.launches import Brought, Launches
 from warpsmith.devices.process import ForkLock
 from warpsmith.devices.workspaces import Kept, Workspaces
 
@@ -21,7 +21,11 @@ MOST_BOUND = 16
 
 
 def launches_of(
-    executable: Executable, runtime: Runtime, buffers: tuple[str, ...], operands: tuple[str, ...]
+    executable: Executable,
+    runtime: Runtime,
+    buffers: tuple[str, ...],
+    operands: tuple[str, ...],
+    kept: Kept | None = None,
 ) -> Launches:
     """The program's steps by the quickest way that the device has.
 
@@ -30,9 +34,11 @@ def launches_of(
         runtime: the device.
         buffers: names of the operands whose addresses a call brings, in order.
         operands: names of the operands whose bytes it brings, in order.
+        kept: KEPT workspaces that all calls share, since none writes to them.
     """
-    prepared = executable.prepared(buffers, operands)
-    return BoundLaunches(executable, runtime, buffers, operands) if prepared is None else prepared
+    brought = Brought(buffers, operands, {} if kept is None else kept.addresses)
+    prepared = executable.prepared(runtime, brought)
+    return BoundLaunches(executable, runtime, buffers, operands, kept) if prepared is None else prepared
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,8 +50,7 @@ class _Bound:
 class BoundLaunches:
     """Steps that are bound for each call, and remembered for the latest ones. It keeps no array alive.
 
-    Their workspaces are one for each stream, unless a call brings its own. The arguments are those of `launches_of`,
-    and `kept`: KEPT workspaces that all calls share, since none writes to them.
+    Their workspaces are one for each stream, unless a call brings its own. The arguments are those of `launches_of`.
     """
 
     def __init__(

@@ -24,7 +24,10 @@ class PlacedArgument:
     is_address: bool
     """Whether it is an address; otherwise it is bytes."""
     place: int
-    """Its number among the addresses of a call, or among what kernels take of its values."""
+    """Its number among the addresses of a call, behind which is that of its scratch memory, or among what kernels take
+    as bytes."""
+    offset: int = 0
+    """Bytes from that address on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class KernelLauncher:
         address: int,
         kernels: Sequence[NativeKernel],
         contents_of: Callable[[tuple[bytes, ...]], tuple[bytes, ...]],
+        scratch_bytes: int,
     ) -> None: ...
 
 class NativeCalls:

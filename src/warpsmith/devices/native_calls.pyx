@@ -19,6 +19,7 @@ cdef enum:
     DLPACK_CUDA = 2
     MOST_DIMENSIONS = 8
     MOST = 32
+    SCRATCH_ALIGNMENT = 256  # ALIGNMENT of steps.py
 
 MOST_ARGUMENTS = MOST
 """Of a kernel, and arrays of a call."""
@@ -70,6 +71,7 @@ cdef struct Kernel:
     int argument_count
     bint is_address[MOST]
     int places[MOST]
+    uint64_t offsets[MOST]
 
 
 cdef class ExchangeApi:
@@ -196,18 +198,26 @@ cdef class ArrayValues:
 
 
 cdef class KernelLauncher:
-    """Launches the kernels of one program, in order, on what each call brings."""
+    """Launches the kernels of one program, in order, on what each call brings.
+
+    Args:
+        address: of the driver's `cuLaunchKernelEx`.
+        kernels: as `NativeKernel`.
+        contents_of: what kernels take as bytes, of a call's values.
+        scratch_bytes: of memory that each call brings behind its arrays; 0 for none.
+    """
 
     cdef LaunchKernel _launch_kernel
     cdef Kernel* _kernels
     cdef int _count
     cdef object _contents_of
     cdef tuple _last  # of the latest call: its values, and what kernels take of them
+    cdef uint64_t scratch_bytes
 
-    def __cinit__(self, address, kernels, contents_of):
+    def __cinit__(self, address, kernels, contents_of, scratch_bytes):
         self._launch_kernel = <LaunchKernel><uintptr_t>address
         self._contents_of, self._last = contents_of, (None, ())
-        self._count = len(kernels)
+        self._count, self.scratch_bytes = len(kernels), scratch_bytes
         self._kernels = <Kernel*>calloc(self._count, sizeof(Kernel))
         if self._kernels is NULL:
             raise MemoryError
@@ -227,11 +237,13 @@ cdef class KernelLauncher:
         kernel.argument_count = len(told.arguments)
         for place, argument in enumerate(told.arguments):
             kernel.is_address[<int>place], kernel.places[<int>place] = argument.is_address, argument.place
+            kernel.offsets[<int>place] = argument.offset
 
     cdef int launch(self, uint64_t* addresses, tuple values, void* stream) except -1:
         """The driver's first status that is no success; 0 where all were queued."""
         cdef LaunchConfig config
         cdef void* arguments[MOST]
+        cdef uint64_t words[MOST]
         cdef Kernel* kernel
         cdef int status, number, place
         cdef tuple contents, last = self._last  # one tuple: another thread may put its own there
@@ -246,7 +258,8 @@ cdef class KernelLauncher:
             config.stream = stream
             for place in range(kernel.argument_count):
                 if kernel.is_address[place]:
-                    arguments[place] = &addresses[kernel.places[place]]
+                    words[place] = addresses[kernel.places[place]] + kernel.offsets[place]
+                    arguments[place] = &words[place]
                 else:
                     arguments[place] = PyBytes_AS_STRING(contents[kernel.places[place]])
             with nogil:  # the driver waits where its queue is full, perhaps for a host function that is Python's
@@ -272,7 +285,7 @@ cdef class NativeCalls:
     cdef KernelLauncher _launcher
 
     def __cinit__(self, library, count, pointed, result, launcher, launch):
-        if len(pointed) >= MOST:
+        if len(pointed) + 2 > MOST:  # a result and scratch memory beside them
             raise ValueError(f"{len(pointed)} arrays")
         self._count, self._pointers = count, len(pointed)
         for number, (place, _, span) in enumerate(pointed):
@@ -324,8 +337,21 @@ cdef class NativeCalls:
             return None
         addresses[self._pointers] = target
         # A launch that was refused is tried again in the program's own context, or refused in words, by the other way.
-        if scratch is not None or self._launcher is None or self._launcher.launch(addresses, values, handle) != 0:
+        if not self._finds_scratch(addresses, scratch) or self._launcher.launch(addresses, values, handle) != 0:
             if chosen is None and type(self._current_stream) is CurrentStream:
                 chosen = <uintptr_t>handle
             self._launch(tuple([addresses[number] for number in range(self._pointers + 1)]), values, chosen, scratch)
         return out
+
+    cdef bint _finds_scratch(self, uint64_t* addresses, scratch) except -1:
+        """Sets the address of a call's scratch memory, if it needs any; whether the launcher has all that it needs."""
+        cdef uint64_t given
+        if self._launcher is None:
+            return False
+        if self._launcher.scratch_bytes == 0:
+            return True
+        if scratch is None:
+            return False  # memory of the plan's own is given out by the other way
+        given = scratch.address
+        addresses[self._pointers + 1] = given
+        return given % SCRATCH_ALIGNMENT == 0 and <uint64_t>scratch.nbytes >= self._launcher.scratch_bytes

@@ -17,9 +17,6 @@ MOST_STREAMS = 8
 otherwise take more and more of it."""
 
 
-_NOTHING: contextlib.nullcontext[Mapping[str, int]] = contextlib.nullcontext({})
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
     """Several workspaces in one piece of memory."""
@@ -64,7 +61,9 @@ class Workspaces:
     def __init__(self, runtime: Runtime, workspaces: Iterable[Workspace]) -> None:
         listed = tuple(workspaces)
         self._runtime = runtime
-        self._call, self._kept = Block.of(listed, Lifetime.CALL), Block.of(listed, Lifetime.KEPT)
+        self.block = Block.of(listed, Lifetime.CALL)
+        """The CALL workspaces."""
+        self._kept = Block.of(listed, Lifetime.KEPT)
         self._lock = ForkLock()
         self._of_streams: dict[StreamIdentity, StreamBlock] = {}
         """The latest used last."""
@@ -74,9 +73,8 @@ class Workspaces:
         # At the end of the process the runtime gives everything back itself.
         self._give_back.atexit = False
 
-    def lent(
-        self, stream: int | None, given: Allocation | None = None
-    ) -> contextlib.AbstractContextManager[Mapping[str, int]]:
+    @contextlib.contextmanager
+    def lent(self, stream: int | None, given: Allocation | None = None) -> Iterator[Mapping[str, int]]:
         """The addresses of the CALL workspaces for steps that are queued on `stream` within this context.
 
         Calls on one stream share them, and so must not queue their steps in between each other's: one thread at a time
@@ -91,15 +89,25 @@ class Workspaces:
             BadArgument: `given` is too small, or not aligned to 256 bytes.
             OutOfMemory: there is too little memory.
         """
-        return self._lent(stream, given) if self._call.offsets else _NOTHING
+        with self.lent_block(stream, given) as address:
+            yield self.block.at(address)
 
     @contextlib.contextmanager
-    def _lent(self, stream: int | None, given: Allocation | None) -> Iterator[Mapping[str, int]]:
-        if given is not None and (given.nbytes < self._call.nbytes or given.address % ALIGNMENT):
-            told = f"{self._call.nbytes} bytes at a multiple of {ALIGNMENT}"
+    def lent_block(self, stream: int | None, given: Allocation | None = None) -> Iterator[int]:
+        """As `lent`: the address of `block`; 0 where that is empty."""
+        if not self.block.nbytes:
+            yield 0
+        elif given is not None:
+            yield self._checked(given)
+        else:
+            with self._lock:
+                yield self._of(stream).allocation.address
+
+    def _checked(self, given: Allocation) -> int:
+        if given.nbytes < self.block.nbytes or given.address % ALIGNMENT:
+            told = f"{self.block.nbytes} bytes at a multiple of {ALIGNMENT}"
             raise BadArgument(f"workspace: must have {told}; got {given.nbytes} bytes at {given.address:#x}")
-        with self._lock:
-            yield self._call.at((given or self._of(stream).allocation).address)
+        return given.address
 
     @contextlib.contextmanager
     def shared(self, stream: int | None) -> Iterator[tuple[Mapping[str, int], set[str]]]:
@@ -110,7 +118,7 @@ class Workspaces:
         """
         with self._lock:
             block = self._of(stream)
-            yield self._call.at(block.allocation.address), block.made
+            yield self.block.at(block.allocation.address), block.made
 
     def kept(self) -> Kept:
         """KEPT workspaces for one bound program, their contents undefined. Raises OutOfMemory."""
@@ -133,7 +141,7 @@ class Workspaces:
 
     def _of(self, stream: int | None) -> StreamBlock:
         identity = self._runtime.identify(stream)
-        found = self._of_streams.pop(identity, None) or StreamBlock(self._allocated(self._call.nbytes))
+        found = self._of_streams.pop(identity, None) or StreamBlock(self._allocated(self.block.nbytes))
         self._of_streams[identity] = found
         running = [each for each in self._of_streams if each.capture is None]
         for oldest in running[:-MOST_STREAMS]:

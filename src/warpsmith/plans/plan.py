@@ -11,7 +11,7 @@ from warpsmith.devices.binary import Binaries
 from warpsmith.devices.calls import AnyCalls, QuickCalls
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.launches import Launches
-from warpsmith.devices.launching import BoundLaunches, launches_of
+from warpsmith.devices.launching import launches_of
 from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.quick_calls import quick_calls
 from warpsmith.devices.select import DeviceRef
@@ -205,7 +205,7 @@ class _Prepared(PartPlan):
         executable = Executable.load(runtime, parts.rest, plan.binaries)
 
         def bound(buffers: tuple[str, ...], names: tuple[str, ...]) -> Launches:
-            return BoundLaunches(executable, runtime, buffers, names, kept)
+            return launches_of(executable, runtime, buffers, names, kept)
 
         super().__init__(problem, plan.match, plan.binaries, runtime, executable, contents, bound)
 
@@ -218,7 +218,7 @@ def _make(plan: Plan, given: Mapping[str, Any], parts: Held, kept: Kept) -> None
     try:
         arrays = tuple(given[name] for name in signature.asked)
         call = AnyCalls(signature, runtime).read(arrays, (), None)
-        launches = BoundLaunches(executable, runtime, signature.buffers, signature.operands, kept)
+        launches = launches_of(executable, runtime, signature.buffers, signature.operands, kept)
         launches.launch(call.addresses, call.values, call.stream)
         call.queued()
         runtime.synchronize()

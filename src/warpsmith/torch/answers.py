@@ -21,9 +21,6 @@ from warpsmith.torch.words import Fallback, Source
 
 STORED = (MatchKind.EXACT, MatchKind.NEAR)
 """Answers that were measured: for this problem on this device, or for another size of it."""
-OWN_WORKSPACE = 1 << 25
-"""Bytes of scratch memory up to which a plan has its own, 32 MiB. More is taken from PyTorch's allocator at each call,
-where all layers share it: a network of fifty layers would otherwise hold up to 1 GiB for each of 150 plans."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from warpsmith.devices.base import Allocation
 from warpsmith.plans.plan import Plan
-from warpsmith.torch.answers import OWN_WORKSPACE
 
 _ALIGNMENT = 16
 """Bytes, of `warpsmith.devices.arrays`: what PyTorch allocates begins at a multiple of 64, views may not."""
@@ -36,8 +35,10 @@ def usable_image(x: Tensor) -> Tensor:
 
 
 def call(plan: Plan, *operands: Tensor) -> Tensor:
-    """A plan's result. Large scratch memory is PyTorch's, which other layers use again after this call."""
-    if plan.workspace_bytes <= OWN_WORKSPACE or not operands[0].is_cuda:
+    """A plan's result. Scratch memory on a GPU is PyTorch's, which other layers use again after this call: a network
+    of fifty layers would otherwise hold up to 1 GiB for each of 150 plans.
+    """
+    if not plan.workspace_bytes or not operands[0].is_cuda:
         result: Tensor = plan(*operands)
         return result
     scratch = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=operands[0].device)

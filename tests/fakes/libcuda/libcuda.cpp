@@ -28,7 +28,7 @@ struct Note {
     uint64_t stream;
     uint64_t function;
     unsigned char arguments[8][1024];
-} note;
+} note, before;  // and the one before it
 
 std::vector<size_t> sizes{8, 8};  // of the arguments of every kernel
 int answer = kSuccess;            // of launches
@@ -63,10 +63,14 @@ int cuMemAlloc(uint64_t* address, size_t bytes) {
     return kSuccess;
 }
 int cuMemFree(uint64_t address) { free(reinterpret_cast<void*>(address)); return kSuccess; }
-int cuModuleLoadData(Handle* module, const void*) { *module = reinterpret_cast<Handle>(0xB0); return kSuccess; }
+// A module's number, and so that of its functions, is the first byte of its image.
+int cuModuleLoadData(Handle* module, const unsigned char* image) {
+    *module = reinterpret_cast<Handle>(uintptr_t{0xB0} + *image);
+    return kSuccess;
+}
 int cuModuleUnload(Handle) { return kSuccess; }
-int cuModuleGetFunction(Handle* function, Handle, const char*) {
-    *function = reinterpret_cast<Handle>(0xF0);
+int cuModuleGetFunction(Handle* function, Handle module, const char*) {
+    *function = reinterpret_cast<Handle>(reinterpret_cast<uintptr_t>(module) + 0x40);
     return kSuccess;
 }
 int cuFuncGetAttribute(int* value, int attribute, Handle) { *value = attribute == 0 ? 1024 : 0; return kSuccess; }
@@ -83,6 +87,7 @@ int cuGetErrorString(int status, const char** text) {
 }
 
 void keep(const unsigned* geometry, unsigned shared_bytes, Handle stream, Handle function, void** arguments) {
+    before = note;
     ++note.count;
     for (int i = 0; i < 6; ++i) note.geometry[i] = geometry[i];
     note.geometry[6] = shared_bytes;
@@ -147,6 +152,7 @@ int cuGetProcAddress(const char* symbol, void** function, int version, uint64_t 
     return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
 const Note* warpsmith_note() { return &note; }
+const Note* warpsmith_note_before() { return &before; }
 void warpsmith_answer(int status) { answer = status; }
 void warpsmith_sizes(const size_t* given, size_t count) { sizes.assign(given, given + count); }
 }

@@ -18,14 +18,12 @@ from cuda.bindings import driver as cu
 from warpsmith.devices.base import BoundLaunch, Module, argument_bytes, given
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
 from warpsmith.devices.cuda.copies import ModuleCopies
-from warpsmith.devices.cuda.prepared import PreparedLaunches, can_be_prepared, driver_launch
 from warpsmith.devices.cuda.status import NOT_CURRENT, SUCCESS, call, failure, is_capturing
 from warpsmith.devices.cuda.texture import TextureObject, Textures
-from warpsmith.devices.launches import Launches
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Launch, Program, Texture
+from warpsmith.generator.program import Launch, Texture
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
@@ -67,13 +65,7 @@ class CudaModule(Module):
             return bound
         return _KernelWithState(bound, self._context, self._state, launch, tuple(textures.values()), constants)
 
-    def prepared(self, program: Program, buffers: tuple[str, ...], operands: tuple[str, ...]) -> Launches | None:
-        launch_kernel = driver_launch()
-        if launch_kernel is None or not can_be_prepared(program):
-            return None
-        return PreparedLaunches(self._context, program, buffers, operands, self._checked_function, launch_kernel)
-
-    def _checked_function(self, launch: Launch, sizes: list[int]) -> Any:
+    def checked_function(self, launch: Launch, sizes: list[int]) -> Any:
         """A launch's kernel. Raises LaunchError where the device would refuse it with arguments of these sizes."""
         with self._binding(launch) as function:
             _check(function, launch, sizes, self._device)

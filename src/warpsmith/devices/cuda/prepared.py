@@ -8,7 +8,6 @@ arguments, which are ready ctypes objects.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import os
 from collections.abc import Callable
 from functools import cache, cached_property
@@ -17,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.base import Allocation, argument_bytes, given
+from warpsmith.devices.base import Allocation
+from warpsmith.devices.cuda.layout import ADDRESS_BYTES, Layout
 from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
-from warpsmith.devices.native import NativeKernel, PlacedArgument
-from warpsmith.generator.program import Argument, Launch, Pointer, Program, Texture
+from warpsmith.devices.launches import Brought
+from warpsmith.devices.native import NativeKernel
+from warpsmith.devices.workspaces import Workspaces
+from warpsmith.generator.program import Launch, Program, Texture
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
@@ -36,7 +38,6 @@ PerKernel = Callable[[Launch, list[int]], Any]
 
 _FIRST_VERSION = 11080
 """The CUDA that brought cuLaunchKernelEx."""
-_ADDRESS_BYTES = 8
 _MOST_STREAMS = 64
 """Streams whose configurations are remembered; a handle that is given to a new stream is as good."""
 
@@ -79,12 +80,9 @@ def launch_at(address: int) -> LaunchKernel:
 
 
 def can_be_prepared(program: Program) -> bool:
-    """Whether a call of the program needs nothing of its module but code, on addresses just as a call brings them: no
-    texture objects, no variables, no offsets.
-    """
-    arguments = [each for launch in program.launches for each in launch.arguments]
-    needs_more = any(isinstance(each, Texture) or (isinstance(each, Pointer) and each.offset) for each in arguments)
-    return not needs_more and not any(launch.constants for launch in program.launches)
+    """Whether a call of the program needs nothing of its modules but code: no texture objects, no variables."""
+    textures = any(isinstance(each, Texture) for launch in program.launches for each in launch.arguments)
+    return not textures and not any(launch.constants for launch in program.launches)
 
 
 class PreparedLaunches:
@@ -93,8 +91,8 @@ class PreparedLaunches:
     Args:
         context: in which the program is loaded.
         program: one that `can_be_prepared`.
-        buffers: names of the operands whose addresses a call brings, in order.
-        operands: names of the operands whose bytes it brings, in order.
+        brought: what a call brings, and what is there already.
+        memory: the program's workspaces.
         function_of: finds and checks a kernel, once for each block.
         launch_kernel: the driver's function.
     """
@@ -103,33 +101,41 @@ class PreparedLaunches:
         self,
         context: PrimaryContext,
         program: Program,
-        buffers: tuple[str, ...],
-        operands: tuple[str, ...],
+        brought: Brought,
+        memory: Workspaces,
         function_of: PerKernel,
         launch_kernel: LaunchKernel,
     ) -> None:
         self._context = context
         self._program = program
-        self._buffers = buffers
-        self._operands = operands
+        self._brought = brought
+        self._memory = memory
         self._function_of = function_of
         self._launch_kernel = launch_kernel
         self._free: list[_Block] = []
         """Blocks that no thread is using; as many as threads have ever launched at the same time."""
 
     @cached_property
-    def _layout(self) -> _Layout:
+    def _layout(self) -> Layout:
         """Made at the first call, which is where what does not fit is refused."""
-        return _Layout.of(self._program, self._buffers, self._operands)
+        return Layout.of(self._program, self._brought, self._memory.block)
 
     def launch(
         self,
         addresses: tuple[int, ...],
         values: tuple[bytes, ...],
         stream: int | None,
-        workspace: Allocation | None = None,  # noqa: ARG002 - there is none
+        workspace: Allocation | None = None,
     ) -> None:
         """As `Launches.launch`."""
+        if not self._memory.block.nbytes:
+            self._queue(addresses, values, stream)
+            return
+        with self._memory.lent_block(stream, workspace) as scratch:
+            self._queue((*addresses, scratch), values, stream)
+
+    def _queue(self, addresses: tuple[int, ...], values: tuple[bytes, ...], stream: int | None) -> None:
+        """Launches on the operands' addresses, and behind them that of the scratch memory, where there is any."""
         try:
             block = self._free.pop()
         except IndexError:
@@ -162,7 +168,8 @@ class PreparedLaunches:
             for launch, arguments in zip(self._program.launches, layout.arguments, strict=True)
         ]
         address = ctypes.cast(self._launch_kernel, ctypes.c_void_p).value  # type: ignore[arg-type]
-        launcher: KernelLauncher = compiled.KernelLauncher(address, kernels, layout.contents)
+        scratch = self._memory.block.nbytes
+        launcher: KernelLauncher = compiled.KernelLauncher(address, kernels, layout.contents, scratch)
         return launcher
 
     def _again(self, status: int, entry: str, ready: _Ready) -> None:
@@ -178,42 +185,6 @@ class PreparedLaunches:
         return _Block(self._program, self._layout, values, self._function_of)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where each launch of a program finds its arguments."""
-
-    arguments: tuple[tuple[PlacedArgument, ...], ...]
-    """Of each launch, in order."""
-    taken: tuple[tuple[Launch, Argument], ...]
-    """What some launch takes as bytes."""
-    buffers: tuple[str, ...]
-    operands: tuple[str, ...]
-
-    @classmethod
-    def of(cls, program: Program, buffers: tuple[str, ...], operands: tuple[str, ...]) -> _Layout:
-        words = {name: place for place, name in enumerate(buffers)}
-        taken: list[tuple[Launch, Argument]] = []
-
-        def placed(launch: Launch, argument: Argument) -> PlacedArgument:
-            if isinstance(argument, Pointer):
-                return PlacedArgument(True, given(launch, argument.buffer, words))
-            taken.append((launch, argument))
-            return PlacedArgument(False, len(taken) - 1)
-
-        arguments = tuple(tuple(placed(launch, each) for each in launch.arguments) for launch in program.launches)
-        return cls(arguments, tuple(taken), buffers, operands)
-
-    def contents(self, values: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """What launches take as bytes, of the values that a call brings."""
-        of_call = dict(zip(self.operands, values, strict=True))
-        return tuple(argument_bytes(launch, argument, {}, of_call, {}) for launch, argument in self.taken)
-
-    @staticmethod
-    def sizes(arguments: tuple[PlacedArgument, ...], contents: tuple[bytes, ...]) -> list[int]:
-        """The bytes of a launch's arguments."""
-        return [_ADDRESS_BYTES if each.is_address else len(contents[each.place]) for each in arguments]
-
-
 _Ready = tuple[Any, ctypes.c_void_p, Any, ctypes.c_void_p]
 """What the driver's function is given."""
 
@@ -223,16 +194,18 @@ class _Block:
 
     __slots__ = ("_kernels", "_layout", "_rooms", "_words", "addresses", "on_stream", "values")
 
-    def __init__(self, program: Program, layout: _Layout, values: tuple[bytes, ...], function_of: PerKernel) -> None:
+    def __init__(self, program: Program, layout: Layout, values: tuple[bytes, ...], function_of: PerKernel) -> None:
         contents = layout.contents(values)
         self._layout = layout
-        self._words = (ctypes.c_uint64 * len(layout.buffers))()
+        self._words = (ctypes.c_uint64 * len(layout.words))()
         self._rooms = [ctypes.create_string_buffer(content, len(content)) for content in contents]
         first = ctypes.addressof(self._words)
         kernels = []
         for launch, arguments in zip(program.launches, layout.arguments, strict=True):
             places = [
-                first + _ADDRESS_BYTES * each.place if each.is_address else ctypes.addressof(self._rooms[each.place])
+                first + ADDRESS_BYTES * layout.words.index((each.place, each.offset))
+                if each.is_address
+                else ctypes.addressof(self._rooms[each.place])
                 for each in arguments
             ]
             table = (ctypes.c_void_p * max(1, len(places)))(*places)
@@ -245,8 +218,8 @@ class _Block:
         self.addresses: tuple[int, ...] = ()
 
     def write_addresses(self, addresses: tuple[int, ...]) -> None:
-        """Sets the words of the operands."""
-        self._words[:] = list(addresses)
+        """Sets the words that kernels take as addresses."""
+        self._words[:] = [addresses[place] + offset for place, offset in self._layout.words]
         self.addresses = addresses
 
     def write_values(self, values: tuple[bytes, ...]) -> None:

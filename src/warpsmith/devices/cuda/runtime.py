@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import platform
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,16 @@ from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
 from warpsmith.generator.library import Library
+from warpsmith.generator.program import Launch, Program
 
 if TYPE_CHECKING:
+    from warpsmith.devices.base import Module
     from warpsmith.devices.cuda.gate import Gate
     from warpsmith.devices.cuda.module import CudaModule
     from warpsmith.devices.cuda.primary_context import PrimaryContext
+    from warpsmith.devices.launches import Brought, Launches
     from warpsmith.devices.library import DeviceLibrary
+    from warpsmith.devices.workspaces import Workspaces
 
 
 def cuda_device(ordinal: int = 0) -> Device:
@@ -120,6 +124,23 @@ class CudaRuntime(Runtime):
         module = CudaModule(self._context, self.device, binary.image)
         self._modules.add(module)
         return module
+
+    def prepared(
+        self, program: Program, modules: Mapping[str, Module], brought: Brought, memory: Workspaces
+    ) -> Launches | None:
+        from warpsmith.devices.cuda.module import CudaModule
+        from warpsmith.devices.cuda.prepared import PreparedLaunches, can_be_prepared, driver_launch
+
+        launch_kernel = driver_launch()
+        if launch_kernel is None or not can_be_prepared(program):
+            return None
+
+        def function_of(launch: Launch, sizes: list[int]) -> Any:
+            module = modules[launch.unit]
+            assert isinstance(module, CudaModule)  # `load` makes no other
+            return module.checked_function(launch, sizes)
+
+        return PreparedLaunches(self._context, program, brought, memory, function_of, launch_kernel)
 
     def library(self, library: Library) -> DeviceLibrary:
         from warpsmith.devices.cuda.cublas import Cublas
