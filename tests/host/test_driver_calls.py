@@ -138,7 +138,7 @@ block = torch.empty(4096, dtype=torch.uint8)
 given = block.data_ptr() + -block.data_ptr() % 256
 for scratch in (None, Allocation(given, 1536), None, Allocation(given + 256, 2048)):
     before = note.count
-    for stream in (0, 0):  # the legacy default one, which is not asked for its number
+    for stream in (0x70, 0x70):
         y = plan(x, w, out=out) if scratch is None else plan.call_on(scratch, x, w)
     assert note.count == before + 4
     assert (note_before.function, note.function) == (0xF0, 0xF1)

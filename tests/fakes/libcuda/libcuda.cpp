@@ -58,6 +58,15 @@ int cuCtxPopCurrent(Handle* context) { --contexts; *context = reinterpret_cast<H
 int cuCtxSynchronize() { return kSuccess; }
 int cuEventCreate(Handle* event, unsigned) { *event = reinterpret_cast<Handle>(0xE0); return kSuccess; }
 int cuEventDestroy(Handle) { return kSuccess; }
+int cuStreamGetCaptureInfo(Handle, int* status, uint64_t*, Handle*, const Handle**, const void**, size_t*) {
+    *status = 0;  // no stream is captured
+    return kSuccess;
+}
+int cuStreamGetId(Handle stream, uint64_t* number) {
+    *number = reinterpret_cast<uint64_t>(stream);
+    return kSuccess;
+}
+int cuThreadExchangeStreamCaptureMode(int*) { return kSuccess; }
 int cuMemAlloc(uint64_t* address, size_t bytes) {
     *address = reinterpret_cast<uint64_t>(aligned_alloc(256, (bytes + 255) / 256 * 256));
     return kSuccess;
@@ -135,7 +144,7 @@ const std::unordered_map<std::string, void*> kFunctions{
     ONE(cuCtxPopCurrent), ONE(cuCtxSynchronize), ONE(cuEventCreate), ONE(cuEventDestroy), ONE(cuMemAlloc),
     ONE(cuMemFree), ONE(cuModuleLoadData), ONE(cuModuleUnload), ONE(cuModuleGetFunction), ONE(cuFuncGetAttribute),
     ONE(cuFuncSetAttribute), ONE(cuFuncGetParamInfo), ONE(cuGetErrorString), ONE(cuLaunchKernelEx),
-    ONE(cuLaunchKernel),
+    ONE(cuLaunchKernel), ONE(cuStreamGetCaptureInfo), ONE(cuStreamGetId), ONE(cuThreadExchangeStreamCaptureMode),
 #undef ONE
 };
 
