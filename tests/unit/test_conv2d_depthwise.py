@@ -108,7 +108,7 @@ class TestSpace:
 
     @pytest.mark.parametrize("pass_", Pass)
     def test_defaults_of_many_sizes_are_legal(self, pass_: Pass) -> None:
-        for images, size, taps, stride in itertools.product((1, 32), (7, 14, 27, 56, 112), (3, 5, 7, 31), (1, 2)):
+        for images, size, taps, stride in itertools.product((1, 32), (7, 27, 112), (3, 7, 31), (1, 2)):
             problem = Conv2d(**depthwise(images, 64, size, taps, stride=stride), pass_=pass_)
             config = FAMILY.default(problem, H200)
             assert FAMILY.space(problem, H200).why_not(config) is None

@@ -52,7 +52,7 @@ def configs_of(family: Family, problem: Conv2d) -> list[Config]:
     space, rng = family.space(problem, H200), random.Random(problem.key())
     calls = next(each.name for each in space.parameters if each.name.endswith("calls"))
     ways = (space.narrowed({calls: [way]}).drawn(rng) for way in STREAMS)
-    return [*filter(None, (family.default(problem, H200), *(space.drawn(rng) for _ in range(5)), *ways))]
+    return [*filter(None, (family.default(problem, H200), *(space.drawn(rng) for _ in range(2)), *ways))]
 
 
 def programs(family: Family, problem: Conv2d) -> list[Program]:

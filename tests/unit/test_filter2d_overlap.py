@@ -53,7 +53,7 @@ def sample(problem: Filter2d) -> tuple[Config, ...]:
 @every_problem
 def test_every_result_is_stored_once(problem: Filter2d) -> None:
     rows, columns = problem.output_shape
-    for config in sample(problem):
+    for config in sample(problem)[: 3 if rows * columns > 1 << 24 else None]:
         geometry = Geometry.of(problem, config)
         tiles = itertools.chain.from_iterable(map(geometry.partners_of, range(geometry.pairs)))
         stored = [geometry.results(tile) for tile in tiles if tile < geometry.tiles]
