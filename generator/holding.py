@@ -13,11 +13,13 @@ from warpsmith.generator.steps import (
     Argument,
     ByValue,
     Constant,
+    InMemory,
     Launch,
     LibraryCall,
     Lifetime,
     Pointer,
     Step,
+    TensorMap,
     Texture,
     Transformed,
     Workspace,
@@ -103,7 +105,7 @@ def _renamed(step: Step, names: Mapping[str, str]) -> Step:
         match argument:
             case Pointer(buffer, offset):
                 return Pointer(names.get(buffer, buffer), offset)
-            case Texture():
+            case Texture() | TensorMap():
                 return dataclasses.replace(argument, buffer=names.get(argument.buffer, argument.buffer))
             case _:
                 return argument
@@ -118,7 +120,7 @@ def _renamed(step: Step, names: Mapping[str, str]) -> Step:
 
 def _pointed(step: Step) -> frozenset[str]:
     """The memory that a step takes the address of."""
-    return frozenset(each.buffer for each in step.arguments if isinstance(each, Pointer | Texture))
+    return frozenset(each.buffer for each in step.arguments if isinstance(each, InMemory))
 
 
 def _used(step: Step) -> frozenset[str]:

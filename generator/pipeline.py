@@ -11,7 +11,18 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
-from warpsmith.generator.steps import Argument, Constant, Launch, LibraryCall, Pointer, Step, Texture, Unit, Workspace
+from warpsmith.generator.steps import (
+    Argument,
+    Constant,
+    Launch,
+    LibraryCall,
+    Pointer,
+    Step,
+    TensorMap,
+    Texture,
+    Unit,
+    Workspace,
+)
 from warpsmith.generator.work import Work
 
 
@@ -159,7 +170,7 @@ class _Moved:
         match argument:
             case Pointer():
                 return self.pointer(argument)
-            case Texture():
+            case Texture() | TensorMap():
                 return dataclasses.replace(argument, buffer=self.whole(argument.buffer))
             case _:
                 return dataclasses.replace(argument, operand=self.whole(argument.operand))
@@ -170,5 +181,5 @@ class _Moved:
     def whole(self, name: str) -> str:
         """A buffer that is taken from its start. Raises ValueError where the run has a part of it."""
         if self.run.offsets.get(name):
-            raise ValueError(f"{self.run.stage.name} reads {name} by value or as a texture: it has no parts")
+            raise ValueError(f"{self.run.stage.name} reads {name} by value, as a texture or by a map: it has no parts")
         return self.buffer(name)

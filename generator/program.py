@@ -16,11 +16,13 @@ from warpsmith.generator.steps import Argument as Argument
 from warpsmith.generator.steps import ByValue as ByValue
 from warpsmith.generator.steps import Compilation as Compilation
 from warpsmith.generator.steps import Constant as Constant
+from warpsmith.generator.steps import InMemory as InMemory
 from warpsmith.generator.steps import Launch as Launch
 from warpsmith.generator.steps import LibraryCall as LibraryCall
 from warpsmith.generator.steps import Lifetime as Lifetime
 from warpsmith.generator.steps import Pointer as Pointer
 from warpsmith.generator.steps import Step as Step
+from warpsmith.generator.steps import TensorMap as TensorMap
 from warpsmith.generator.steps import Texture as Texture
 from warpsmith.generator.steps import Transformed as Transformed
 from warpsmith.generator.steps import Unit as Unit
@@ -122,8 +124,8 @@ class Program:
 
     @property
     def pointed_to(self) -> frozenset[str]:
-        """The operands and workspaces that some step takes the address of, or reads through a texture."""
-        return frozenset(argument.buffer for argument in self._arguments() if isinstance(argument, Pointer | Texture))
+        """The operands and workspaces that some step takes the address of, or reads through a texture or a map."""
+        return frozenset(argument.buffer for argument in self._arguments() if isinstance(argument, InMemory))
 
     def compilation(self, unit: str = "") -> Compilation:
         """What a compiler is to make of a unit. Raises KeyError where there is none of that name."""

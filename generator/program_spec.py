@@ -20,6 +20,7 @@ from warpsmith.generator.steps import (
     Lifetime,
     Pointer,
     Step,
+    TensorMap,
     Texture,
     Transformed,
     Workspace,
@@ -67,6 +68,8 @@ def _argument_spec(argument: Argument) -> dict[str, Any]:
             return {"transformed": operand, "matrix": [list(row) for row in matrix]}
         case Texture(dtype=dtype):
             return {"texture": {**dataclasses.asdict(argument), "dtype": str(dtype)}}
+        case TensorMap(dtype=dtype):
+            return {"tensor_map": {**dataclasses.asdict(argument), "dtype": str(dtype)}}
 
 
 def workspace_spec(workspace: Workspace) -> dict[str, Any]:
@@ -114,6 +117,9 @@ def _argument_of(spec: dict[str, Any]) -> Argument:
             return Transformed(operand, tuple(tuple(row) for row in matrix))
         case {"texture": fields}:
             return Texture(**{**fields, "dtype": DType(fields["dtype"])})
+        case {"tensor_map": fields}:
+            tuples = {name: tuple(fields[name]) for name in ("shape", "first", "extent", "step")}
+            return TensorMap(**{**fields, **tuples, "dtype": DType(fields["dtype"])})
         case _:
             return ByValue(spec["by_value"])
 

@@ -52,7 +52,41 @@ class Transformed:
     matrix: tuple[tuple[float, ...], ...]
 
 
-Argument = Pointer | ByValue | Texture | Transformed
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A kernel argument of 128 bytes, by which the copy engine of compute capability 9.0 brings pixels of images whose
+    channels lie side by side: CUDA driver API, cuTensorMapEncodeIm2col.
+
+    A window of positions lies over each image: `extent` rows and columns of them, `step` pixels apart, from pixel
+    `first` on, which is negative in the padding. A copy begins at a position and goes on column by column, row by row
+    and image by image, for `pixels` positions; of each it brings `channels` channels of the pixel that lies so many
+    rows and columns further on as the copy says, zeros beyond the image. Their 16 bytes are exchanged as
+    CU_TENSOR_MAP_SWIZZLE_128B does.
+    """
+
+    buffer: str
+    dtype: DType
+    """Of 16 bits."""
+    shape: tuple[int, int, int, int]
+    """Images, rows, columns, channels."""
+    first: tuple[int, int]
+    extent: tuple[int, int]
+    step: tuple[int, int]
+    channels: int
+    pixels: int
+
+    @property
+    def corners(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of the window, rows first: the pixel where it begins, and where it ends, from the image's last one on."""
+        _, *sizes, _ = self.shape
+        ends = zip(self.first, self.extent, self.step, sizes, strict=True)
+        row, column = (first + (extent - 1) * step + 1 - size for first, extent, step, size in ends)
+        return self.first, (row, column)
+
+
+InMemory = Pointer | Texture | TensorMap
+"""Arguments that stand for the memory of a buffer."""
+Argument = InMemory | ByValue | Transformed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class ImageTiles(abc.ABC):
     """What lies side by side in shared memory is summed over."""
     gathers: ClassVar[bool] = False
     """Whether the kernel that multiplies reads pixels where the operand has them; else they lie on one line."""
+    maps: ClassVar[bool] = False
+    """Whether the copy engine brings such pixels, by a map of the images; else warps do."""
 
     @classmethod
     def tiled(

@@ -8,7 +8,7 @@ from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles
 from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, text_key
-from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
+from warpsmith.generator.program import Argument, Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 
@@ -67,7 +67,7 @@ def summing(family: str, problem: Conv2d, geometry: WeightTiles) -> tuple[Unit, 
     return Unit(name, total), dataclasses.replace(launch, unit=name)
 
 
-def multiplying(family: str, geometry: ImageTiles | WeightTiles, arguments: tuple[Pointer, ...]) -> Launch:
+def multiplying(family: str, geometry: ImageTiles | WeightTiles, arguments: tuple[Argument, ...]) -> Launch:
     """The launch of the kernel that multiplies."""
     launch = Launch.of_blocks(family, geometry.blocks, geometry.threads, arguments)
     return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)

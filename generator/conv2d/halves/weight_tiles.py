@@ -67,6 +67,8 @@ class WeightTiles(abc.ABC):
     """Not what is summed over lies side by side in shared memory, but channels."""
     gathers: ClassVar[bool] = False
     """Whether the kernel that multiplies reads pixels where operands have them; else they lie on one line."""
+    maps: ClassVar[bool] = False
+    """Whether the copy engine brings such pixels, by maps of the images; else warps do."""
 
     @classmethod
     def tiled(

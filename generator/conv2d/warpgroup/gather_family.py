@@ -63,7 +63,7 @@ class Conv2dWarpgroupGather(Conv2dWarpgroup):
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)
-        return (_weight_space if conv2d.pass_ is Pass.WGRAD else _image_space)(conv2d, device)
+        return (gathered_weight_space if conv2d.pass_ is Pass.WGRAD else gathered_image_space)(conv2d, device)
 
     def default(self, problem: Problem, device: Device) -> Config:
         return self._choice(require_conv2d(problem), device).config
@@ -72,13 +72,14 @@ class Conv2dWarpgroupGather(Conv2dWarpgroup):
         return gathering_program(require_conv2d(problem), config)
 
     def _least(self, problem: Conv2d) -> Config:
-        return super()._least(problem) if problem.pass_ is Pass.WGRAD else _least_image(problem)
+        return super()._least(problem) if problem.pass_ is Pass.WGRAD else least_gathered_image(problem)
 
     def _choice(self, problem: Conv2d, device: Device) -> Choice:
         if problem.pass_ is Pass.WGRAD:
             return weight_choice(problem, device, GatheringWeights, STAGES[::-1])
-        space, choices = _image_space(problem, device), [{"sharing": each.value} for each in Sharing]
-        return best_tile(problem, device, space, choices, GatheringGeometry, _least_image(problem), PREFERRED)
+        space, choices = gathered_image_space(problem, device), [{"sharing": each.value} for each in Sharing]
+        least = least_gathered_image(problem)
+        return best_tile(problem, device, space, choices, GatheringGeometry, least, PREFERRED)
 
 
 def _why_not_gathered(problem: Conv2d) -> str | None:
@@ -94,16 +95,18 @@ def _why_not_gathered(problem: Conv2d) -> str | None:
     return None
 
 
-def _least_image(problem: Conv2d) -> Config:
+def least_gathered_image(problem: Conv2d) -> Config:
+    """The config of fprop or dgrad that takes the least memory."""
     values = {name: value for name, value in least_image(problem).values().items() if name != "reach"}
     return Config.of({**values, "pixel_stages": PIXEL_STAGES[0], "sharing": Sharing.NONE.value})
 
 
-def _image_space(problem: Conv2d, device: Device) -> Space:
-    least = _least_image(problem).values()
+def gathered_image_space(problem: Conv2d, device: Device, kind: type[GatheringGeometry] = GatheringGeometry) -> Space:
+    """The space of fprop and dgrad, for blocks of this kind."""
+    least = least_gathered_image(problem).values()
 
     def geometry(**chosen: Value) -> GatheringGeometry:
-        return GatheringGeometry.of(problem, Config.of({**least, **chosen}))
+        return kind.of(problem, Config.of({**least, **chosen}))
 
     def fits(warpgroups: int, columns: int, channels: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
         tile: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels}
@@ -131,8 +134,9 @@ def _image_space(problem: Conv2d, device: Device) -> Space:
     return Space(tuple(parameters), (*tile_constraints(problem), *own))
 
 
-def _weight_space(problem: Conv2d, device: Device) -> Space:
-    usual, across = weight_space(problem, device, GatheringWeights), problem.weight[3]
+def gathered_weight_space(problem: Conv2d, device: Device, kind: type[GatheringWeights] = GatheringWeights) -> Space:
+    """The space of wgrad, for blocks of this kind."""
+    usual, across = weight_space(problem, device, kind), problem.weight[3]
     own = Constraint(f"a row of the filter has {across} taps", lambda taps: taps <= across)
     stages = Parameter("stages", STAGES, "of shared memory")
     parameters = (stages if each.name == "stages" else each for each in usual.parameters)

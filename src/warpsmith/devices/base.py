@@ -15,7 +15,17 @@ from warpsmith.devices.binary import BinaryKind as BinaryKind
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
 from warpsmith.generator.library import Library
-from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture, Transformed
+from warpsmith.generator.program import (
+    Argument,
+    ByValue,
+    Constant,
+    Launch,
+    Pointer,
+    Program,
+    TensorMap,
+    Texture,
+    Transformed,
+)
 from warpsmith.generator.steps import Compilation
 
 if TYPE_CHECKING:
@@ -123,16 +133,18 @@ def argument_bytes(
     argument: Argument,
     addresses: Mapping[str, int],
     values: Mapping[str, bytes],
-    textures: Mapping[Texture, int],
+    made: Mapping[Argument, bytes],
 ) -> bytes:
-    """What a kernel takes for `argument`; `textures` has the handle of each. Raises LaunchError as `given` does."""
+    """What a kernel takes for `argument`; `made` has what the device makes of each texture and map. Raises LaunchError
+    as `given` does.
+    """
     match argument:
         case ByValue(operand):
             return given(launch, operand, values)
         case Transformed(operand, matrix):
             return _transformed(given(launch, operand, values), matrix)
-        case Texture():
-            return textures[argument].to_bytes(8, "little")
+        case Texture() | TensorMap():
+            return made[argument]
         case Pointer(buffer):
             return (given(launch, buffer, addresses) + argument.offset).to_bytes(8, "little")
 

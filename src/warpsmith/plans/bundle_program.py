@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Container, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from warpsmith.generator.program import (
     LibraryCall,
     Pointer,
     Program,
+    TensorMap,
     Texture,
     Transformed,
 )
@@ -117,6 +119,21 @@ def _check_argument(argument: Argument, buffers: Mapping[str, int], inputs: set[
             _check_whole(argument.width, 1, _MOST)
             for extent in (argument.height, argument.pitch):
                 _check_whole(extent, 0, _MOST)
+        case TensorMap(buffer):
+            _check_among(buffer, buffers)
+            _check_map(argument, buffers[buffer])
+
+
+def _check_map(told: TensorMap, nbytes: int) -> None:
+    """A copy reads nothing beyond the images of its map, which must be those of the buffer."""
+    for extent in (*told.shape, *told.extent, *told.step, told.channels, told.pixels):
+        _check_whole(extent, 1, _MOST)
+    for pixel in told.first:
+        _check_whole(pixel, -_MOST, _MOST)
+    if len(told.shape) != 4 or any(len(each) != 2 for each in (told.first, told.extent, told.step)):
+        raise ValueError("a map is of images, rows, columns and channels")
+    if math.prod(told.shape) * told.dtype.itemsize > nbytes:
+        raise ValueError(f"a map reaches beyond {told.buffer}")
 
 
 def _check_name(name: object) -> None:

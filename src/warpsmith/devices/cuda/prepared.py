@@ -22,7 +22,7 @@ from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
 from warpsmith.devices.launches import Brought
 from warpsmith.devices.native import NativeKernel
 from warpsmith.devices.workspaces import Workspaces
-from warpsmith.generator.program import Launch, Program, Texture
+from warpsmith.generator.program import Launch, Program, TensorMap, Texture
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
@@ -80,9 +80,10 @@ def launch_at(address: int) -> LaunchKernel:
 
 
 def can_be_prepared(program: Program) -> bool:
-    """Whether a call of the program needs nothing of its modules but code: no texture objects, no variables."""
-    textures = any(isinstance(each, Texture) for launch in program.launches for each in launch.arguments)
-    return not textures and not any(launch.constants for launch in program.launches)
+    """Whether a call of the program needs nothing of its modules but code: no textures, maps or variables."""
+    arguments = (each for launch in program.launches for each in launch.arguments)
+    needs_more = any(isinstance(each, Texture | TensorMap) for each in arguments)
+    return not needs_more and not any(launch.constants for launch in program.launches)
 
 
 class PreparedLaunches:

@@ -53,6 +53,7 @@
 
 #include "cuda_on_host/matrix.h"
 #include "cuda_on_host/pipeline.h"
+#include "cuda_on_host/tensor_map.h"
 #endif
 
 #include "cuda_on_host/launch.h"

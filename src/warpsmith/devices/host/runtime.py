@@ -29,13 +29,14 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.cublas import HostCublas
 from warpsmith.devices.host.cufft import HostCufft
 from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
+from warpsmith.devices.host.tensor_map import tensor_map_bytes
 from warpsmith.devices.host.texture import describe
 from warpsmith.devices.library import DeviceLibrary
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
 from warpsmith.generator.library import Library
-from warpsmith.generator.program import Constant, Launch, Texture
+from warpsmith.generator.program import Argument, Constant, Launch, TensorMap, Texture
 from warpsmith.generator.steps import ALIGNMENT
 
 # What every sanitized library asks for when it is loaded.
@@ -90,8 +91,13 @@ class HostModule(Module):
             for each in launch.arguments
             if isinstance(each, Texture)
         }
-        handles = {texture: made.handle for texture, made in textures.items()}
-        data = [argument_bytes(launch, each, addresses, values, handles) for each in launch.arguments]
+        made: dict[Argument, bytes] = {each: of.handle.to_bytes(8, "little") for each, of in textures.items()}
+        made |= {
+            each: tensor_map_bytes(each, given(launch, each.buffer, addresses))
+            for each in launch.arguments
+            if isinstance(each, TensorMap)
+        }
+        data = [argument_bytes(launch, each, addresses, values, made) for each in launch.arguments]
         self._check_sizes(launch, [len(each) for each in data])
         constants = [self._constant(launch, each, given(launch, each.operand, values)) for each in launch.constants]
         storage = [ctypes.create_string_buffer(each, len(each)) for each in data]

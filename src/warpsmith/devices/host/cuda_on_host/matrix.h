@@ -160,13 +160,23 @@ template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float 
 }
 
 // A matrix of halves in shared memory, as wgmma.m64nNk16 finds it without a swizzle: core matrices of 8 x 8, and how many
-// bytes they are apart along the terms, a descriptor's leading offset, and across them, its stride offset.
+// bytes they are apart along the terms, a descriptor's leading offset, and across them, its stride offset. Or with the
+// swizzle of 128 bytes: lines of 64 terms, or, where they are turned, of 64 rows or columns, of which the next ones lie
+// `across` bytes behind; chunks of 16 bytes of a line are exchanged by its address.
 struct Halves {
     const char *first;
     int along, across;
+    bool is_swizzled = false;
 
     // The bits of a term and a row of A, or a column of B. `turned`: not the terms lie side by side, but those (MN-major).
     unsigned short at(int term, int place, bool turned) const {
+        if (is_swizzled) {
+            const int further = turned ? place / 64 * across + term * 128 + place % 64 * 2 : place * 128 + term * 2;
+            const uintptr_t address = reinterpret_cast<uintptr_t>(first) + static_cast<uintptr_t>(further);
+            unsigned short found;
+            memcpy(&found, reinterpret_cast<const char *>(address ^ (address >> 7 & 7) << 4), sizeof found);
+            return found;
+        }
         const int row = turned ? term % 8 : place % 8, column = turned ? place % 8 : term % 8;
         unsigned short bits;
         memcpy(&bits, first + term / 8 * along + place / 8 * across + row * 16 + column * 2, sizeof bits);
@@ -181,7 +191,13 @@ template <int kAlong, int kAcross> Halves halves(const void *first) {
     }
     return {static_cast<const char *>(first), kAlong, kAcross};
 }
-inline Halves behind(Halves matrix, int bytes) { return {matrix.first + bytes, matrix.along, matrix.across}; }
+template <int kFurther = 16> Halves swizzled_halves(const void *first) {
+    static_assert(kFurther % 16 == 0 && kFurther < 1 << 18, "descriptors have 14 bits for a count of 16 bytes");
+    return {static_cast<const char *>(first), 0, kFurther, true};
+}
+inline Halves behind(Halves matrix, int bytes) {
+    return {matrix.first + bytes, matrix.along, matrix.across, matrix.is_swizzled};
+}
 
 // sums = a * b, or sums += a * b where `add` holds, or -a * b instead. Products and their sum are taken in double and cut
 // off once.

@@ -1,0 +1,223 @@
+"""Layers of 16-bit numbers with channels last, whose pixels the copy engine brings from where they lie.
+
+What `gathering.py` does, by one thread: a copy brings 64 channels of all pixels that a stage has, by a map of the
+images (`TensorMap`), and writes them swizzled, as products of warpgroups read them. Of the gradient of weights both
+operands come so.
+
+Source: PTX manual, cp.async.bulk.tensor, im2col mode; matrix descriptors of wgmma, swizzle of 128 bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+from warpsmith.generator.conv2d.halves.halving import Images
+from warpsmith.generator.conv2d.halves.lattice import Lattice
+from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import Conv2dText
+from warpsmith.generator.conv2d.warpgroup.gathering import (
+    GatheredStep,
+    GatheredTapSet,
+    GatheringGeometry,
+    GatheringWeights,
+)
+from warpsmith.generator.conv2d.warpgroup.image_geometry import BARRIER_BYTES, COPYING_REGISTERS, REGISTERS
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.program import Pointer, Program, TensorMap, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config
+
+NAME = "conv2d_warpgroup_im2col"
+CHANNELS = 64
+"""Of a copy: 128 bytes of a pixel, the most that are swizzled."""
+LINE_BYTES = 2 * CHANNELS
+SWIZZLED_PIXELS = 8
+"""Whose chunks are exchanged: stages begin at multiples."""
+LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
+"""Of a window over images, of a copy's place in it, and from pixel to pixel: cuTensorMapEncodeIm2col, rank 4."""
+MOST_PIXELS = 1024
+"""Of a copy."""
+COPY_BYTES_A_CLOCK = 32
+"""That the copy engine brings, as this is expected to be; not measured yet."""
+
+
+Read = TypeVar("Read", GatheredStep, GatheredTapSet)
+
+
+class Window(NamedTuple, Generic[Read]):
+    """The window over images that a layer reads, and where in it."""
+
+    row: int
+    """Of the source, that the first position of an image reads by the tap that lies furthest up."""
+    column: int
+    reads: tuple[Read, ...]
+    """Rows and columns from there on."""
+
+    @classmethod
+    def of(cls, reads: Sequence[Read]) -> Window[Read]:
+        """That of taps, or sets of them, whose rows and columns are those of the source."""
+        row, column = (min((place for place in places), default=0) for places in _places(reads))
+        inside = (dataclasses.replace(each, row=each.row - row, column=each.column - column) for each in reads)
+        return cls(row, column, tuple(inside))
+
+
+def _places(reads: Sequence[Read]) -> tuple[list[int], list[int]]:
+    return [each.row for each in reads], [each.column for each in reads]
+
+
+def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixels: int) -> TensorMap:
+    """Of x, or dy, whose positions are the lattice's."""
+    sizes = images.rows.sources, images.columns.sources
+    return TensorMap(
+        images.operand.name,
+        images.operand.dtype,
+        shape=(images.images, *sizes, images.groups * images.channels),
+        first=first,
+        extent=(lattice.rows.pitch, lattice.columns.pitch),
+        step=(images.rows.multiple, images.columns.multiple),
+        channels=CHANNELS,
+        pixels=pixels,
+    )
+
+
+def why_no_map(told: TensorMap, reads: Sequence[Read]) -> str | None:
+    """What a map of these images cannot say; None where it can."""
+    if any(not LEAST_CORNER <= each <= MOST_CORNER for corner in told.corners for each in corner):
+        return f"its window of pixels begins or ends more than {MOST_CORNER} pixels from the images' edges"
+    if max(max(places, default=0) for places in _places(reads)) > MOST_OFFSET:
+        return f"its taps lie more than {MOST_OFFSET} pixels apart"
+    if max(told.step) > MOST_STEP:
+        return f"its pixels lie more than {MOST_STEP} apart"
+    return None
+
+
+def _fields(gathered: GatheringGeometry | GatheringWeights) -> dict[str, Any]:
+    """Of a subclass, with whole lines of the swizzle."""
+    fields = {each.name: getattr(gathered, each.name) for each in dataclasses.fields(gathered)}
+    return {**fields, "run": -(-gathered.run // SWIZZLED_PIXELS) * SWIZZLED_PIXELS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Im2colGeometry(GatheringGeometry):
+    """One config on fprop or dgrad."""
+
+    first_row: int
+    first_column: int
+
+    name: ClassVar[str] = NAME
+    maps: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Self:
+        gathered = GatheringGeometry.of(problem, config)
+        window = Window.of([each for each in gathered.steps if isinstance(each, GatheredStep)])
+        images = dataclasses.replace(gathered.images, family=NAME)
+        fields = {**_fields(gathered), "images": images, "steps": window.reads}
+        return cls(**fields, first_row=window.row, first_column=window.column)
+
+    @property
+    def tensor_map(self) -> TensorMap:
+        """Of the images that the layer reads."""
+        return tensor_map_of(self.images, self.lattice, (self.first_row, self.first_column), self.run)
+
+    @property
+    def why_not(self) -> str | None:
+        """As `why_no_map`."""
+        return why_no_map(self.tensor_map, [each for each in self.steps if isinstance(each, GatheredStep)])
+
+    @property
+    def registers(self) -> int:
+        return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
+
+    @property
+    def copying_registers(self) -> int:
+        return COPYING_REGISTERS
+
+    @property
+    def copy_clocks(self) -> float:
+        return LINE_BYTES * self.run / COPY_BYTES_A_CLOCK
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Of a stage."""
+        return LINE_BYTES * self.run
+
+    @property
+    def shared_bytes(self) -> int:
+        filters = self.filter_stages * LINE_BYTES * self.columns
+        barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
+        return self.pixel_stages * self.pixel_bytes + filters + barriers
+
+
+@dataclasses.dataclass(frozen=True)
+class Im2colWeights(GatheringWeights):
+    """One config on wgrad."""
+
+    first_row: int
+    first_column: int
+
+    name: ClassVar[str] = NAME
+    maps: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Self:
+        gathered = GatheringWeights.of(problem, config)
+        window = Window.of([each for each in gathered.tap_sets if isinstance(each, GatheredTapSet)])
+        x = dataclasses.replace(gathered.x, family=NAME)
+        fields = {**_fields(gathered), "x": x, "tap_sets": window.reads}
+        return cls(**fields, first_row=window.row, first_column=window.column)
+
+    @property
+    def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
+        """Of x and dy."""
+        x = tensor_map_of(self.x, self.lattice, (self.first_row, self.first_column), self.run)
+        return x, tensor_map_of(self.dy, self.lattice, (0, 0), self.terms)
+
+    @property
+    def why_not(self) -> str | None:
+        """As `why_no_map`."""
+        x, dy = self.tensor_maps
+        taps = [each for each in self.tap_sets if isinstance(each, GatheredTapSet)]
+        return why_no_map(x, taps) or why_no_map(dy, taps)
+
+    @property
+    def registers(self) -> int:
+        return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
+
+    @property
+    def copying_registers(self) -> int:
+        return COPYING_REGISTERS
+
+    @property
+    def copy_clocks(self) -> float:
+        return self.stage_bytes / COPY_BYTES_A_CLOCK
+
+    @property
+    def stage_bytes(self) -> int:
+        return LINE_BYTES * (self.channel_groups * self.run + self.columns // CHANNELS * self.terms)
+
+
+def im2col_program(problem: Conv2d, config: Config) -> Program:
+    """That of any pass."""
+    return (_weight_program if problem.pass_ is Pass.WGRAD else _image_program)(problem, config)
+
+
+def _weight_program(problem: Conv2d, config: Config) -> Program:
+    geometry = Im2colWeights.of(problem, config)
+    text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+    multiply = multiplying(NAME, geometry, (*geometry.tensor_maps, Pointer(PARTS)))
+    total, add = summing(NAME, problem, geometry)
+    return Program(NAME, config, (Unit(MAIN, text), total), (multiply, add), (Workspace(PARTS, geometry.sum_bytes),))
+
+
+def _image_program(problem: Conv2d, config: Config) -> Program:
+    geometry = Im2colGeometry.of(problem, config)
+    filters = geometry.filters
+    text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+    bias = (Pointer("b"),) if problem.bias else ()
+    arguments = geometry.tensor_map, Pointer(filters.halves.name), *bias, Pointer(problem.output.name)
+    steps = (*filters.launches(), multiplying(NAME, geometry, arguments))
+    return Program(NAME, config, (*filters.units(problem), Unit(MAIN, text)), steps, filters.workspaces())

@@ -1,0 +1,105 @@
+"""Layers as products of matrices by Hopper's tensor cores, whose 16-bit pixels the copy engine brings.
+
+What `conv2d_warpgroup_gather` does for fprop and dgrad, without warps that copy pixels: see `im2col.py`.
+
+Source: as of `conv2d_warpgroup_gather`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from warpsmith.generator.conv2d.halves.choice import Choice
+from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.text import require_conv2d
+from warpsmith.generator.conv2d.warpgroup.choice import best_tile, weight_choice
+from warpsmith.generator.conv2d.warpgroup.gather_family import (
+    PREFERRED,
+    STAGES,
+    Conv2dWarpgroupGather,
+    gathered_image_space,
+    gathered_weight_space,
+    least_gathered_image,
+)
+from warpsmith.generator.conv2d.warpgroup.gathering import Sharing
+from warpsmith.generator.conv2d.warpgroup.im2col import (
+    CHANNELS,
+    NAME,
+    Im2colGeometry,
+    Im2colWeights,
+    im2col_program,
+)
+from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Parameter, Space
+
+COLUMNS = (64, 128, 192, 256)
+"""Whole copies."""
+
+
+class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
+    """`conv2d` by wgmma instructions, on 16-bit pixels that the copy engine brings from where they lie."""
+
+    name = NAME
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if isinstance(problem, Conv2d):
+            for channels in _read(problem):
+                if 2 * channels <= CHANNELS or (problem.groups > 1 and channels % CHANNELS):
+                    return f"reads {CHANNELS} channels at once, of which a group has {channels}"
+        if (why_not := super().why_not(problem, device)) is not None:
+            return why_not
+        conv2d = require_conv2d(problem)
+        kind = Im2colWeights if conv2d.pass_ is Pass.WGRAD else Im2colGeometry
+        return kind.of(conv2d, self._least(conv2d)).why_not
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:  # noqa: ARG002
+        """Not before it has been measured."""
+        return False
+
+    def expected_ns(self, problem: Problem) -> float:  # noqa: ARG002
+        """Not known before it has been measured."""
+        return math.inf
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        conv2d = require_conv2d(problem)
+        return (_weight_space if conv2d.pass_ is Pass.WGRAD else _image_space)(conv2d, device)
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        return im2col_program(require_conv2d(problem), config)
+
+    def _least(self, problem: Conv2d) -> Config:
+        if problem.pass_ is Pass.WGRAD:
+            return Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
+        return Config.of({**least_gathered_image(problem).values(), "channels": CHANNELS})
+
+    def _choice(self, problem: Conv2d, device: Device) -> Choice:
+        if problem.pass_ is Pass.WGRAD:
+            return weight_choice(problem, device, Im2colWeights, STAGES[::-1])
+        space = _image_space(problem, device)
+        choices = [{"sharing": each.value, "channels": CHANNELS} for each in Sharing]
+        return best_tile(problem, device, space, choices, Im2colGeometry, self._least(problem), PREFERRED)
+
+
+def _read(problem: Conv2d) -> tuple[int, ...]:
+    """Channels of a group, of each operand that is read by a map."""
+    both = problem.group_channels, problem.group_filters
+    return both if problem.pass_ is Pass.WGRAD else summed_and_results(problem)[:1]
+
+
+def _weight_space(problem: Conv2d, device: Device) -> Space:
+    usual = gathered_weight_space(problem, device, Im2colWeights)
+    columns = Parameter("columns", COLUMNS, "channels of dy, a warpgroup")
+    parameters = (columns if each.name == "columns" else each for each in usual.parameters)
+    return Space(tuple(parameters), usual.constraints)
+
+
+def _image_space(problem: Conv2d, device: Device) -> Space:
+    usual = gathered_image_space(problem, device, Im2colGeometry)
+    channels = Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel")
+    parameters = (channels if each.name == "channels" else each for each in usual.parameters)
+    return Space(tuple(parameters), usual.constraints)

@@ -1,0 +1,89 @@
+"""`conv2d_warpgroup_im2col` on the CPU: 16-bit pixels that a copy engine brings from where they lie, by a map."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sanitized
+from host.test_conv2d_fft import evaluated
+from host.test_conv2d_gather import KINDS
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.space import Config, Value
+from warpsmith.store.record import Measurement
+
+FAMILY = Conv2dWarpgroupIm2col()
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+SHAPES: dict[str, dict[str, Any]] = {
+    "padded": {"input": (3, 40, 6, 5), "weight": (40, 40, 3, 3), "padding": 1},
+    "one image, even filter": {"input": (1, 72, 7, 9), "weight": (40, 72, 2, 4), "padding": ((1, 0), (2, 1))},
+    "groups": {"input": (2, 128, 5, 7), "weight": (128, 64, 3, 2), "groups": 2},
+    "strides": {"input": (2, 72, 11, 9), "weight": (40, 72, 3, 5), "stride": (2, 3), "padding": (1, 2)},
+    "strides beyond filters": {"input": (2, 64, 9, 8), "weight": (64, 64, 1, 2), "stride": (2, 3), "padding": (0, 3)},
+    "dilation": {"input": (2, 64, 11, 12), "weight": (40, 64, 3, 3), "dilation": (2, 3), "padding": (2, 1)},
+    "both": {"input": (1, 48, 14, 13), "weight": (40, 48, 3, 4), "stride": (3, 2), "dilation": (2, 3)},
+    "much padding": {"input": (2, 64, 3, 4), "weight": (40, 64, 1, 2), "padding": (2, 4)},
+    "pointwise": {"input": (3, 64, 5, 6), "weight": (72, 64, 1, 1), "stride": 2},
+    "a filter as large as the image": {"input": (9, 64, 4, 5), "weight": (40, 64, 4, 5)},
+}
+
+
+def layer(name: str, kind: str, pass_: Pass, **more: Any) -> Conv2d:
+    """One of SHAPES."""
+    return Conv2d(**SHAPES[name], **KINDS[kind], layout="nhwc", pass_=pass_, **more)  # type: ignore[arg-type]
+
+
+def config_of(problem: Conv2d, **wanted: Value) -> Config:
+    """A config that has at least `wanted`."""
+    config = FAMILY.space(problem, DEVICE).like({**FAMILY.default(problem, DEVICE).values(), **wanted})
+    assert config is not None
+    return config
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, name: str) -> None:
+    """Two passes by default and two by a config that is drawn; in every type in turns."""
+    turn = list(SHAPES).index(name)
+    for pass_ in (list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]):
+        problem = layer(name, list(KINDS)[turn % len(KINDS)], pass_)
+        drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if turn // 2 % 2 else None
+        config = drawn or FAMILY.default(problem, DEVICE)
+        outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
+        assert isinstance(outcome, Measurement), (config, outcome)
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("sharing", ["row", "none"])
+def test_taps_share_pixels_or_have_their_own(host: Runtime, quickest: HostCompiler, sharing: str, pass_: Pass) -> None:
+    for name in ("strides", "padded"):
+        problem = layer(name, "float16", pass_, bias=True, relu=True)
+        config = config_of(problem, sharing=sharing)
+        assert config.text("sharing") == sharing
+        outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
+        assert isinstance(outcome, Measurement), outcome
+
+
+@pytest.mark.parametrize("taps", [1, 2, 3])
+def test_taps_of_a_block(host: Runtime, quickest: HostCompiler, taps: int) -> None:
+    """Two of three leave a warpgroup without a tap."""
+    problem = layer("groups" if taps == 2 else "padded", "bf16", Pass.WGRAD)
+    config = config_of(problem, taps=taps)
+    assert config.integer("taps") == taps
+    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
+    assert isinstance(outcome, Measurement), outcome
+
+
+@pytest.mark.usefixtures("compile_without_optimisation")
+def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    """Images that end within a copy, and channels that do."""
+    layers = zip(("strides", "one image, even filter", "dilation"), ("float16", "bfloat16", "f16"), Pass, strict=True)
+    cases = [layer(*each) for each in layers]
+    sanitized.check([(each, FAMILY.program(each, FAMILY.default(each, DEVICE))) for each in cases], tmp_path)
