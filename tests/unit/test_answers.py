@@ -223,12 +223,13 @@ class TestPlans:
     @pytest.fixture
     def counting(self, monkeypatch: pytest.MonkeyPatch, nvrtc: Path) -> Counting:  # noqa: ARG002
         counting = Counting()
-        module = SimpleNamespace(bind=lambda *_: None, prepared=lambda *_: None, close=lambda: None)
+        module = SimpleNamespace(bind=lambda *_: None, close=lambda: None)
         runtime = SimpleNamespace(
             device=H200,
             ordinal=0,
             check_process=lambda: None,
             load=lambda _: module,
+            prepared=lambda *_: None,
             soft_facts=lambda _: {"driver": "1.0", "toolkit": "nvrtc 13.0"},
         )
         ref = DeviceRef(DeviceKind.CUDA)

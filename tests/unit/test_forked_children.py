@@ -109,9 +109,8 @@ def test_a_plan_in_a_forked_child_asks_the_driver_for_nothing(
     def bind(*_: object) -> BoundLaunch:
         return launched.append
 
-    monkeypatch.setattr(
-        CudaRuntime, "load", lambda *_: SimpleNamespace(bind=bind, close=lambda: None, prepared=lambda *_: None)
-    )
+    monkeypatch.setattr(CudaRuntime, "load", lambda *_: SimpleNamespace(bind=bind, close=lambda: None))
+    monkeypatch.setattr(CudaRuntime, "prepared", lambda *_: None)
     plan = Plan(PROBLEM, Match(MatchKind.DEFAULT, PROGRAM, None, ()), BINARIES, CudaRuntime(0))
     image, weights = np.zeros((4, 8), np.float32), np.ones((1, 1), np.float32)
     plan._quick[np.ndarray] = lambda *_: "a quick call"

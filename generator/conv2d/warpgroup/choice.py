@@ -76,9 +76,13 @@ def weight_choice(
     device: Device,
     kind: type[WeightGeometry] = WeightGeometry,
     stages: Sequence[int] = WEIGHT_STAGES,
+    space: Space | None = None,
 ) -> Choice:
-    """The tile of wgrad, and the parts of its sums, that are expected to take least; for blocks of this kind."""
-    found, least = _weight_choices(problem, device, kind, stages), Config.of(LEAST_WEIGHT)
+    """The tile of wgrad, and the parts of its sums, that are expected to take least; for blocks of this kind. `space`
+    is that of such configs; None for the usual one.
+    """
+    usual = weight_space(problem, device, kind) if space is None else space
+    found, least = _weight_choices(problem, device, kind, stages, usual), Config.of(LEAST_WEIGHT)
     return min(found, key=lambda each: each.clocks, default=None) or Choice(
         least, weight_clocks(kind.of(problem, least), device)
     )
@@ -148,10 +152,9 @@ def _image_candidates(
 
 
 def _weight_choices(
-    problem: Conv2d, device: Device, kind: type[WeightGeometry], stages: Sequence[int]
+    problem: Conv2d, device: Device, kind: type[WeightGeometry], stages: Sequence[int], space: Space
 ) -> Iterator[Choice]:
     """The best parts of a sum of each tile."""
-    space = weight_space(problem, device, kind)
     layer = folded(problem)
     count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)
     for warpgroups, columns in _tiles(problem, problem.group_filters):

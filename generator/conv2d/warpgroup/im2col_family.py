@@ -79,7 +79,7 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
 
     def _choice(self, problem: Conv2d, device: Device) -> Choice:
         if problem.pass_ is Pass.WGRAD:
-            return weight_choice(problem, device, Im2colWeights, STAGES[::-1])
+            return weight_choice(problem, device, Im2colWeights, STAGES[::-1], _weight_space(problem, device))
         space = _image_space(problem, device)
         choices = [{"sharing": each.value, "channels": CHANNELS} for each in Sharing]
         return best_tile(problem, device, space, choices, Im2colGeometry, self._least(problem), PREFERRED)

@@ -1,0 +1,81 @@
+"""`conv2d_warpgroup_im2col`: what it refuses, what its maps say, and that its blocks fit."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.warpgroup.im2col import Im2colGeometry, Im2colWeights
+from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.device import H200
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import TensorMap
+
+FAMILY = Conv2dWarpgroupIm2col()
+LAST: dict[str, Any] = {"dtype": "float16", "layout": "nhwc"}
+DEEP: dict[str, Any] = {"input": (128, 192, 13, 13), "weight": (384, 192, 3, 3), "padding": 1, **LAST}
+every_pass = pytest.mark.parametrize("pass_", Pass)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"dtype": "float32"}, "16-bit numbers with channels last"),
+        ({"layout": "nchw"}, "16-bit numbers with channels last"),
+        ({"input": (128, 196, 13, 13), "weight": (384, 196, 3, 3)}, "8 channels of a group at once"),
+        ({"input": (128, 32, 13, 13), "weight": (384, 32, 3, 3)}, "64 channels at once, of which a group has 32"),
+        ({"weight": (384, 96, 3, 3), "groups": 2}, "64 channels at once, of which a group has 96"),
+        ({"input": (1, 192, 13, 13), "padding": 129}, "more than 127 pixels from the images' edges"),
+        (
+            {"input": (1, 192, 130, 130), "padding": ((3, 130), (3, 130)), "dilation": 128},
+            "taps lie more than 255 pixels apart",
+        ),
+        ({"padding": 5, "stride": 9}, "pixels lie more than 8 apart"),
+    ],
+)
+def test_refuses(changed: dict[str, Any], says: str) -> None:
+    why_not = FAMILY.why_not(Conv2d(**{**DEEP, **changed}), H200)
+    assert why_not is not None
+    assert says in why_not
+
+
+def test_a_window_is_what_all_taps_read() -> None:
+    problem = Conv2d((2, 64, 11, 9), (64, 64, 3, 5), stride=(2, 3), padding=(1, 2), **LAST)
+    geometry = Im2colGeometry.of(problem, FAMILY.default(problem, H200))
+    told = geometry.tensor_map
+    assert (told.shape, told.first, told.step) == ((2, 11, 9, 64), (-1, -2), (2, 3))
+    assert told.extent == (geometry.lattice.rows.pitch, geometry.lattice.columns.pitch)
+    rows, columns = told.extent
+    # cuTensorMapEncodeIm2col counts the window's end from the image's last pixel on.
+    assert told.corners == ((-1, -2), (-1 + 2 * (rows - 1) - 10, -2 + 3 * (columns - 1) - 8))
+
+
+def test_a_gradient_of_weights_reads_results_where_they_are() -> None:
+    problem = Conv2d(**DEEP, pass_=Pass.WGRAD)
+    geometry = Im2colWeights.of(problem, FAMILY.default(problem, H200))
+    x, dy = geometry.tensor_maps
+    assert (x.first, dy.first) == ((-1, -1), (0, 0))
+    assert x.extent == dy.extent
+    assert dy.shape == (128, 13, 13, 384)
+    assert dy.pixels == geometry.terms <= x.pixels
+
+
+@every_pass
+def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
+    problem, rng = Conv2d(**DEEP, pass_=pass_), random.Random(3)
+    space = FAMILY.space(problem, H200)
+    for config in (FAMILY.default(problem, H200), *(space.drawn(rng) for _ in range(30))):
+        assert config is not None
+        assert space.contains(config)
+        program = FAMILY.program(problem, config)
+        (multiplying,) = (each for each in program.launches if each.entry == FAMILY.name)
+        assert multiplying.shared_bytes <= H200.shared_per_block_bytes
+        assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+        assert not {"halves_x", "halves_dy"} & {each.name for each in program.workspaces}
+        for told in (each for each in multiplying.arguments if isinstance(each, TensorMap)):
+            assert told.dtype is DType.FLOAT16
+            assert told.pixels % 8 == 0
+            assert told.pixels <= 1024
