@@ -46,17 +46,22 @@ def check_configs() -> Callable[..., None]:
     """Verifies configs of every family that solves a problem, by the tuner's own bench; of several problems at once."""
 
     def check(
-        problems: Iterable[Problem], configs_of: ConfigsOf, compiler: CompilerChoice = CompilerChoice.NVRTC
+        problems: Iterable[Problem],
+        configs_of: ConfigsOf,
+        compiler: CompilerChoice = CompilerChoice.NVRTC,
+        families: tuple[Family, ...] = FAMILIES,
     ) -> None:
         with ThreadPoolExecutor(3) as pool:  # laying out a problem takes longer than running it
-            list(pool.map(lambda problem: _check_configs(problem, configs_of, compiler), problems))
+            list(pool.map(lambda problem: _check_configs(problem, configs_of, compiler, families), problems))
 
     return check
 
 
-def _check_configs(problem: Problem, configs_of: ConfigsOf, compiler: CompilerChoice) -> None:
+def _check_configs(
+    problem: Problem, configs_of: ConfigsOf, compiler: CompilerChoice, families: tuple[Family, ...]
+) -> None:
     opened = Evaluator.open(
-        problem, CUDA, FAMILIES, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN, processes=COMPILING
+        problem, CUDA, families, compiler, 0, PATIENT, sanitize=False, policy=ONE_RUN, processes=COMPILING
     )
     with opened as evaluator:
         programs = [

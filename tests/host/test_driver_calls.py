@@ -33,7 +33,9 @@ from warpsmith.devices.quick_calls import calls_of
 from warpsmith.devices.torch_library import torch_library
 from warpsmith.errors import BadArgument, DeviceError, LaunchError
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, Transformed, Unit, Workspace
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, TensorMap, Transformed, Unit
+from warpsmith.generator.program import Workspace
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -148,6 +150,18 @@ for scratch in (None, Allocation(given, 1536), None, Allocation(given + 256, 204
     assert base % 256 == 0
     assert scratch is None or base == scratch.address
     assert scratch is not None or base not in (given, given + 256)
+""",
+    "maps_are_of_what_each_call_brings": """
+takes(128, 128, 8)
+def map_of(buffer): return TensorMap(buffer, DType.FLOAT16, (1, 6, 4, 64), (0, 0), (6, 4), (1, 1), 64, 8)
+plan = plan_of(launch(map_of("image"), map_of("result"), RESULT))
+assert isinstance(plan._launches, PreparedLaunches)
+for image in (x, torch.ones(6, 8), x):
+    before = note.count
+    y = plan(image, w)
+    assert note.count == before + 1
+    assert (note.pointer(0), note.pointer(1), note.pointer(2)) == (image.data_ptr(), y.data_ptr(), y.data_ptr())
+    assert [int.from_bytes(bytes(note.arguments[place])[8:16], "little") for place in (0, 1)] == [64, 64]
 """,
     "too_little_scratch_memory_is_refused": """
 takes(8, 8)

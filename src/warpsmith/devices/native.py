@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from functools import cache
 from types import ModuleType
 
@@ -17,17 +18,27 @@ def native() -> ModuleType | None:
     return native_calls
 
 
+class ArgumentKind(enum.IntEnum):
+    """What a kernel's argument is made of at each call; `native_calls.pyx` has the same numbers."""
+
+    BYTES = 0
+    ADDRESS = 1
+    MAP = 2
+    """128 bytes that the driver made of a map of images, in which it replaces the address."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedArgument:
     """Where a kernel's argument is found at each call."""
 
-    is_address: bool
-    """Whether it is an address; otherwise it is bytes."""
+    kind: ArgumentKind
     place: int
     """Its number among the addresses of a call, behind which is that of its scratch memory, or among what kernels take
     as bytes."""
     offset: int = 0
     """Bytes from that address on."""
+    map: bytes = b""
+    """Of a map: what the driver made of it for any address."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

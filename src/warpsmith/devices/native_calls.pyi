@@ -6,6 +6,7 @@ from warpsmith.devices.native import NativeKernel
 from warpsmith.devices.quick_library import AddressOf, Launch, Library
 
 MOST_ARGUMENTS: int
+MOST_MAPS: int
 
 class ExchangeApi:
     def __init__(self, capsule: object) -> None: ...
@@ -40,6 +41,7 @@ class KernelLauncher:
         kernels: Sequence[NativeKernel],
         contents_of: Callable[[tuple[bytes, ...]], tuple[bytes, ...]],
         scratch_bytes: int,
+        replace: int,
     ) -> None: ...
 
 class NativeCalls:

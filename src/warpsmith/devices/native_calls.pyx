@@ -10,6 +10,7 @@ from cpython.exc cimport PyErr_Clear
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 
 from warpsmith.devices.arrays import stream_handle
 
@@ -20,9 +21,16 @@ cdef enum:
     MOST_DIMENSIONS = 8
     MOST = 32
     SCRATCH_ALIGNMENT = 256  # ALIGNMENT of steps.py
+    MOST_MAPS_ = 2
+    MAP_BYTES = 128
+    MAP_ALIGNMENT = 64
+    OF_ADDRESS = 1  # ArgumentKind of native.py
+    OF_MAP = 2
 
 MOST_ARGUMENTS = MOST
 """Of a kernel, and arrays of a call."""
+MOST_MAPS = MOST_MAPS_
+"""Of a kernel."""
 
 cdef struct DLDevice:
     int32_t kind
@@ -63,15 +71,17 @@ cdef struct LaunchConfig:  # CUlaunchConfig of cuda.h
     void* attributes
     unsigned int attribute_count
 
+ctypedef int (*ReplaceAddress)(void* map, void* address) noexcept nogil
 ctypedef int (*LaunchKernel)(LaunchConfig* config, void* function, void** arguments, void** extra) noexcept nogil
 
 cdef struct Kernel:
     LaunchConfig config
     void* function
     int argument_count
-    bint is_address[MOST]
+    int kinds[MOST]
     int places[MOST]
-    uint64_t offsets[MOST]
+    uint64_t offsets[MOST]  # from an address on; of a map, which of the kernel's it is
+    unsigned char maps[MOST_MAPS_][MAP_BYTES]
 
 
 cdef class ExchangeApi:
@@ -205,17 +215,20 @@ cdef class KernelLauncher:
         kernels: as `NativeKernel`.
         contents_of: what kernels take as bytes, of a call's values.
         scratch_bytes: of memory that each call brings behind its arrays; 0 for none.
+        replace: address of the driver's `cuTensorMapReplaceAddress`; 0 where no kernel takes maps.
     """
 
     cdef LaunchKernel _launch_kernel
+    cdef ReplaceAddress _replace
     cdef Kernel* _kernels
     cdef int _count
     cdef object _contents_of
     cdef tuple _last  # of the latest call: its values, and what kernels take of them
     cdef uint64_t scratch_bytes
 
-    def __cinit__(self, address, kernels, contents_of, scratch_bytes):
+    def __cinit__(self, address, kernels, contents_of, scratch_bytes, replace):
         self._launch_kernel = <LaunchKernel><uintptr_t>address
+        self._replace = <ReplaceAddress><uintptr_t>replace
         self._contents_of, self._last = contents_of, (None, ())
         self._count, self.scratch_bytes = len(kernels), scratch_bytes
         self._kernels = <Kernel*>calloc(self._count, sizeof(Kernel))
@@ -235,15 +248,25 @@ cdef class KernelLauncher:
         kernel.config.block = told.block
         kernel.config.shared_bytes = told.shared_bytes
         kernel.argument_count = len(told.arguments)
+        cdef uint64_t maps = 0
         for place, argument in enumerate(told.arguments):
-            kernel.is_address[<int>place], kernel.places[<int>place] = argument.is_address, argument.place
+            kernel.kinds[<int>place], kernel.places[<int>place] = argument.kind, argument.place
             kernel.offsets[<int>place] = argument.offset
+            if argument.kind == OF_MAP:
+                if argument.offset or maps == MOST_MAPS_ or len(argument.map) != MAP_BYTES:
+                    raise ValueError("a map that no call moves")
+                kernel.offsets[<int>place] = maps
+                memcpy(kernel.maps[maps], PyBytes_AS_STRING(argument.map), MAP_BYTES)
+                maps += 1
 
     cdef int launch(self, uint64_t* addresses, tuple values, void* stream) except -1:
         """The driver's first status that is no success; 0 where all were queued."""
         cdef LaunchConfig config
         cdef void* arguments[MOST]
         cdef uint64_t words[MOST]
+        cdef unsigned char room[MOST_MAPS_ * MAP_BYTES + MAP_ALIGNMENT]
+        cdef unsigned char* aligned = room + (MAP_ALIGNMENT - <uintptr_t>room % MAP_ALIGNMENT)
+        cdef unsigned char* map
         cdef Kernel* kernel
         cdef int status, number, place
         cdef tuple contents, last = self._last  # one tuple: another thread may put its own there
@@ -257,7 +280,14 @@ cdef class KernelLauncher:
             config = kernel.config
             config.stream = stream
             for place in range(kernel.argument_count):
-                if kernel.is_address[place]:
+                if kernel.kinds[place] == OF_MAP:
+                    map = aligned + kernel.offsets[place] * MAP_BYTES
+                    memcpy(map, kernel.maps[kernel.offsets[place]], MAP_BYTES)
+                    status = self._replace(map, <void*>addresses[kernel.places[place]])
+                    if status != 0:
+                        return status
+                    arguments[place] = map
+                elif kernel.kinds[place] == OF_ADDRESS:
                     words[place] = addresses[kernel.places[place]] + kernel.offsets[place]
                     arguments[place] = &words[place]
                 else:

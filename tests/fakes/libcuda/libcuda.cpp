@@ -126,6 +126,20 @@ int cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsig
     return status;
 }
 
+// Of a map: where its images lie, and how many channels they have.
+int cuTensorMapEncodeIm2col(void* map, int, unsigned, void* images, const uint64_t* sizes, const uint64_t*, const int*,
+                            const int*, unsigned, unsigned, const unsigned*, int, int, int, int) {
+    memset(map, 0, 128);
+    memcpy(map, &images, sizeof images);
+    memcpy(static_cast<char*>(map) + 8, sizes, 8);
+    return kSuccess;
+}
+int cuTensorMapReplaceAddress(void* map, void* images) {
+    if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || reinterpret_cast<uintptr_t>(images) % 16 != 0) return kInvalidValue;
+    memcpy(map, &images, sizeof images);
+    return kSuccess;
+}
+
 template <typename Function>
 void* address(Function* function) { return reinterpret_cast<void*>(function); }
 
@@ -145,6 +159,7 @@ const std::unordered_map<std::string, void*> kFunctions{
     ONE(cuMemFree), ONE(cuModuleLoadData), ONE(cuModuleUnload), ONE(cuModuleGetFunction), ONE(cuFuncGetAttribute),
     ONE(cuFuncSetAttribute), ONE(cuFuncGetParamInfo), ONE(cuGetErrorString), ONE(cuLaunchKernelEx),
     ONE(cuLaunchKernel), ONE(cuStreamGetCaptureInfo), ONE(cuStreamGetId), ONE(cuThreadExchangeStreamCaptureMode),
+    ONE(cuTensorMapEncodeIm2col), ONE(cuTensorMapReplaceAddress),
 #undef ONE
 };
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.devices.base import argument_bytes, given
+from warpsmith.devices.cuda.tensor_map import MAP_BYTES, tensor_map_bytes
 from warpsmith.devices.launches import Brought
-from warpsmith.devices.native import PlacedArgument
+from warpsmith.devices.native import ArgumentKind, PlacedArgument
 from warpsmith.devices.workspaces import Block
-from warpsmith.generator.program import Argument, Launch, Pointer, Program
+from warpsmith.generator.program import Argument, Launch, Pointer, Program, TensorMap
 
 ADDRESS_BYTES = 8
+IN_MEMORY = (ArgumentKind.ADDRESS, ArgumentKind.MAP)
+ANY_ADDRESS = 1 << 20
+"""Of a map, until a call brings one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,7 +24,8 @@ class Layout:
     arguments: tuple[tuple[PlacedArgument, ...], ...]
     """Of each launch, in order."""
     words: tuple[tuple[int, int], ...]
-    """What some launch takes as an address, once each: the place of one that a call brings, and bytes from there on."""
+    """What some launch takes as an address, or a map's, once each: the place of one that a call brings, and bytes from
+    there on."""
     taken: tuple[tuple[Launch, Argument], ...]
     """What some launch takes as bytes."""
     brought: Brought
@@ -41,23 +46,29 @@ class Layout:
         taken: list[tuple[Launch, Argument]] = []
 
         def placed(launch: Launch, argument: Argument) -> PlacedArgument:
-            if isinstance(argument, Pointer) and argument.buffer not in brought.kept:
+            if isinstance(argument, Pointer | TensorMap) and argument.buffer not in brought.kept:
                 place, start = given(launch, argument.buffer, places)
-                return PlacedArgument(True, place, start + argument.offset)
+                if isinstance(argument, TensorMap):
+                    return PlacedArgument(ArgumentKind.MAP, place, start, tensor_map_bytes(argument, ANY_ADDRESS))
+                return PlacedArgument(ArgumentKind.ADDRESS, place, start + argument.offset)
             taken.append((launch, argument))
-            return PlacedArgument(False, len(taken) - 1)
+            return PlacedArgument(ArgumentKind.BYTES, len(taken) - 1)
 
         arguments = tuple(tuple(placed(launch, each) for each in launch.arguments) for launch in program.launches)
-        words = {(each.place, each.offset): None for listed in arguments for each in listed if each.is_address}
+        words = {(each.place, each.offset): None for listed in arguments for each in listed if each.kind in IN_MEMORY}
         return cls(arguments, tuple(words), tuple(taken), brought)
 
     def contents(self, values: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """What launches take as bytes, of the values that a call brings."""
         of_call = dict(zip(self.brought.operands, values, strict=True))
         kept = self.brought.kept
-        return tuple(argument_bytes(launch, argument, kept, of_call, {}) for launch, argument in self.taken)
+        made: dict[Argument, bytes] = {
+            each: tensor_map_bytes(each, kept[each.buffer]) for _, each in self.taken if isinstance(each, TensorMap)
+        }
+        return tuple(argument_bytes(launch, argument, kept, of_call, made) for launch, argument in self.taken)
 
     @staticmethod
     def sizes(arguments: tuple[PlacedArgument, ...], contents: tuple[bytes, ...]) -> list[int]:
         """The bytes of a launch's arguments."""
-        return [ADDRESS_BYTES if each.is_address else len(contents[each.place]) for each in arguments]
+        bytes_of = {ArgumentKind.ADDRESS: ADDRESS_BYTES, ArgumentKind.MAP: MAP_BYTES}
+        return [bytes_of[each.kind] if each.kind in bytes_of else len(contents[each.place]) for each in arguments]

@@ -20,7 +20,7 @@ from warpsmith.devices.base import Allocation
 from warpsmith.devices.cuda.layout import ADDRESS_BYTES, Layout
 from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
 from warpsmith.devices.launches import Brought
-from warpsmith.devices.native import NativeKernel
+from warpsmith.devices.native import ArgumentKind, NativeKernel, PlacedArgument
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.generator.program import Launch, Program, TensorMap, Texture
 
@@ -36,8 +36,11 @@ meanwhile: the driver waits where its queue is full, perhaps for a host function
 PerKernel = Callable[[Launch, list[int]], Any]
 """The driver's function for a launch, given the sizes of its arguments; raises LaunchError where they do not fit."""
 
-_FIRST_VERSION = 11080
+_LAUNCHES = 11080
 """The CUDA that brought cuLaunchKernelEx."""
+_REPLACES = 12000
+"""And cuTensorMapReplaceAddress."""
+_MAP_ALIGNMENT = 64
 _MOST_STREAMS = 64
 """Streams whose configurations are remembered; a handle that is given to a new stream is as good."""
 
@@ -58,6 +61,16 @@ class _Configuration(ctypes.Structure):
 @cache
 def driver_launch() -> LaunchKernel | None:
     """The driver's own launch; None where it does not tell its address."""
+    return _driver_function(b"cuLaunchKernelEx", _LAUNCHES)
+
+
+@cache
+def driver_replace() -> LaunchKernel | None:
+    """The driver's `cuTensorMapReplaceAddress`: a map, an address; its status. None where it is older."""
+    return _driver_function(b"cuTensorMapReplaceAddress", _REPLACES)
+
+
+def _driver_function(name: bytes, version: int) -> LaunchKernel | None:
     flags = cu.CUdriverProcAddress_flags
     legacy, per_thread = (
         flags.CU_GET_PROC_ADDRESS_LEGACY_STREAM,
@@ -68,22 +81,26 @@ def driver_launch() -> LaunchKernel | None:
         per_thread if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in ("", "0") else legacy
     )
     try:
-        status, address, *_ = cu.cuGetProcAddress(b"cuLaunchKernelEx", _FIRST_VERSION, int(chosen))
+        status, address, *_ = cu.cuGetProcAddress(name, version, int(chosen))
     except RuntimeError:  # no driver
         return None
     return launch_at(int(address)) if status == SUCCESS and address else None
 
 
 def launch_at(address: int) -> LaunchKernel:
-    """The function at an address, which has the arguments of `cuLaunchKernelEx`."""
+    """The function at an address, whose arguments are ready."""
     return ctypes.CFUNCTYPE(ctypes.c_int)(address)  # no types: every argument is a ready ctypes object
 
 
 def can_be_prepared(program: Program) -> bool:
-    """Whether a call of the program needs nothing of its modules but code: no textures, maps or variables."""
-    arguments = (each for launch in program.launches for each in launch.arguments)
-    needs_more = any(isinstance(each, Texture | TensorMap) for each in arguments)
-    return not needs_more and not any(launch.constants for launch in program.launches)
+    """Whether a call of the program needs nothing of its modules but code: no textures, no variables, and maps where
+    the driver replaces their addresses.
+    """
+    arguments = [each for launch in program.launches for each in launch.arguments]
+    if any(isinstance(each, TensorMap) for each in arguments) and driver_replace() is None:
+        return False
+    textures = any(isinstance(each, Texture) for each in arguments)
+    return not textures and not any(launch.constants for launch in program.launches)
 
 
 class PreparedLaunches:
@@ -156,7 +173,8 @@ class PreparedLaunches:
     def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:
         """As `Launches.native`."""
         layout, contents = self._layout, self._layout.contents(values)
-        if any(len(each) > compiled.MOST_ARGUMENTS for each in layout.arguments):
+        maps = (sum(each.kind is ArgumentKind.MAP for each in arguments) for arguments in layout.arguments)
+        if any(len(each) > compiled.MOST_ARGUMENTS for each in layout.arguments) or max(maps) > compiled.MOST_MAPS:
             return None
         kernels = [
             NativeKernel(
@@ -169,8 +187,9 @@ class PreparedLaunches:
             for launch, arguments in zip(self._program.launches, layout.arguments, strict=True)
         ]
         address = ctypes.cast(self._launch_kernel, ctypes.c_void_p).value  # type: ignore[arg-type]
+        replace = ctypes.cast(driver_replace(), ctypes.c_void_p).value  # type: ignore[arg-type]
         scratch = self._memory.block.nbytes
-        launcher: KernelLauncher = compiled.KernelLauncher(address, kernels, layout.contents, scratch)
+        launcher: KernelLauncher = compiled.KernelLauncher(address, kernels, layout.contents, scratch, replace or 0)
         return launcher
 
     def _again(self, status: int, entry: str, ready: _Ready) -> None:
@@ -186,6 +205,24 @@ class PreparedLaunches:
         return _Block(self._program, self._layout, values, self._function_of)
 
 
+class _Map:
+    """A map of images in memory of its own, aligned as the driver wants it."""
+
+    __slots__ = ("_memory", "address")
+
+    def __init__(self, content: bytes) -> None:
+        self._memory = ctypes.create_string_buffer(len(content) + _MAP_ALIGNMENT)
+        self.address = ctypes.addressof(self._memory) + -ctypes.addressof(self._memory) % _MAP_ALIGNMENT
+        ctypes.memmove(self.address, content, len(content))
+
+    def move(self, images: int) -> None:
+        """Makes it one of the images at this address. Raises DeviceError where the driver refuses that."""
+        replace = driver_replace()
+        assert replace is not None  # `can_be_prepared`
+        if status := replace(ctypes.c_void_p(self.address), ctypes.c_void_p(images)):
+            raise failure(STATUS(status), "move a map of images")
+
+
 _Ready = tuple[Any, ctypes.c_void_p, Any, ctypes.c_void_p]
 """What the driver's function is given."""
 
@@ -193,22 +230,17 @@ _Ready = tuple[Any, ctypes.c_void_p, Any, ctypes.c_void_p]
 class _Block:
     """The arguments of one call: a word for each address, room for the bytes, and the tables that point to them."""
 
-    __slots__ = ("_kernels", "_layout", "_rooms", "_words", "addresses", "on_stream", "values")
+    __slots__ = ("_kernels", "_layout", "_maps", "_rooms", "_words", "addresses", "on_stream", "values")
 
     def __init__(self, program: Program, layout: Layout, values: tuple[bytes, ...], function_of: PerKernel) -> None:
         contents = layout.contents(values)
         self._layout = layout
         self._words = (ctypes.c_uint64 * len(layout.words))()
         self._rooms = [ctypes.create_string_buffer(content, len(content)) for content in contents]
-        first = ctypes.addressof(self._words)
+        self._maps: list[tuple[_Map, int]] = []
         kernels = []
         for launch, arguments in zip(program.launches, layout.arguments, strict=True):
-            places = [
-                first + ADDRESS_BYTES * layout.words.index((each.place, each.offset))
-                if each.is_address
-                else ctypes.addressof(self._rooms[each.place])
-                for each in arguments
-            ]
+            places = [self._place(each) for each in arguments]
             table = (ctypes.c_void_p * max(1, len(places)))(*places)
             function = int(function_of(launch, layout.sizes(arguments, contents)))
             kernels.append((ctypes.c_void_p(function), ctypes.byref(table)))
@@ -218,9 +250,22 @@ class _Block:
         self.values = values
         self.addresses: tuple[int, ...] = ()
 
+    def _place(self, argument: PlacedArgument) -> int:
+        """Where the driver finds an argument; a map is made here."""
+        if argument.kind is ArgumentKind.BYTES:
+            return ctypes.addressof(self._rooms[argument.place])
+        word = self._layout.words.index((argument.place, argument.offset))
+        if argument.kind is ArgumentKind.ADDRESS:
+            return ctypes.addressof(self._words) + ADDRESS_BYTES * word
+        made = _Map(argument.map)
+        self._maps.append((made, word))
+        return made.address
+
     def write_addresses(self, addresses: tuple[int, ...]) -> None:
-        """Sets the words that kernels take as addresses."""
+        """Sets the words that kernels take as addresses, and those of maps. Raises DeviceError."""
         self._words[:] = [addresses[place] + offset for place, offset in self._layout.words]
+        for each, word in self._maps:
+            each.move(self._words[word])
         self.addresses = addresses
 
     def write_values(self, values: tuple[bytes, ...]) -> None:

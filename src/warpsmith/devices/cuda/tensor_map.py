@@ -13,7 +13,7 @@ from warpsmith.devices.cuda.status import call
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import TensorMap
 
-_NBYTES = 128
+MAP_BYTES = 128
 _TYPES = {
     DType.FLOAT16: cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
     DType.BFLOAT16: cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
@@ -45,4 +45,4 @@ def tensor_map_bytes(told: TensorMap, address: int) -> bytes:
         ),
         f"describe {told.buffer} to the copy engine",
     )
-    return ctypes.string_at(int(made.getPtr()), _NBYTES)
+    return ctypes.string_at(int(made.getPtr()), MAP_BYTES)
