@@ -34,8 +34,9 @@ from warpsmith.devices.torch_library import torch_library
 from warpsmith.errors import BadArgument, DeviceError, LaunchError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import ByValue, Constant, Launch, Pointer, Program, TensorMap, Transformed, Unit
-from warpsmith.generator.program import Workspace
+from warpsmith.generator.program import (
+    ByValue, Constant, Launch, Lifetime, Pointer, Program, TensorMap, Transformed, Unit, Workspace,
+)
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -162,6 +163,27 @@ for image in (x, torch.ones(6, 8), x):
     assert note.count == before + 1
     assert (note.pointer(0), note.pointer(1), note.pointer(2)) == (image.data_ptr(), y.data_ptr(), y.data_ptr())
     assert [int.from_bytes(bytes(note.arguments[place])[8:16], "little") for place in (0, 1)] == [64, 64]
+""",
+    "what_was_made_once_is_read_by_each_call": """
+from warpsmith.devices.executable import Executable
+from warpsmith.devices.launching import BoundLaunches, launches_of
+from warpsmith.devices.workspaces import Kept
+takes(8, 8, 128)
+kept_map = TensorMap("state", DType.FLOAT16, (1, 6, 4, 64), (0, 0), (6, 4), (1, 1), 64, 8)
+first = launch(IMAGE, Pointer("state", 32), kept_map, unit="one")
+steps = (first, launch(Pointer("halves"), RESULT, kept_map, unit="two"))
+workspaces = (Workspace("state", 4096, Lifetime.KEPT), Workspace("halves", 256))
+program = Program("test", Config.of({}), (Unit("one", ""), Unit("two", "")), steps, workspaces)
+runtime, binaries = CudaRuntime(0), {name: Binary(BinaryKind.CUBIN, b"", "sm_90", "-") for name in ("one", "two")}
+executable = Executable.load(runtime, program, binaries)
+names = ("image", "result"), ()
+assert isinstance(launches_of(executable, runtime, *names), BoundLaunches)  # each bound call has a state of its own
+launches = launches_of(executable, runtime, *names, Kept({"state": 0x5000}, None))
+assert isinstance(launches, PreparedLaunches)
+for image, result in ((0x1000, 0x2000), (0x3000, 0x2000)):
+    launches.launch((image, result), (), 0x70, Allocation(0x8000, 256))
+    assert [note_before.pointer(place) for place in range(3)] == [image, 0x5020, 0x5000]
+    assert [note.pointer(place) for place in range(3)] == [0x8000, result, 0x5000]
 """,
     "too_little_scratch_memory_is_refused": """
 takes(8, 8)
