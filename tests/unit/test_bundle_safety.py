@@ -30,6 +30,17 @@ PROBLEM = Filter2d(image=(61, 47), filter=(3, 5), border=Border.REFLECT)
 HOST = DeviceRef.parse("host").device()
 GOLDEN = Path(__file__).parents[1] / "golden"
 
+MAP = {
+    "buffer": "image",
+    "dtype": "float16",
+    "shape": [1, 1, 2, 64],
+    "first": [0, -1],
+    "extent": [1, 2],
+    "step": [1, 1],
+    "channels": 64,
+    "pixels": 8,
+}
+
 Change = Callable[[Any], object]
 
 
@@ -216,6 +227,15 @@ class TestManifest:
             lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"pointer": "elsewhere"}),
             lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"pointer": ["image"]}),
             lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"by_value": "result"}),
+            lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"tensor_map": {**MAP, "buffer": "x"}}),
+            lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"tensor_map": {**MAP, "pixels": 0}}),
+            lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"tensor_map": {**MAP, "step": [1]}}),
+            lambda kernel: kernel["program"]["launches"][0]["arguments"].append(
+                {"tensor_map": {**MAP, "dtype": "float32"}}
+            ),
+            lambda kernel: kernel["program"]["launches"][0]["arguments"].append(
+                {"tensor_map": {**MAP, "shape": [64, 64, 64, 64]}}
+            ),
             lambda kernel: kernel["program"]["launches"][0].update(constants=[{"symbol": "a b", "operand": "weights"}]),
             lambda kernel: kernel["program"]["workspaces"].append({"name": "result", "nbytes": 8}),
             lambda kernel: kernel["program"]["workspaces"].append({"name": "w", "nbytes": -8}),
@@ -248,6 +268,11 @@ class TestManifest:
         message = refusal(folder)
         assert message.startswith(f"{folder / MANIFEST} is damaged (")
         assert "the launches of" not in message  # a check of values stood before that of the fingerprint
+
+    def test_a_map_within_its_buffer_is_no_damage(self, folder: Path) -> None:
+        """So that the maps above are what is wrong."""
+        change(folder, lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"tensor_map": MAP}))
+        assert "the launches of" in refusal(folder)  # of which the fingerprint is none
 
     @pytest.mark.parametrize("fields", [{"arch": ["sm_90"]}, {"registers": "32"}, {"compiler": 7}, {"options": "-x"}])
     def test_with_wrong_words_of_machine_code(self, folder: Path, fields: dict[str, Any]) -> None:

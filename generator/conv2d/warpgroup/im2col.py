@@ -38,8 +38,6 @@ SWIZZLED_PIXELS = 8
 """Whose chunks are exchanged: stages begin at multiples."""
 LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
 """Of a window over images, of a copy's place in it, and from pixel to pixel: cuTensorMapEncodeIm2col, rank 4."""
-MOST_PIXELS = 1024
-"""Of a copy."""
 COPY_BYTES_A_CLOCK = 32
 """That the copy engine brings, as this is expected to be; not measured yet."""
 
@@ -59,7 +57,7 @@ class Window(NamedTuple, Generic[Read]):
     @classmethod
     def of(cls, reads: Sequence[Read]) -> Window[Read]:
         """That of taps, or sets of them, whose rows and columns are those of the source."""
-        row, column = (min((place for place in places), default=0) for places in _places(reads))
+        row, column = (min(places, default=0) for places in _places(reads))
         inside = (dataclasses.replace(each, row=each.row - row, column=each.column - column) for each in reads)
         return cls(row, column, tuple(inside))
 

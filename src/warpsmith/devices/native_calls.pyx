@@ -80,7 +80,8 @@ cdef struct Kernel:
     int argument_count
     int kinds[MOST]
     int places[MOST]
-    uint64_t offsets[MOST]  # from an address on; of a map, which of the kernel's it is
+    uint64_t offsets[MOST]
+    int map_numbers[MOST]
     unsigned char maps[MOST_MAPS_][MAP_BYTES]
 
 
@@ -248,14 +249,14 @@ cdef class KernelLauncher:
         kernel.config.block = told.block
         kernel.config.shared_bytes = told.shared_bytes
         kernel.argument_count = len(told.arguments)
-        cdef uint64_t maps = 0
+        cdef int maps = 0
         for place, argument in enumerate(told.arguments):
             kernel.kinds[<int>place], kernel.places[<int>place] = argument.kind, argument.place
             kernel.offsets[<int>place] = argument.offset
             if argument.kind == OF_MAP:
-                if argument.offset or maps == MOST_MAPS_ or len(argument.map) != MAP_BYTES:
-                    raise ValueError("a map that no call moves")
-                kernel.offsets[<int>place] = maps
+                if maps == MOST_MAPS_ or len(argument.map) != MAP_BYTES:
+                    raise ValueError(f"map {maps} of a kernel, of {len(argument.map)} bytes")
+                kernel.map_numbers[<int>place] = maps
                 memcpy(kernel.maps[maps], PyBytes_AS_STRING(argument.map), MAP_BYTES)
                 maps += 1
 
@@ -266,7 +267,7 @@ cdef class KernelLauncher:
         cdef uint64_t words[MOST]
         cdef unsigned char room[MOST_MAPS_ * MAP_BYTES + MAP_ALIGNMENT]
         cdef unsigned char* aligned = room + (MAP_ALIGNMENT - <uintptr_t>room % MAP_ALIGNMENT)
-        cdef unsigned char* map
+        cdef unsigned char* moved
         cdef Kernel* kernel
         cdef int status, number, place
         cdef tuple contents, last = self._last  # one tuple: another thread may put its own there
@@ -280,18 +281,18 @@ cdef class KernelLauncher:
             config = kernel.config
             config.stream = stream
             for place in range(kernel.argument_count):
+                if kernel.kinds[place] != OF_ADDRESS and kernel.kinds[place] != OF_MAP:
+                    arguments[place] = PyBytes_AS_STRING(contents[kernel.places[place]])
+                    continue
+                words[place] = addresses[kernel.places[place]] + kernel.offsets[place]
+                arguments[place] = &words[place]
                 if kernel.kinds[place] == OF_MAP:
-                    map = aligned + kernel.offsets[place] * MAP_BYTES
-                    memcpy(map, kernel.maps[kernel.offsets[place]], MAP_BYTES)
-                    status = self._replace(map, <void*>addresses[kernel.places[place]])
+                    moved = aligned + kernel.map_numbers[place] * MAP_BYTES
+                    memcpy(moved, kernel.maps[kernel.map_numbers[place]], MAP_BYTES)
+                    status = self._replace(moved, <void*>words[place])
                     if status != 0:
                         return status
-                    arguments[place] = map
-                elif kernel.kinds[place] == OF_ADDRESS:
-                    words[place] = addresses[kernel.places[place]] + kernel.offsets[place]
-                    arguments[place] = &words[place]
-                else:
-                    arguments[place] = PyBytes_AS_STRING(contents[kernel.places[place]])
+                    arguments[place] = moved
             with nogil:  # the driver waits where its queue is full, perhaps for a host function that is Python's
                 status = self._launch_kernel(&config, kernel.function, arguments, NULL)
             if status != 0:

@@ -132,6 +132,8 @@ def _check_map(told: TensorMap, nbytes: int) -> None:
         _check_whole(pixel, -_MOST, _MOST)
     if len(told.shape) != 4 or any(len(each) != 2 for each in (told.first, told.extent, told.step)):
         raise ValueError("a map is of images, rows, columns and channels")
+    if told.dtype.itemsize != 2 or told.channels * told.dtype.itemsize != 128:
+        raise ValueError("a map is of 64 channels of 16 bits")
     if math.prod(told.shape) * told.dtype.itemsize > nbytes:
         raise ValueError(f"a map reaches beyond {told.buffer}")
 
