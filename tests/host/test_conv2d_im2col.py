@@ -81,6 +81,15 @@ def test_taps_of_a_block(host: Runtime, quickest: HostCompiler, taps: int) -> No
     assert isinstance(outcome, Measurement), outcome
 
 
+@pytest.mark.parametrize("pass_", [Pass.DGRAD, Pass.WGRAD])
+def test_columns_that_are_no_whole_copies(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    problem = Conv2d((2, 96, 4, 5), (96, 96, 1, 2), **KINDS["bfloat16"], layout="nhwc", pass_=pass_)  # type: ignore[arg-type]
+    config = config_of(problem, columns=96)
+    assert config.integer("columns") == 96
+    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
+    assert isinstance(outcome, Measurement), outcome
+
+
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """Images that end within a copy, and channels that do."""

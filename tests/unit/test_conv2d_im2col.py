@@ -25,7 +25,7 @@ every_pass = pytest.mark.parametrize("pass_", Pass)
     [
         ({"dtype": "float32"}, "16-bit numbers with channels last"),
         ({"layout": "nchw"}, "16-bit numbers with channels last"),
-        ({"input": (128, 196, 13, 13), "weight": (384, 196, 3, 3)}, "8 channels of a group at once"),
+        ({"input": (128, 196, 13, 13), "weight": (384, 196, 3, 3)}, "reads 8 channels of a"),
         ({"input": (128, 32, 13, 13), "weight": (384, 32, 3, 3)}, "64 channels at once, of which a group has 32"),
         ({"weight": (384, 96, 3, 3), "groups": 2}, "64 channels at once, of which a group has 96"),
         ({"input": (1, 192, 13, 13), "padding": 129}, "more than 127 pixels from the images' edges"),
@@ -45,12 +45,23 @@ def test_refuses(changed: dict[str, Any], says: str) -> None:
 def test_a_window_is_what_all_taps_read() -> None:
     problem = Conv2d((2, 64, 11, 9), (64, 64, 3, 5), stride=(2, 3), padding=(1, 2), **LAST)
     geometry = Im2colGeometry.of(problem, FAMILY.default(problem, H200))
-    told = geometry.tensor_map
+    told, _ = geometry.tensor_maps
     assert (told.shape, told.first, told.step) == ((2, 11, 9, 64), (-1, -2), (2, 3))
     assert told.extent == (geometry.lattice.rows.pitch, geometry.lattice.columns.pitch)
     rows, columns = told.extent
     # cuTensorMapEncodeIm2col counts the window's end from the image's last pixel on.
     assert told.corners == ((-1, -2), (-1 + 2 * (rows - 1) - 10, -2 + 3 * (columns - 1) - 8))
+
+
+def test_weights_are_images_of_filters() -> None:
+    """Whose channels are summed over, or are those of the result."""
+    shape = {**DEEP, "input": (128, 200, 13, 13), "weight": (384, 200, 3, 2)}
+    for pass_, pixels in ((Pass.FPROP, "columns"), (Pass.DGRAD, "channels")):
+        problem = Conv2d(**shape, pass_=pass_)
+        config = FAMILY.default(problem, H200)
+        _, weights = Im2colGeometry.of(problem, config).tensor_maps
+        assert (weights.shape, weights.extent, weights.corners) == ((384, 3, 2, 200), (1, 1), ((0, 0), (-2, -1)))
+        assert weights.pixels == config.integer(pixels)
 
 
 def test_a_gradient_of_weights_reads_results_where_they_are() -> None:
@@ -74,7 +85,7 @@ def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
         (multiplying,) = (each for each in program.launches if each.entry == FAMILY.name)
         assert multiplying.shared_bytes <= H200.shared_per_block_bytes
         assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
-        assert not {"halves_x", "halves_dy"} & {each.name for each in program.workspaces}
+        assert [each.name for each in program.workspaces] == (["parts"] if pass_ is Pass.WGRAD else [])
         for told in (each for each in multiplying.arguments if isinstance(each, TensorMap)):
             assert told.dtype is DType.FLOAT16
             assert told.pixels % 8 == 0

@@ -1,8 +1,8 @@
 """Layers of 16-bit numbers with channels last, whose pixels the copy engine brings from where they lie.
 
 What `gathering.py` does, by one thread: a copy brings 64 channels of all pixels that a stage has, by a map of the
-images (`TensorMap`), and writes them swizzled, as products of warpgroups read them. Of the gradient of weights both
-operands come so.
+images (`TensorMap`), and writes them swizzled, as products of warpgroups read them. Weights come so too, from images of
+filters whose pixels are taps, so that fprop and dgrad are one launch.
 
 Source: PTX manual, cp.async.bulk.tensor, im2col mode; matrix descriptors of wgmma, swizzle of 128 bytes.
 """
@@ -92,6 +92,11 @@ def why_no_map(told: TensorMap, reads: Sequence[Read]) -> str | None:
     return None
 
 
+def lines_of(channels: int) -> int:
+    """Channels that whole copies bring."""
+    return -(-channels // CHANNELS) * CHANNELS
+
+
 def _fields(gathered: GatheringGeometry | GatheringWeights) -> dict[str, Any]:
     """Of a subclass, with whole lines of the swizzle."""
     fields = {each.name: getattr(gathered, each.name) for each in dataclasses.fields(gathered)}
@@ -117,14 +122,35 @@ class Im2colGeometry(GatheringGeometry):
         return cls(**fields, first_row=window.row, first_column=window.column)
 
     @property
-    def tensor_map(self) -> TensorMap:
-        """Of the images that the layer reads."""
-        return tensor_map_of(self.images, self.lattice, (self.first_row, self.first_column), self.run)
+    def turns_filters(self) -> bool:
+        """Whether channels of the result, and not what is summed over, lie side by side in weights."""
+        return self.filters.is_turned
+
+    @property
+    def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
+        """Of the images that the layer reads, and of weights: images of filters, of which a tap is a pixel."""
+        weights = self.filters.operand
+        filters, channels, rows, columns = weights.shape
+        return (
+            tensor_map_of(self.images, self.lattice, (self.first_row, self.first_column), self.run),
+            TensorMap(
+                weights.name,
+                weights.dtype,
+                shape=(filters, rows, columns, channels),
+                first=(0, 0),
+                extent=(1, 1),
+                step=(1, 1),
+                channels=CHANNELS,
+                pixels=CHANNELS if self.turns_filters else self.columns,
+            ),
+        )
 
     @property
     def why_not(self) -> str | None:
         """As `why_no_map`."""
-        return why_no_map(self.tensor_map, [each for each in self.steps if isinstance(each, GatheredStep)])
+        images, weights = self.tensor_maps
+        taps = [each for each in self.steps if isinstance(each, GatheredStep)]
+        return why_no_map(images, taps) or why_no_map(weights, ())
 
     @property
     def registers(self) -> int:
@@ -139,13 +165,27 @@ class Im2colGeometry(GatheringGeometry):
         return LINE_BYTES * self.run / COPY_BYTES_A_CLOCK
 
     @property
+    def filter_lines(self) -> int:
+        """Of a stage of weights, 128 bytes each."""
+        return lines_of(self.columns) if self.turns_filters else self.columns
+
+    @property
     def pixel_bytes(self) -> int:
         """Of a stage."""
         return LINE_BYTES * self.run
 
     @property
+    def halves_bytes(self) -> int:
+        """None are made."""
+        return 0
+
+    @property
+    def workspace_bytes(self) -> int:
+        return 0
+
+    @property
     def shared_bytes(self) -> int:
-        filters = self.filter_stages * LINE_BYTES * self.columns
+        filters = self.filter_stages * LINE_BYTES * self.filter_lines
         barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
         return self.pixel_stages * self.pixel_bytes + filters + barriers
 
@@ -195,7 +235,7 @@ class Im2colWeights(GatheringWeights):
 
     @property
     def stage_bytes(self) -> int:
-        return LINE_BYTES * (self.channel_groups * self.run + self.columns // CHANNELS * self.terms)
+        return LINE_BYTES * (self.channel_groups * self.run + lines_of(self.columns) // CHANNELS * self.terms)
 
 
 def im2col_program(problem: Conv2d, config: Config) -> Program:
@@ -213,9 +253,7 @@ def _weight_program(problem: Conv2d, config: Config) -> Program:
 
 def _image_program(problem: Conv2d, config: Config) -> Program:
     geometry = Im2colGeometry.of(problem, config)
-    filters = geometry.filters
     text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
     bias = (Pointer("b"),) if problem.bias else ()
-    arguments = geometry.tensor_map, Pointer(filters.halves.name), *bias, Pointer(problem.output.name)
-    steps = (*filters.launches(), multiplying(NAME, geometry, arguments))
-    return Program(NAME, config, (*filters.units(problem), Unit(MAIN, text)), steps, filters.workspaces())
+    multiply = multiplying(NAME, geometry, (*geometry.tensor_maps, *bias, Pointer(problem.output.name)))
+    return Program(NAME, config, (Unit(MAIN, text),), (multiply,), ())

@@ -1,6 +1,6 @@
 """Layers as products of matrices by Hopper's tensor cores, whose 16-bit pixels the copy engine brings.
 
-What `conv2d_warpgroup_gather` does for fprop and dgrad, without warps that copy pixels: see `im2col.py`.
+What `conv2d_warpgroup_gather` does, without warps that copy pixels, or launches that lay weights out: see `im2col.py`.
 
 Source: as of `conv2d_warpgroup_gather`.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from warpsmith.generator.conv2d.halves.choice import Choice
+from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
@@ -37,8 +38,8 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 
-COLUMNS = (64, 128, 192, 256)
-"""Whole copies."""
+COLUMNS = (64, 96, 128, 192, 256)
+"""Where channels of the result lie side by side, of which a copy brings 64; those of 96 bring more than is read."""
 
 
 class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
@@ -47,10 +48,8 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
     name = NAME
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
-        if isinstance(problem, Conv2d):
-            for channels in _read(problem):
-                if 2 * channels <= CHANNELS or (problem.groups > 1 and channels % CHANNELS):
-                    return f"reads {CHANNELS} channels at once, of which a group has {channels}"
+        if isinstance(problem, Conv2d) and (why_not := _why_no_lines(problem)) is not None:
+            return why_not
         if (why_not := super().why_not(problem, device)) is not None:
             return why_not
         conv2d = require_conv2d(problem)
@@ -75,7 +74,8 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
     def _least(self, problem: Conv2d) -> Config:
         if problem.pass_ is Pass.WGRAD:
             return Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
-        return Config.of({**least_gathered_image(problem).values(), "channels": CHANNELS})
+        columns = {"columns": CHANNELS} if problem.pass_ is Pass.DGRAD else {}
+        return Config.of({**least_gathered_image(problem).values(), "channels": CHANNELS, **columns})
 
     def _choice(self, problem: Conv2d, device: Device) -> Choice:
         if problem.pass_ is Pass.WGRAD:
@@ -85,10 +85,18 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
         return best_tile(problem, device, space, choices, Im2colGeometry, self._least(problem), PREFERRED)
 
 
-def _read(problem: Conv2d) -> tuple[int, ...]:
-    """Channels of a group, of each operand that is read by a map."""
+def _why_no_lines(problem: Conv2d) -> str | None:
+    """Channels that copies cannot bring, or that leave most of a line empty."""
     both = problem.group_channels, problem.group_filters
-    return both if problem.pass_ is Pass.WGRAD else summed_and_results(problem)[:1]
+    for channels in both if problem.pass_ is not Pass.FPROP else both[:1]:
+        if 2 * channels <= CHANNELS:
+            return f"reads {CHANNELS} channels at once, of which a group has {channels}"
+    for channels in both if problem.pass_ is Pass.WGRAD else summed_and_results(problem)[:1]:
+        if problem.groups > 1 and channels % CHANNELS:
+            return f"reads {CHANNELS} channels at once, of which a group has {channels}"
+    if problem.group_channels % CHUNK:
+        return f"reads {CHUNK} channels of a weight at once"
+    return None
 
 
 def _weight_space(problem: Conv2d, device: Device) -> Space:
@@ -100,6 +108,7 @@ def _weight_space(problem: Conv2d, device: Device) -> Space:
 
 def _image_space(problem: Conv2d, device: Device) -> Space:
     usual = gathered_image_space(problem, device, Im2colGeometry)
-    channels = Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel")
-    parameters = (channels if each.name == "channels" else each for each in usual.parameters)
-    return Space(tuple(parameters), usual.constraints)
+    own = {"channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel")}
+    if problem.pass_ is Pass.DGRAD:
+        own["columns"] = Parameter("columns", COLUMNS, "channels of the result, a warpgroup")
+    return Space(tuple(own.get(each.name, each) for each in usual.parameters), usual.constraints)

@@ -24,23 +24,19 @@ constexpr int kColumnPitch = 28;  // and of a row
 constexpr int kPositions = 25088;  // of all images
 constexpr int kChannelBlocks = 2;
 constexpr int kChunks = 8;  // of eight channels, in a block
-constexpr int kParts = 1;  // of a number: high alone
-constexpr int kTaps = 9;
 constexpr int kPhases = 4;  // of the result, with taps of their own
 constexpr int kPhaseColumns = 2;
 constexpr int kPhaseRows = 2;
+constexpr int kFilterColumns = 3;
 constexpr int kRun = 192;  // pixels that the taps of a stage read, and some more
 
 // Shared memory, in bytes.
-constexpr int kPixelLine = 128;  // of a pixel
-constexpr int kPixelPart = kRun * kPixelLine;
-constexpr int kPixelStage = kParts * kPixelPart;
+constexpr int kLine = 16 * kChunks;  // channels of a pixel, or of a weight
+constexpr int kPixelStage = kRun * kLine;
 constexpr int kPixelStages = 4;
-constexpr int kFilterChunk = 16 * kTileColumns;
-constexpr int kFilterPart = kChunks * kFilterChunk;
-constexpr int kFilterStage = kParts * kFilterPart;
+constexpr int kFilterStage = 64 * kLine;
 constexpr int kFilterStages = 4;
-constexpr int kAStep = 32, kBStep = 2 * kFilterChunk;  // from 16 channels to the next ones
+constexpr int kAStep = 32, kBStep = 16 * kLine;  // from 16 channels to the next ones
 constexpr int kSteps = kChunks / 2;
 
 // A tap: what a stage of pixels has of the source, its place in a filter, and what it has to do with the stage.
@@ -205,7 +201,7 @@ __device__ __forceinline__ void begin_barriers(PhaseBarrier (&full)[kStages], Ph
 __device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b) {
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
-        multiply_halves<false, false, false>(sums, behind(a, j * kAStep), behind(b, j * kBStep), j > 0);
+        multiply_halves<false, false, true>(sums, behind(a, j * kAStep), behind(b, j * kBStep), j > 0);
     }
 }
 
@@ -273,9 +269,8 @@ __device__ __forceinline__ void copy_pixels_to(void* shared, const TensorMap& ma
 }
 #endif
 
-// What the copying warp does: one of its lanes, for all.
-__device__ __forceinline__ void copy_tiles(const TensorMap& dy, const uint4* __restrict__ filters, char* memory,
-                                           Barriers& barriers) {
+// What the copying warp does: one of its lanes, for all. Weights lie as images of filters do: rows and columns are taps.
+__device__ __forceinline__ void copy_tiles(const TensorMap& dy, const TensorMap& w, char* memory, Barriers& barriers) {
     const int lane = threadIdx.x % 32;
     Stage<kPixelStages> own;
     Stage<kFilterStages> next;
@@ -284,29 +279,33 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& dy, const uint4* __r
         const int image = tile.position / (kRowPitch * kColumnPitch), place = tile.position % (kRowPitch * kColumnPitch);
         const int row = place / kColumnPitch;  // of the source, in the window
         const int column = place % kColumnPitch;
+        const int result = tile.column * kTileColumns;  // channel of w
         for (int block = 0; block < kChannelBlocks; ++block) {
-            const int channel = block * 64;
-            size_t source = (tile.group * kTilesAcross + tile.column) * kChannelBlocks + block;
-            source *= kTaps * (kFilterStage / 16);
 #pragma unroll 1
             for (int t = kFirstTap[tile.phase]; t < kFirstTap[tile.phase + 1]; ++t) {
                 if (kTap[t].begins) {
                     wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
                     if (lane == 0) {
-                        arrive_with_bytes(&barriers.pixels_full[own.number], kPixelStage);
-                        copy_pixels_to(memory + own.number * kPixelStage, dy, channel, column, row, image, kTap[t].column,
-                                       kTap[t].row, &barriers.pixels_full[own.number]);
+                        PhaseBarrier* const full = &barriers.pixels_full[own.number];
+                        arrive_with_bytes(full, kPixelStage);
+                        copy_pixels_to(memory + own.number * kPixelStage, dy, block * 64, column, row, image,
+                                       kTap[t].column, kTap[t].row, full);
                     }
                     __syncwarp();
                     own.advance();
                 }
                 wait_for_phase(&barriers.filters_free[next.number], next.parity ^ 1);
                 if (lane == 0) {
-                    arrive_with_bytes(&barriers.filters_full[next.number], kFilterStage);
-                    copy_bulk_to(memory + kPixelStages * kPixelStage + next.number * kFilterStage,
-                                 filters + source + kTap[t].weight * (kFilterStage / 16), kFilterStage,
-                                 &barriers.filters_full[next.number]);
+                    const int down = kTap[t].weight / kFilterColumns, across = kTap[t].weight % kFilterColumns;
+                    char* const stage = memory + kPixelStages * kPixelStage + next.number * kFilterStage;
+                    PhaseBarrier* const full = &barriers.filters_full[next.number];
+                    arrive_with_bytes(full, kFilterStage);
+#pragma unroll
+                    for (int n = 0; n < kTileColumns; n += 64) {
+                        copy_pixels_to(stage + n * kLine, w, result + n, 0, 0, block * 64, across, down, full);
+                    }
                 }
+                __syncwarp();
                 next.advance();
             }
         }
@@ -351,7 +350,7 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-conv2d_warpgroup_im2col(const __grid_constant__ TensorMap dy, const uint4* __restrict__ filters,
+conv2d_warpgroup_im2col(const __grid_constant__ TensorMap dy, const __grid_constant__ TensorMap w,
                  Element* __restrict__ dx) {
     extern __shared__ __align__(1024) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
@@ -367,14 +366,14 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap dy, const uint4* __res
     if (group == kWarpgroups) {
         keep_registers<24>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
-            copy_tiles(dy, filters, memory, barriers);
+            copy_tiles(dy, w, memory, barriers);
         }
         return;
     }
     take_registers<160>();
     const bool tells = threadIdx.x % 32 == 0;
-    const Halves own_pixels = swizzled_halves(memory + group * (64 * kPixelLine));
-    const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);
+    const Halves own_pixels = swizzled_halves(memory + group * (64 * kLine));
+    const Halves all_filters = swizzled_halves<64 * kLine>(memory + kPixelStages * kPixelStage);
     Stage<kPixelStages> own;
     Stage<kFilterStages> next;
     Sums sums;
@@ -393,7 +392,7 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap dy, const uint4* __res
                 }
                 wait_for_phase(&barriers.filters_full[next.number], next.parity);
                 begin_products();
-                multiply(sums, behind(own_pixels, own.number * kPixelStage + kPixelLine * kTap[t].shift),
+                multiply(sums, behind(own_pixels, own.number * kPixelStage + kLine * kTap[t].shift),
                          behind(all_filters, next.number * kFilterStage));
                 commit_products();
                 finish_products(sums);

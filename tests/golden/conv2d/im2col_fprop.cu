@@ -24,20 +24,17 @@ constexpr int kColumnPitch = 57;  // and of a row
 constexpr int kPositions = 102144;  // of all images
 constexpr int kChannelBlocks = 1;
 constexpr int kChunks = 8;  // of eight channels, in a block
-constexpr int kParts = 1;  // of a number: high alone
 constexpr int kTaps = 9;
+constexpr int kFilterColumns = 3;
 constexpr int kRun = 200;  // pixels that the taps of a stage read, and some more
 
 // Shared memory, in bytes.
-constexpr int kPixelLine = 128;  // of a pixel
-constexpr int kPixelPart = kRun * kPixelLine;
-constexpr int kPixelStage = kParts * kPixelPart;
+constexpr int kLine = 16 * kChunks;  // channels of a pixel, or of a weight
+constexpr int kPixelStage = kRun * kLine;
 constexpr int kPixelStages = 4;
-constexpr int kFilterChunk = 16 * kTileColumns;
-constexpr int kFilterPart = kChunks * kFilterChunk;
-constexpr int kFilterStage = kParts * kFilterPart;
+constexpr int kFilterStage = 64 * kLine;
 constexpr int kFilterStages = 4;
-constexpr int kAStep = 32, kBStep = 2 * kFilterChunk;  // from 16 channels to the next ones
+constexpr int kAStep = 32, kBStep = 32;  // from 16 channels to the next ones
 constexpr int kSteps = kChunks / 2;
 
 // A tap: what a stage of pixels has of the source, its place in a filter, and what it has to do with the stage.
@@ -277,9 +274,8 @@ __device__ __forceinline__ void copy_pixels_to(void* shared, const TensorMap& ma
 }
 #endif
 
-// What the copying warp does: one of its lanes, for all.
-__device__ __forceinline__ void copy_tiles(const TensorMap& x, const uint4* __restrict__ filters, char* memory,
-                                           Barriers& barriers) {
+// What the copying warp does: one of its lanes, for all. Weights lie as images of filters do: rows and columns are taps.
+__device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& w, char* memory, Barriers& barriers) {
     const int lane = threadIdx.x % 32;
     Stage<kPixelStages> own;
     Stage<kFilterStages> next;
@@ -288,29 +284,30 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& x, const uint4* __re
         const int image = tile.position / (kRowPitch * kColumnPitch), place = tile.position % (kRowPitch * kColumnPitch);
         const int row = place / kColumnPitch - 1;  // of the source, in the window
         const int column = place % kColumnPitch - 1;
+        const int result = tile.column * kTileColumns;  // filter of w
         for (int block = 0; block < kChannelBlocks; ++block) {
-            const int channel = block * 64;
-            size_t source = (tile.group * kTilesAcross + tile.column) * kChannelBlocks + block;
-            source *= kTaps * (kFilterStage / 16);
 #pragma unroll 1
             for (int t = 0; t < kTaps; ++t) {
                 if (kTap[t].begins) {
                     wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
                     if (lane == 0) {
-                        arrive_with_bytes(&barriers.pixels_full[own.number], kPixelStage);
-                        copy_pixels_to(memory + own.number * kPixelStage, x, channel, column, row, image, kTap[t].column,
-                                       kTap[t].row, &barriers.pixels_full[own.number]);
+                        PhaseBarrier* const full = &barriers.pixels_full[own.number];
+                        arrive_with_bytes(full, kPixelStage);
+                        copy_pixels_to(memory + own.number * kPixelStage, x, block * 64, column, row, image,
+                                       kTap[t].column, kTap[t].row, full);
                     }
                     __syncwarp();
                     own.advance();
                 }
                 wait_for_phase(&barriers.filters_free[next.number], next.parity ^ 1);
                 if (lane == 0) {
-                    arrive_with_bytes(&barriers.filters_full[next.number], kFilterStage);
-                    copy_bulk_to(memory + kPixelStages * kPixelStage + next.number * kFilterStage,
-                                 filters + source + kTap[t].weight * (kFilterStage / 16), kFilterStage,
-                                 &barriers.filters_full[next.number]);
+                    const int down = kTap[t].weight / kFilterColumns, across = kTap[t].weight % kFilterColumns;
+                    char* const stage = memory + kPixelStages * kPixelStage + next.number * kFilterStage;
+                    PhaseBarrier* const full = &barriers.filters_full[next.number];
+                    arrive_with_bytes(full, kFilterStage);
+                    copy_pixels_to(stage, w, block * 64, 0, 0, result, across, down, full);
                 }
+                __syncwarp();
                 next.advance();
             }
         }
@@ -354,7 +351,7 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const uint4* __restrict__ filters,
+conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w,
                  const Element* __restrict__ b, Element* __restrict__ y) {
     extern __shared__ __align__(1024) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
@@ -370,14 +367,14 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const uint4* __rest
     if (group == kWarpgroups) {
         keep_registers<24>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
-            copy_tiles(x, filters, memory, barriers);
+            copy_tiles(x, w, memory, barriers);
         }
         return;
     }
     take_registers<160>();
     const bool tells = threadIdx.x % 32 == 0;
-    const Halves own_pixels = swizzled_halves(memory + group * (64 * kPixelLine));
-    const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);
+    const Halves own_pixels = swizzled_halves(memory + group * (64 * kLine));
+    const Halves all_filters = swizzled_halves(memory + kPixelStages * kPixelStage);
     Stage<kPixelStages> own;
     Stage<kFilterStages> next;
     Sums sums;
@@ -404,7 +401,7 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const uint4* __rest
                 }
                 wait_for_phase(&barriers.filters_full[next.number], next.parity);
                 begin_products();
-                multiply(sums, behind(own_pixels, own.number * kPixelStage + kPixelLine * kTap[t].shift),
+                multiply(sums, behind(own_pixels, own.number * kPixelStage + kLine * kTap[t].shift),
                          behind(all_filters, next.number * kFilterStage));
                 commit_products();
                 keep_products<1>();
