@@ -103,7 +103,8 @@ def image_clocks(geometry: ImageGeometry, device: Device) -> float:
     nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
     copying = COPY_CLOCKS + geometry.copy_clocks * share
     positions = GROUP_POSITIONS * geometry.warpgroups
-    step = _step_clocks(geometry.arithmetic.products, positions * geometry.columns * depth, nbytes, copying)
+    products = positions * geometry.columns * depth * geometry.filled
+    step = _step_clocks(geometry.arithmetic.products, products, nbytes, copying)
     a_tile = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step + TILE_CLOCKS
     return -(-geometry.tiles // device.multiprocessors) * a_tile
 
@@ -122,7 +123,7 @@ def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int) -> flo
     return rounds * (-(-geometry.steps // splits) * step + TILE_CLOCKS) + summed
 
 
-def _step_clocks(each: int, products: int, nbytes: float, copying: float) -> float:
+def _step_clocks(each: int, products: float, nbytes: float, copying: float) -> float:
     """Of a stage: `products` of numbers, each of so many products of 16-bit ones, and `copying` of who copies."""
     multiplying = each * products / PRODUCTS_A_CLOCK + STEP_CLOCKS
     return max(multiplying, nbytes / L2_BYTES_A_CLOCK, copying)

@@ -34,6 +34,8 @@ NAME = "conv2d_warpgroup_im2col"
 CHANNELS = 64
 """Of a copy: 128 bytes of a pixel, the most that are swizzled."""
 LINE_BYTES = 2 * CHANNELS
+PRODUCT_CHANNELS = 16
+"""That a product of warpgroups sums over."""
 SWIZZLED_PIXELS = 8
 """Whose chunks are exchanged: stages begin at multiples."""
 LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
@@ -125,6 +127,21 @@ class Im2colGeometry(GatheringGeometry):
     def turns_filters(self) -> bool:
         """Whether channels of the result, and not what is summed over, lie side by side in weights."""
         return self.filters.is_turned
+
+    @property
+    def last_steps(self) -> int:
+        """Products of 16 channels of the last block, which need not have all of them."""
+        return -(-(self.filters.summed - (self.filters.blocks - 1) * CHANNELS) // PRODUCT_CHANNELS)
+
+    @property
+    def filled(self) -> float:
+        steps, blocks = CHANNELS // PRODUCT_CHANNELS, self.filters.blocks
+        return ((blocks - 1) * steps + self.last_steps) / (blocks * steps)
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the last block has fewer products than others."""
+        return self.last_steps * PRODUCT_CHANNELS < CHANNELS
 
     @property
     def tensor_maps(self) -> tuple[TensorMap, TensorMap]:

@@ -90,6 +90,11 @@ class ImageGeometry(ImageTiles):
         return COPY_CLOCKS * self.arithmetic.parts * self.chunks
 
     @property
+    def filled(self) -> float:
+        """The share of its products that a stage takes, in the mean."""
+        return 1.0
+
+    @property
     def pixel_pitch(self) -> int:
         """From chunk to chunk of a stage, in pixels."""
         return self.run
