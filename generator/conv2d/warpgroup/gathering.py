@@ -23,7 +23,7 @@ from warpsmith.generator.conv2d.text import Conv2dText
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.program import Pointer, Program, Unit, Workspace
+from warpsmith.generator.program import Argument, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
@@ -252,8 +252,15 @@ def _image_program(problem: Conv2d, config: Config) -> Program:
 
 
 def _weight_program(problem: Conv2d, config: Config) -> Program:
-    geometry = GatheringWeights.of(problem, config)
+    return weights_where_they_lie(problem, config, GatheringWeights.of(problem, config), Pointer("x"), Pointer("dy"))
+
+
+def weights_where_they_lie(
+    problem: Conv2d, config: Config, geometry: GatheringWeights, x: Argument, dy: Argument
+) -> Program:
+    """That of wgrad, whose kernel takes x and dy as these arguments."""
+    name = geometry.name
     text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
-    multiply = multiplying(NAME, geometry, (Pointer("x"), Pointer("dy"), Pointer(PARTS)))
-    total, add = summing(NAME, problem, geometry)
-    return Program(NAME, config, (Unit(MAIN, text), total), (multiply, add), (Workspace(PARTS, geometry.sum_bytes),))
+    multiply = multiplying(name, geometry, (x, dy, Pointer(PARTS)))
+    total, add = summing(name, problem, geometry)
+    return Program(name, config, (Unit(MAIN, text), total), (multiply, add), (Workspace(PARTS, geometry.sum_bytes),))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from warpsmith.generator.conv2d.halves.halving import Images
 from warpsmith.generator.conv2d.halves.lattice import Lattice
-from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
+from warpsmith.generator.conv2d.halves.programs import MAIN, multiplying
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText
 from warpsmith.generator.conv2d.warpgroup.gathering import (
@@ -23,10 +23,11 @@ from warpsmith.generator.conv2d.warpgroup.gathering import (
     GatheredTapSet,
     GatheringGeometry,
     GatheringWeights,
+    weights_where_they_lie,
 )
 from warpsmith.generator.conv2d.warpgroup.image_geometry import BARRIER_BYTES, COPYING_REGISTERS, REGISTERS
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.program import Pointer, Program, TensorMap, Unit, Workspace
+from warpsmith.generator.program import Pointer, Program, TensorMap, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 
@@ -262,10 +263,7 @@ def im2col_program(problem: Conv2d, config: Config) -> Program:
 
 def _weight_program(problem: Conv2d, config: Config) -> Program:
     geometry = Im2colWeights.of(problem, config)
-    text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
-    multiply = multiplying(NAME, geometry, (*geometry.tensor_maps, Pointer(PARTS)))
-    total, add = summing(NAME, problem, geometry)
-    return Program(NAME, config, (Unit(MAIN, text), total), (multiply, add), (Workspace(PARTS, geometry.sum_bytes),))
+    return weights_where_they_lie(problem, config, geometry, *geometry.tensor_maps)
 
 
 def _image_program(problem: Conv2d, config: Config) -> Program:

@@ -133,18 +133,21 @@ def argument_bytes(
     argument: Argument,
     addresses: Mapping[str, int],
     values: Mapping[str, bytes],
-    made: Mapping[Argument, bytes],
+    textures: Mapping[Texture, int],
+    map_bytes: Callable[[TensorMap, int], bytes],
 ) -> bytes:
-    """What a kernel takes for `argument`; `made` has what the device makes of each texture and map. Raises LaunchError
-    as `given` does.
+    """What a kernel takes for `argument`; `textures` has the handle of each, and `map_bytes` makes what the device
+    takes for a map of the images at an address. Raises LaunchError as `given` does.
     """
     match argument:
         case ByValue(operand):
             return given(launch, operand, values)
         case Transformed(operand, matrix):
             return _transformed(given(launch, operand, values), matrix)
-        case Texture() | TensorMap():
-            return made[argument]
+        case Texture():
+            return textures[argument].to_bytes(8, "little")
+        case TensorMap(buffer):
+            return map_bytes(argument, given(launch, buffer, addresses))
         case Pointer(buffer):
             return (given(launch, buffer, addresses) + argument.offset).to_bytes(8, "little")
 

@@ -62,10 +62,9 @@ class Layout:
         """What launches take as bytes, of the values that a call brings."""
         of_call = dict(zip(self.brought.operands, values, strict=True))
         kept = self.brought.kept
-        made: dict[Argument, bytes] = {
-            each: tensor_map_bytes(each, kept[each.buffer]) for _, each in self.taken if isinstance(each, TensorMap)
-        }
-        return tuple(argument_bytes(launch, argument, kept, of_call, made) for launch, argument in self.taken)
+        return tuple(
+            argument_bytes(launch, argument, kept, of_call, {}, tensor_map_bytes) for launch, argument in self.taken
+        )
 
     @staticmethod
     def sizes(arguments: tuple[PlacedArgument, ...], contents: tuple[bytes, ...]) -> list[int]:

@@ -24,7 +24,7 @@ from warpsmith.devices.cuda.texture import TextureObject, Textures
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.program import Argument, Launch, TensorMap, Texture
+from warpsmith.generator.program import Launch, Texture
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
@@ -54,13 +54,10 @@ class CudaModule(Module):
                 for each in launch.arguments
                 if isinstance(each, Texture)
             }
-            made: dict[Argument, bytes] = {each: of.handle.to_bytes(8, "little") for each, of in textures.items()}
-            made |= {
-                each: tensor_map_bytes(each, given(launch, each.buffer, addresses))
-                for each in launch.arguments
-                if isinstance(each, TensorMap)
-            }
-            data = [argument_bytes(launch, each, addresses, values, made) for each in launch.arguments]
+            handles = {texture: made.handle for texture, made in textures.items()}
+            data = [
+                argument_bytes(launch, each, addresses, values, handles, tensor_map_bytes) for each in launch.arguments
+            ]
             _check(function, launch, [len(each) for each in data], self._device)
             constants = tuple(
                 self._state.constants.bind(launch, each, given(launch, each.operand, values))

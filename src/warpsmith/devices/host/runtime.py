@@ -36,7 +36,7 @@ from warpsmith.devices.process import ForkLock
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
 from warpsmith.generator.library import Library
-from warpsmith.generator.program import Argument, Constant, Launch, TensorMap, Texture
+from warpsmith.generator.program import Constant, Launch, Texture
 from warpsmith.generator.steps import ALIGNMENT
 
 # What every sanitized library asks for when it is loaded.
@@ -91,13 +91,8 @@ class HostModule(Module):
             for each in launch.arguments
             if isinstance(each, Texture)
         }
-        made: dict[Argument, bytes] = {each: of.handle.to_bytes(8, "little") for each, of in textures.items()}
-        made |= {
-            each: tensor_map_bytes(each, given(launch, each.buffer, addresses))
-            for each in launch.arguments
-            if isinstance(each, TensorMap)
-        }
-        data = [argument_bytes(launch, each, addresses, values, made) for each in launch.arguments]
+        handles = {texture: made.handle for texture, made in textures.items()}
+        data = [argument_bytes(launch, each, addresses, values, handles, tensor_map_bytes) for each in launch.arguments]
         self._check_sizes(launch, [len(each) for each in data])
         constants = [self._constant(launch, each, given(launch, each.operand, values)) for each in launch.constants]
         storage = [ctypes.create_string_buffer(each, len(each)) for each in data]
