@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from machine_code import FEW_BYTES, frames_of
+from machine_code import NOTHING, Frame, frames_of
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
@@ -200,6 +200,8 @@ CASES = {
     "fft_tiled_sum": Case(Conv2dFftTiled(), Conv2d(**THIN, pass_=Pass.WGRAD, workspace=600 << 20), (), "sum"),
 }
 
+SPILLED = {"direct_fprop_alexnet": Frame(48, 48, 48)}
+"""By ptxas 13.5; 13.0 spills nothing of it, in as many registers."""
 every_case = pytest.mark.parametrize("name", CASES)
 
 
@@ -249,4 +251,6 @@ def test_the_cases_cover_every_family_and_pass() -> None:
 
 @every_case
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
-    assert max(each.stack for each in frames_of(golden(name).read_text())) <= FEW_BYTES
+    frames = set(frames_of(golden(name).read_text()))
+    assert frames
+    assert frames <= {NOTHING, SPILLED.get(name, NOTHING)}
