@@ -31,6 +31,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
+from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.operation import Operation
 
@@ -46,7 +47,14 @@ _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
-_PRODUCTS = (Conv2dWarpgroup(), Conv2dWarpgroupGather(), Conv2dWinograd(), Conv2dMma(), Conv2dSlices())
+_PRODUCTS = (
+    Conv2dWarpgroup(),
+    Conv2dWarpgroupIm2col(),
+    Conv2dWarpgroupGather(),
+    Conv2dWinograd(),
+    Conv2dMma(),
+    Conv2dSlices(),
+)
 """Of halves, or of digits, on tensor cores."""
 
 _FAMILIES = (Conv2dDirect(), Conv2dDepthwise(), Conv2dDepthwiseLast(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)

@@ -7,11 +7,10 @@ Source: as of `conv2d_warpgroup_gather`.
 
 from __future__ import annotations
 
-import math
-
 from warpsmith.generator.conv2d.halves.choice import Choice
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
+from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, LAUNCH_US
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import best_tile, weight_choice
@@ -33,7 +32,7 @@ from warpsmith.generator.conv2d.warpgroup.im2col import (
 )
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import H200, Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
@@ -56,13 +55,10 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
         kind = Im2colWeights if conv2d.pass_ is Pass.WGRAD else Im2colGeometry
         return kind.of(conv2d, self._least(conv2d)).why_not
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:  # noqa: ARG002
-        """Not before it has been measured."""
-        return False
-
-    def expected_ns(self, problem: Problem) -> float:  # noqa: ARG002
-        """Not known before it has been measured."""
-        return math.inf
+    def expected_ns(self, problem: Problem) -> float:
+        conv2d = require_conv2d(problem)
+        launches = 2 if conv2d.pass_ is Pass.WGRAD else 1
+        return 1000 * (self._choice(conv2d, H200).clocks / CLOCKS_A_US + launches * LAUNCH_US)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)
