@@ -30,7 +30,6 @@ from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
 from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.operation import Operation
@@ -50,7 +49,6 @@ _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 _PRODUCTS = (
     Conv2dWarpgroup(),
     Conv2dWarpgroupIm2col(),
-    Conv2dWarpgroupGather(),
     Conv2dWinograd(),
     Conv2dMma(),
     Conv2dSlices(),

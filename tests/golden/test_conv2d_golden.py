@@ -26,7 +26,6 @@ from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
 from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.device import H200
@@ -107,12 +106,6 @@ def mma(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Val
     return Case(Conv2dMma(), problem, tuple(wanted.items()), "multiply")
 
 
-def gather(layer: dict[str, Any], pass_: Pass, *, bias: bool = False) -> Case:
-    """The kernel of `conv2d_warpgroup_gather` that multiplies, by default."""
-    problem = Conv2d(**{**LAST, **layer}, pass_=pass_, bias=bias, relu=bias)
-    return Case(Conv2dWarpgroupGather(), problem, (), "multiply")
-
-
 def im2col(layer: dict[str, Any], pass_: Pass, *, bias: bool = False) -> Case:
     """The kernel of `conv2d_warpgroup_im2col` that multiplies, by default."""
     problem = Conv2d(**{**LAST, **layer}, pass_=pass_, bias=bias, relu=bias)
@@ -163,12 +156,9 @@ CASES = {
     "warpgroup_wgrad": warpgroup(LAYER, Pass.WGRAD, "multiply"),
     "warpgroup_wgrad_gradients": warpgroup(STRIDED, Pass.WGRAD, "conv2d_warpgroup_halve_dy"),
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
-    "gather_fprop": gather({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
-    "gather_dgrad": gather({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
     "im2col_fprop": im2col({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
     "im2col_dgrad": im2col({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
     "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD),
-    "gather_wgrad": gather({**GROUPED, "precision": "bf16"}, Pass.WGRAD),
     "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
     "winograd_fprop_multiply": winograd(DEEP, Pass.FPROP, "multiply"),
@@ -232,7 +222,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             (family.name, pass_)
             for family in (
                 *(Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise()),
-                *(Conv2dWarpgroup(), Conv2dWarpgroupGather(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma()),
+                *(Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma()),
             )
             for pass_ in Pass
         ),

@@ -9,12 +9,11 @@ import pytest
 
 from gpu.test_conv2d_gpu import some, some_configs
 from gpu.test_conv2d_warpgroup_gpu import LAYERS, on_hopper
-from host.test_conv2d_gather import KINDS
-from host.test_conv2d_im2col import FAMILY, SHAPES
+from host.test_conv2d_im2col import FAMILY, KINDS, SHAPES
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.warpgroup.gathering import Sharing
+from warpsmith.generator.conv2d.warpgroup.window import Sharing
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures(on_hopper.__name__)]
 
@@ -53,7 +52,7 @@ def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], too
     device = cuda_device(0)
     cases = [
         (problem, FAMILY.program(problem, config))
-        for name, pass_ in itertools.product(("groups", "strides"), Pass)
+        for name, pass_ in itertools.product(("groups", "groups within copies", "strides"), Pass)
         for problem in [Conv2d(**SHAPES[name], layout="nhwc", dtype="bfloat16", pass_=pass_)]
         if FAMILY.why_not(problem, device) is None
         for config in some_configs(FAMILY, problem, device, 2)

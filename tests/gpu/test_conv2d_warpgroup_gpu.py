@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup` and `conv2d_warpgroup_gather` on a GPU: all arithmetics, passes, layouts, sanitizers."""
+"""`conv2d_warpgroup` on a GPU: all arithmetics, passes, layouts, sanitizers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 from conv2d_layers import spread
 from gpu.test_conv2d_gpu import some, some_configs
-from host import test_conv2d_gather as gathered
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
 from sampled_layers import Beside, outcome_beside
 from warpsmith.devices.cuda.runtime import cuda_device
@@ -19,13 +18,11 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
 from warpsmith.store.record import Measurement
 
 pytestmark = pytest.mark.gpu
 
-FAMILY, GATHER = Conv2dWarpgroup(), Conv2dWarpgroupGather()
-NAMES = (FAMILY.name, GATHER.name)
+FAMILY = Conv2dWarpgroup()
 CheckConfigs = Callable[..., None]
 every_pass = pytest.mark.parametrize("pass_", Pass)
 LAYERS: dict[str, dict[str, Any]] = {
@@ -48,37 +45,25 @@ def on_hopper() -> None:
 @every_pass
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_small_layers(shape: dict[str, Any], pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs([Conv2d(**shape, pass_=pass_)], some(4, NAMES))
+    check_configs([Conv2d(**shape, pass_=pass_)], some(4, (FAMILY.name,)))
 
 
 @every_pass
 @pytest.mark.parametrize("name", LAYERS)
 def test_random_configs(name: str, pass_: Pass, check_configs: CheckConfigs) -> None:
-    check_configs([Conv2d(**LAYERS[name], pass_=pass_)], some(8, NAMES))
-
-
-@every_pass
-@pytest.mark.parametrize("kind", gathered.KINDS)
-@pytest.mark.parametrize("shape", [*gathered.SHAPES, *LAYERS])
-def test_gathered_pixels(shape: str, kind: str, pass_: Pass, check_configs: CheckConfigs) -> None:
-    own = {**gathered.SHAPES, **LAYERS}[shape]
-    problem = Conv2d(**own, **gathered.KINDS[kind], layout="nhwc", pass_=pass_)  # type: ignore[arg-type]
-    if GATHER.why_not(problem, cuda_device(0)) is None:
-        check_configs([problem], some(8, (GATHER.name,)))
-    else:
-        assert shape == "odd channels"
+    check_configs([Conv2d(**LAYERS[name], pass_=pass_)], some(8, (FAMILY.name,)))
 
 
 @every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_arithmetic(kind: dict[str, str], pass_: Pass, check_configs: CheckConfigs) -> None:
     shapes = (*CHANNELS_LAST, SHAPES["strides"], LAYERS["many channels"], LAYERS["odd channels"])
-    check_configs([Conv2d(**shape, **kind, pass_=pass_) for shape in shapes], some(2, NAMES))
+    check_configs([Conv2d(**shape, **kind, pass_=pass_) for shape in shapes], some(2, (FAMILY.name,)))
 
 
 def test_candidates_where_every_two_options_meet(check_configs: CheckConfigs) -> None:
     solved = [each for each in spread() if each.padding_mode is PaddingMode.ZEROS]
-    check_configs(solved, some(1, NAMES))
+    check_configs(solved, some(1, (FAMILY.name,)))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
@@ -89,15 +74,12 @@ def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], too
         SHAPES["groups"],
         {"input": (3, 40, 13, 13), "weight": (70, 40, 3, 3), "padding": 1},
         {**CHANNELS_LAST[0], "dtype": "float16"},
-        *({**gathered.SHAPES[name], "layout": "nhwc", "dtype": "bfloat16"} for name in ("groups", "strides")),
     )
     cases = [
-        (problem, family.program(problem, config))
+        (problem, FAMILY.program(problem, config))
         for shape, pass_ in itertools.product(shapes, Pass)
         for problem in [Conv2d(**shape, pass_=pass_)]
-        for family in (FAMILY, GATHER)
-        if family.why_not(problem, device) is None
-        for config in some_configs(family, problem, device, 2)
+        for config in some_configs(FAMILY, problem, device, 2)
     ]
     check_under_sanitizer(tool, device, cases)
 

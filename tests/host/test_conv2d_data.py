@@ -143,7 +143,7 @@ class TestResults:
             assert told[1:].tolist() == [np.inf, 1.5 + 2 * step, 0.0], case
 
 
-OF_ALL_DATA = {"conv2d_direct", "conv2d_mma", "conv2d_warpgroup", "conv2d_warpgroup_gather"}
+OF_ALL_DATA = {"conv2d_direct", "conv2d_mma", "conv2d_warpgroup"}
 """Families that solve layers of all types, layouts and ends with fewer than 2^31 elements an operand."""
 OF_ALL_ENDS = {"conv2d_depthwise", "conv2d_slices", "conv2d_winograd"}
 """Of float32 with a bias or a ReLU of dgrad too."""

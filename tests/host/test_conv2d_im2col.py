@@ -10,7 +10,6 @@ import pytest
 
 import sanitized
 from host.test_conv2d_fft import evaluated
-from host.test_conv2d_gather import KINDS
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -33,6 +32,16 @@ SHAPES: dict[str, dict[str, Any]] = {
     "much padding": {"input": (2, 64, 3, 4), "weight": (40, 64, 1, 2), "padding": (2, 4)},
     "pointwise": {"input": (3, 64, 5, 6), "weight": (72, 64, 1, 1), "stride": 2},
     "a filter as large as the image": {"input": (9, 64, 4, 5), "weight": (40, 64, 4, 5)},
+    "few channels": {"input": (2, 16, 6, 5), "weight": (24, 16, 3, 3), "padding": 1},
+    "chunks": {"input": (1, 24, 5, 7), "weight": (8, 24, 2, 3), "stride": 2},
+    "groups within copies": {"input": (2, 64, 5, 7), "weight": (128, 16, 3, 2), "groups": 4},
+    "groups that end within copies": {"input": (1, 160, 5, 4), "weight": (160, 80, 1, 2), "groups": 2},
+}
+KINDS = {
+    "float16": {"dtype": "float16"},
+    "f16": {"dtype": "float16", "precision": "f16"},
+    "bfloat16": {"dtype": "bfloat16"},
+    "bf16": {"dtype": "bfloat16", "precision": "bf16"},
 }
 
 

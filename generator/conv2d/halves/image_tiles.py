@@ -73,10 +73,8 @@ class ImageTiles(abc.ABC):
 
     is_turned = False
     """What lies side by side in shared memory is summed over."""
-    gathers: ClassVar[bool] = False
-    """Whether the kernel that multiplies reads pixels where the operand has them; else they lie on one line."""
     maps: ClassVar[bool] = False
-    """Whether the copy engine brings such pixels, by a map of the images; else warps do."""
+    """Whether the copy engine brings pixels from where the operand has them, by a map; else they lie on one line."""
 
     @classmethod
     def tiled(

@@ -65,10 +65,8 @@ class WeightTiles(abc.ABC):
 
     is_turned = True
     """Not what is summed over lies side by side in shared memory, but channels."""
-    gathers: ClassVar[bool] = False
-    """Whether the kernel that multiplies reads pixels where operands have them; else they lie on one line."""
     maps: ClassVar[bool] = False
-    """Whether the copy engine brings such pixels, by maps of the images; else warps do."""
+    """Whether the copy engine brings pixels from where operands have them, by maps; else they lie on one line."""
 
     @classmethod
     def tiled(
@@ -116,11 +114,6 @@ class WeightTiles(abc.ABC):
     @abc.abstractmethod
     def x_pitch(self) -> int:
         """From chunk to chunk of a stage, in positions."""
-
-    @property
-    def dy_pitch(self) -> int:
-        """Likewise."""
-        return self.terms
 
     @property
     @abc.abstractmethod
@@ -195,7 +188,7 @@ class WeightTiles(abc.ABC):
     @property
     def stage_bytes(self) -> int:
         """Of shared memory, both operands."""
-        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.dy_pitch)
+        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.terms)
 
     @property
     def sum_bytes(self) -> int:

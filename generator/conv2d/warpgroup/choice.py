@@ -171,11 +171,11 @@ def _weight_choices(
 
 
 def _tiles(problem: Conv2d, results: int) -> list[tuple[int, int]]:
-    """Warpgroups and columns that a multiprocessor has registers for, without more columns than the result has."""
+    """Warpgroups and columns that a multiprocessor has registers for, without more columns than the result needs."""
     return [
         (warpgroups, columns)
         for warpgroups in WARPGROUPS
         for columns in COLUMNS
         if fits_registers(problem, warpgroups, columns)
-        if columns == COLUMNS[0] or columns < 2 * results
+        if columns <= GROUP_CHANNELS or columns < 2 * results
     ]

@@ -1,8 +1,8 @@
 """Layers of 16-bit numbers with channels last, whose pixels the copy engine brings from where they lie.
 
-What `gathering.py` does, by one thread: a copy brings 64 channels of all pixels that a stage has, by a map of the
-images (`TensorMap`), and writes them swizzled, as products of warpgroups read them. Weights come so too, from images of
-filters whose pixels are taps, so that fprop and dgrad are one launch.
+No launch lays images out before: one thread has a copy bring 64 channels of all pixels that a stage has, by a map of
+the images (`TensorMap`), with zeros where a tap reads beyond them, and write them swizzled, as products of warpgroups
+read them. Weights come so too, from images of filters whose pixels are taps, so that fprop and dgrad are one launch.
 
 Source: PTX manual, cp.async.bulk.tensor, im2col mode; matrix descriptors of wgmma, swizzle of 128 bytes.
 """
@@ -10,26 +10,33 @@ Source: PTX manual, cp.async.bulk.tensor, im2col mode; matrix descriptors of wgm
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.halves.halving import Images
+from warpsmith.generator.conv2d.halves.image_tiles import Reach
 from warpsmith.generator.conv2d.halves.lattice import Lattice
-from warpsmith.generator.conv2d.halves.programs import MAIN, multiplying
+from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText
-from warpsmith.generator.conv2d.warpgroup.gathering import (
-    GatheredStep,
-    GatheredTapSet,
-    GatheringGeometry,
-    GatheringWeights,
-    weights_where_they_lie,
+from warpsmith.generator.conv2d.warpgroup.image_geometry import BARRIER_BYTES, ImageGeometry
+from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.warpgroup.window import (
+    Read,
+    Sharing,
+    Window,
+    WindowStep,
+    WindowTapSet,
+    window_lattice,
+    window_steps,
+    window_tap_sets,
 )
-from warpsmith.generator.conv2d.warpgroup.image_geometry import BARRIER_BYTES, COPYING_REGISTERS, REGISTERS
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.program import Pointer, Program, TensorMap, Unit
+from warpsmith.generator.program import Pointer, Program, TensorMap, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
+from warpsmith.generator.steps import aligned
 
 NAME = "conv2d_warpgroup_im2col"
 CHANNELS = 64
@@ -42,31 +49,8 @@ SWIZZLED_PIXELS = 8
 LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
 """Of a window over images, of a copy's place in it, and from pixel to pixel: cuTensorMapEncodeIm2col, rank 4."""
 COPY_BYTES_A_CLOCK = 32
-"""That the copy engine brings, as this is expected to be; not measured yet."""
-
-
-Read = TypeVar("Read", GatheredStep, GatheredTapSet)
-
-
-class Window(NamedTuple, Generic[Read]):
-    """The window over images that a layer reads, and where in it."""
-
-    row: int
-    """Of the source, that the first position of an image reads by the tap that lies furthest up."""
-    column: int
-    reads: tuple[Read, ...]
-    """Rows and columns from there on."""
-
-    @classmethod
-    def of(cls, reads: Sequence[Read]) -> Window[Read]:
-        """That of taps, or sets of them, whose rows and columns are those of the source."""
-        row, column = (min(places, default=0) for places in _places(reads))
-        inside = (dataclasses.replace(each, row=each.row - row, column=each.column - column) for each in reads)
-        return cls(row, column, tuple(inside))
-
-
-def _places(reads: Sequence[Read]) -> tuple[list[int], list[int]]:
-    return [each.row for each in reads], [each.column for each in reads]
+"""That the copy engine is counted on to bring: the model's choices by it were the best of those measured, of 27 passes
+of layers on an H200, but for two."""
 
 
 def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixels: int) -> TensorMap:
@@ -88,7 +72,7 @@ def why_no_map(told: TensorMap, reads: Sequence[Read]) -> str | None:
     """What a map of these images cannot say; None where it can."""
     if any(not LEAST_CORNER <= each <= MOST_CORNER for corner in told.corners for each in corner):
         return f"its window of pixels begins or ends more than {MOST_CORNER} pixels from the images' edges"
-    if max(max(places, default=0) for places in _places(reads)) > MOST_OFFSET:
+    if max((max(each.row, each.column) for each in reads), default=0) > MOST_OFFSET:
         return f"its taps lie more than {MOST_OFFSET} pixels apart"
     if max(told.step) > MOST_STEP:
         return f"its pixels lie more than {MOST_STEP} apart"
@@ -100,29 +84,38 @@ def lines_of(channels: int) -> int:
     return -(-channels // CHANNELS) * CHANNELS
 
 
-def _fields(gathered: GatheringGeometry | GatheringWeights) -> dict[str, Any]:
-    """Of a subclass, with whole lines of the swizzle."""
-    fields = {each.name: getattr(gathered, each.name) for each in dataclasses.fields(gathered)}
-    return {**fields, "run": -(-gathered.run // SWIZZLED_PIXELS) * SWIZZLED_PIXELS}
+def pixels_of(taps: int) -> int:
+    """Pixels of a stage that taps read, with those up to whole exchanges of the swizzle."""
+    return -(-taps // SWIZZLED_PIXELS) * SWIZZLED_PIXELS
 
 
 @dataclasses.dataclass(frozen=True)
-class Im2colGeometry(GatheringGeometry):
+class Im2colGeometry(ImageGeometry):
     """One config on fprop or dgrad."""
 
-    first_row: int
-    first_column: int
+    first_row: int = 0
+    first_column: int = 0
+    """Of the source, that the first position of an image reads by the taps furthest up and left."""
 
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
-        gathered = GatheringGeometry.of(problem, config)
-        window = Window.of([each for each in gathered.steps if isinstance(each, GatheredStep)])
-        images = dataclasses.replace(gathered.images, family=NAME)
-        fields = {**_fields(gathered), "images": images, "steps": window.reads}
-        return cls(**fields, first_row=window.row, first_column=window.column)
+        sharing = Sharing(config.text("sharing"))
+        on_line = super().of(problem, Config.of({**config.values(), "reach": Reach.ROW.value}))
+        lattice = window_lattice(on_line.lattice, sharing is Sharing.ROW)
+        phases = window_steps(lattice, sharing)
+        window = Window.of(list(itertools.chain.from_iterable(phases)))
+        return dataclasses.replace(
+            on_line,
+            lattice=lattice,
+            steps=window.reads,
+            first_taps=(0, *itertools.accumulate(map(len, phases))),
+            run=pixels_of(on_line.positions + max((step.shift for step in window.reads), default=0)),
+            first_row=window.row,
+            first_column=window.column,
+        )
 
     @property
     def turns_filters(self) -> bool:
@@ -167,16 +160,8 @@ class Im2colGeometry(GatheringGeometry):
     def why_not(self) -> str | None:
         """As `why_no_map`."""
         images, weights = self.tensor_maps
-        taps = [each for each in self.steps if isinstance(each, GatheredStep)]
+        taps = [each for each in self.steps if isinstance(each, WindowStep)]
         return why_no_map(images, taps) or why_no_map(weights, ())
-
-    @property
-    def registers(self) -> int:
-        return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
-
-    @property
-    def copying_registers(self) -> int:
-        return COPYING_REGISTERS
 
     @property
     def copy_clocks(self) -> float:
@@ -209,22 +194,31 @@ class Im2colGeometry(GatheringGeometry):
 
 
 @dataclasses.dataclass(frozen=True)
-class Im2colWeights(GatheringWeights):
+class Im2colWeights(WeightGeometry):
     """One config on wgrad."""
 
-    first_row: int
-    first_column: int
+    first_row: int = 0
+    first_column: int = 0
+    """Of x, that the first position of an image reads by the taps furthest up and left."""
 
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
-        gathered = GatheringWeights.of(problem, config)
-        window = Window.of([each for each in gathered.tap_sets if isinstance(each, GatheredTapSet)])
-        x = dataclasses.replace(gathered.x, family=NAME)
-        fields = {**_fields(gathered), "x": x, "tap_sets": window.reads}
-        return cls(**fields, first_row=window.row, first_column=window.column)
+        on_line = super().of(problem, config)
+        lattice = window_lattice(on_line.lattice, on_line.taps > 1)
+        window = Window.of(list(window_tap_sets(lattice, on_line.taps)))
+        length = -(-lattice.positions // on_line.terms) * on_line.terms
+        return dataclasses.replace(
+            on_line,
+            lattice=lattice,
+            tap_sets=window.reads,
+            dy=dataclasses.replace(on_line.dy, length=length),
+            run=pixels_of(on_line.terms + max(each.shifts[-1] for each in window.reads)),
+            first_row=window.row,
+            first_column=window.column,
+        )
 
     @property
     def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
@@ -236,16 +230,8 @@ class Im2colWeights(GatheringWeights):
     def why_not(self) -> str | None:
         """As `why_no_map`."""
         x, dy = self.tensor_maps
-        taps = [each for each in self.tap_sets if isinstance(each, GatheredTapSet)]
+        taps = [each for each in self.tap_sets if isinstance(each, WindowTapSet)]
         return why_no_map(x, taps) or why_no_map(dy, taps)
-
-    @property
-    def registers(self) -> int:
-        return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
-
-    @property
-    def copying_registers(self) -> int:
-        return COPYING_REGISTERS
 
     @property
     def copy_clocks(self) -> float:
@@ -255,6 +241,15 @@ class Im2colWeights(GatheringWeights):
     def stage_bytes(self) -> int:
         return LINE_BYTES * (self.channel_groups * self.run + lines_of(self.columns) // CHANNELS * self.terms)
 
+    @property
+    def halves_bytes(self) -> int:
+        """None are made."""
+        return 0
+
+    @property
+    def workspace_bytes(self) -> int:
+        return aligned(self.sum_bytes)
+
 
 def im2col_program(problem: Conv2d, config: Config) -> Program:
     """That of any pass."""
@@ -263,7 +258,10 @@ def im2col_program(problem: Conv2d, config: Config) -> Program:
 
 def _weight_program(problem: Conv2d, config: Config) -> Program:
     geometry = Im2colWeights.of(problem, config)
-    return weights_where_they_lie(problem, config, geometry, *geometry.tensor_maps)
+    text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+    multiply = multiplying(NAME, geometry, (*geometry.tensor_maps, Pointer(PARTS)))
+    total, add = summing(NAME, problem, geometry)
+    return Program(NAME, config, (Unit(MAIN, text), total), (multiply, add), (Workspace(PARTS, geometry.sum_bytes),))
 
 
 def _image_program(problem: Conv2d, config: Config) -> Program:

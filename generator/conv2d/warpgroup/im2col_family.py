@@ -1,47 +1,53 @@
 """Layers as products of matrices by Hopper's tensor cores, whose 16-bit pixels the copy engine brings.
 
-What `conv2d_warpgroup_gather` does, without warps that copy pixels, or launches that lay weights out: see `im2col.py`.
+What `conv2d_warpgroup` does, without launches that lay operands out on a line of positions: see `im2col.py`.
 
-Source: as of `conv2d_warpgroup_gather`.
+Source: as of `conv2d_warpgroup`; blocks read pixels where they lie as in Chetlur et al. 2014, "cuDNN: Efficient
+Primitives for Deep Learning", section 3.
 """
 
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.halves.choice import Choice
+from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
 from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, LAUNCH_US
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import best_tile, weight_choice
-from warpsmith.generator.conv2d.warpgroup.gather_family import (
-    PREFERRED,
-    STAGES,
-    Conv2dWarpgroupGather,
-    gathered_image_space,
-    gathered_weight_space,
-    least_gathered_image,
-)
-from warpsmith.generator.conv2d.warpgroup.gathering import Sharing
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.im2col import (
     CHANNELS,
     NAME,
+    PRODUCT_CHANNELS,
     Im2colGeometry,
     Im2colWeights,
     im2col_program,
 )
-from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.warpgroup.space import (
+    LEAST_WEIGHT,
+    image_parameters,
+    least_image,
+    tile_constraints,
+    weight_space,
+)
+from warpsmith.generator.conv2d.warpgroup.window import Sharing
+from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.device import H200, Device
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 COLUMNS = (64, 96, 128, 192, 256)
 """Where channels of the result lie side by side, of which a copy brings 64; those of 96 bring more than is read."""
+PIXEL_STAGES, STAGES = (2, 3, 4, 6), (2, 3, 4, 6, 8)
+"""Of fprop and dgrad, and of wgrad."""
+PREFERRED = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
+"""Stages of pixels and of weights."""
 
 
-class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
+class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
     """`conv2d` by wgmma instructions, on 16-bit pixels that the copy engine brings from where they lie."""
 
     name = NAME
@@ -64,47 +70,89 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroupGather):
         conv2d = require_conv2d(problem)
         return (_weight_space if conv2d.pass_ is Pass.WGRAD else _image_space)(conv2d, device)
 
+    def default(self, problem: Problem, device: Device) -> Config:
+        return self._choice(require_conv2d(problem), device).config
+
     def program(self, problem: Problem, config: Config) -> Program:
         return im2col_program(require_conv2d(problem), config)
 
     def _least(self, problem: Conv2d) -> Config:
         if problem.pass_ is Pass.WGRAD:
             return Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
-        columns = {"columns": CHANNELS} if problem.pass_ is Pass.DGRAD else {}
-        return Config.of({**least_gathered_image(problem).values(), "channels": CHANNELS, **columns})
+        return _least_image(problem)
 
     def _choice(self, problem: Conv2d, device: Device) -> Choice:
+        space = self.space(problem, device)
         if problem.pass_ is Pass.WGRAD:
-            return weight_choice(problem, device, Im2colWeights, STAGES[::-1], _weight_space(problem, device))
-        space = _image_space(problem, device)
+            return weight_choice(problem, device, Im2colWeights, STAGES[::-1], space)
         choices = [{"sharing": each.value, "channels": CHANNELS} for each in Sharing]
         return best_tile(problem, device, space, choices, Im2colGeometry, self._least(problem), PREFERRED)
 
 
 def _why_no_lines(problem: Conv2d) -> str | None:
-    """Channels that copies cannot bring, or that leave most of a line empty."""
-    both = problem.group_channels, problem.group_filters
-    for channels in both if problem.pass_ is not Pass.FPROP else both[:1]:
-        if 2 * channels <= CHANNELS:
-            return f"reads {CHANNELS} channels at once, of which a group has {channels}"
-    for channels in both if problem.pass_ is Pass.WGRAD else summed_and_results(problem)[:1]:
-        if problem.groups > 1 and channels % CHANNELS:
-            return f"reads {CHANNELS} channels at once, of which a group has {channels}"
-    if problem.group_channels % CHUNK:
-        return f"reads {CHUNK} channels of a weight at once"
+    """What copies cannot bring."""
+    if problem.dtype is DType.FLOAT32 or problem.layout is not ImageLayout.NHWC:
+        return "reads 16-bit numbers with channels last"
+    if Folding.of(problem) is not None:
+        return "leaves layers of few channels, whose rows and columns become channels, to conv2d_warpgroup"
+    if problem.pass_ is Pass.WGRAD:
+        read = problem.input[1], problem.weight[0]
+    else:
+        summed, _ = summed_and_results(problem)
+        if problem.groups > 1 and summed % PRODUCT_CHANNELS:
+            return f"sums over {PRODUCT_CHANNELS} channels at once, of which a group has {summed}"
+        read = summed, problem.group_channels
+    if any(channels % CHUNK for channels in read):
+        return f"reads {CHUNK} channels at once"
     return None
 
 
-def _weight_space(problem: Conv2d, device: Device) -> Space:
-    usual = gathered_weight_space(problem, device, Im2colWeights)
-    columns = Parameter("columns", COLUMNS, "channels of dy, a warpgroup")
-    parameters = (columns if each.name == "columns" else each for each in usual.parameters)
-    return Space(tuple(parameters), usual.constraints)
+def _least_image(problem: Conv2d) -> Config:
+    """The config of fprop or dgrad that takes the least memory."""
+    values = {name: value for name, value in least_image(problem).values().items() if name != "reach"}
+    own: dict[str, Value] = {"pixel_stages": PIXEL_STAGES[0], "sharing": Sharing.NONE.value, "channels": CHANNELS}
+    columns: dict[str, Value] = {"columns": CHANNELS} if problem.pass_ is Pass.DGRAD else {}
+    return Config.of({**values, **own, **columns})
 
 
 def _image_space(problem: Conv2d, device: Device) -> Space:
-    usual = gathered_image_space(problem, device, Im2colGeometry)
-    own = {"channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel")}
+    """The space of fprop and dgrad."""
+    least = _least_image(problem).values()
+
+    def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
+        tile: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}
+        stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages}
+        geometry = Im2colGeometry.of(problem, Config.of({**least, **tile, **stages}))
+        return geometry.shared_bytes <= device.shared_per_block_bytes
+
+    own = {
+        "channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel"),
+        "reach": Parameter(
+            "sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels"
+        ),
+        "pixel_stages": Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
+    }
     if problem.pass_ is Pass.DGRAD:
         own["columns"] = Parameter("columns", COLUMNS, "channels of the result, a warpgroup")
-    return Space(tuple(own.get(each.name, each) for each in usual.parameters), usual.constraints)
+    constraints = (
+        Constraint(
+            "taps share pixels where a row of the filter has several",
+            lambda sharing: sharing == Sharing.NONE or problem.weight[3] > 1,
+        ),
+        Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
+    )
+    parameters = (own.get(each.name, each) for each in image_parameters(device))
+    tiles = tile_constraints(problem, CHANNELS) if problem.pass_ is Pass.DGRAD else tile_constraints(problem)
+    return Space(tuple(parameters), (*tiles, *constraints))
+
+
+def _weight_space(problem: Conv2d, device: Device) -> Space:
+    """The space of wgrad."""
+    usual, across = weight_space(problem, device, Im2colWeights, CHANNELS), problem.weight[3]
+    own = {
+        "columns": Parameter("columns", COLUMNS, "channels of dy, a warpgroup"),
+        "stages": Parameter("stages", STAGES, "of shared memory"),
+    }
+    in_a_row = Constraint(f"a row of the filter has {across} taps", lambda taps: taps <= across)
+    parameters = (own.get(each.name, each) for each in usual.parameters)
+    return Space(tuple(parameters), (*usual.constraints, in_a_row))

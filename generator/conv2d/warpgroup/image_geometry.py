@@ -95,11 +95,6 @@ class ImageGeometry(ImageTiles):
         return 1.0
 
     @property
-    def pixel_pitch(self) -> int:
-        """From chunk to chunk of a stage, in pixels."""
-        return self.run
-
-    @property
     def staged_bytes(self) -> int:
         """Of results on their way out; those whose channels lie side by side are stored as they are."""
         return 0 if self.channels_last else self.warpgroups * STAGED_BYTES
@@ -107,7 +102,7 @@ class ImageGeometry(ImageTiles):
     @property
     def shared_bytes(self) -> int:
         chunks = self.arithmetic.parts * self.chunks
-        pixels = self.pixel_stages * chunks * self.pixel_pitch
+        pixels = self.pixel_stages * chunks * self.run
         filters = self.filter_stages * chunks * self.columns
         barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
         return PIXEL_BYTES * (pixels + filters) + self.staged_bytes + barriers

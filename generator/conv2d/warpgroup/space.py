@@ -76,17 +76,20 @@ def image_parameters(device: Device) -> tuple[Parameter, ...]:
 
 def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     """Of that kernel: nothing that depends on the images' number or size, where a filter has one tap."""
-    tile, registers = _result_constraints(problem), _register_constraints(problem)
+    tile = _column_constraint(problem, COLUMNS[0]), _depth_constraint(problem), _stage_constraint(problem)
+    registers = _register_constraints(problem)
     return (*tile, _reach_constraint(problem), *registers, _image_shared(problem, device))
 
 
-def tile_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
-    """Of its tiles alone, wherever pixels come from."""
-    return (*_result_constraints(problem), *_register_constraints(problem))
+def tile_constraints(problem: Conv2d, least: int = COLUMNS[0]) -> tuple[Constraint, ...]:
+    """Of its tiles alone, wherever pixels come from; `least`: columns that any tile may have."""
+    return (_column_constraint(problem, least), _stage_constraint(problem), *_register_constraints(problem))
 
 
-def weight_space(problem: Conv2d, device: Device, kind: type[WeightGeometry] = WeightGeometry) -> Space:
-    """The space of wgrad, for blocks of this kind."""
+def weight_space(
+    problem: Conv2d, device: Device, kind: type[WeightGeometry] = WeightGeometry, least: int = COLUMNS[0]
+) -> Space:
+    """The space of wgrad, for blocks of this kind; `least`: columns that any tile may have."""
     return Space(
         parameters=(
             Parameter("taps", TAPS, "of a block, side by side"),
@@ -96,7 +99,7 @@ def weight_space(problem: Conv2d, device: Device, kind: type[WeightGeometry] = W
             Parameter("stages", STAGES, "of shared memory"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
         ),
-        constraints=(*_weight_constraints(problem), *_weight_memory(problem, device, kind)),
+        constraints=(*_weight_constraints(problem, least), *_weight_memory(problem, device, kind)),
     )
 
 
@@ -116,21 +119,27 @@ def registers(problem: Conv2d, columns: int) -> int:
     return columns // 2 * sums_of(problem) + OTHER_REGISTERS
 
 
-def _result_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
-    summed, results = summed_and_results(folded(problem))
-    return (
-        Constraint(
-            f"a tile has less than twice the {results} channels of a result, or {COLUMNS[0]}",
-            lambda columns: columns < 2 * results or columns == COLUMNS[0],
-        ),
-        Constraint(
-            f"a stage has less than twice the {summed} channels of a sum, or {CHANNELS[0]}",
-            lambda channels: channels < 2 * summed or channels == CHANNELS[0],
-        ),
-        Constraint(
-            f"products of {least_pixel_stages(problem)} stages of pixels are under way at once",
-            lambda pixel_stages: pixel_stages >= least_pixel_stages(problem),
-        ),
+def _column_constraint(problem: Conv2d, least: int) -> Constraint:
+    _, results = summed_and_results(folded(problem))
+    return Constraint(
+        f"a tile has less than twice the {results} channels of a result, or {least}",
+        lambda columns: columns < 2 * results or columns == least,
+    )
+
+
+def _depth_constraint(problem: Conv2d) -> Constraint:
+    summed, _ = summed_and_results(folded(problem))
+    return Constraint(
+        f"a stage has less than twice the {summed} channels of a sum, or {CHANNELS[0]}",
+        lambda channels: channels < 2 * summed or channels == CHANNELS[0],
+    )
+
+
+def _stage_constraint(problem: Conv2d) -> Constraint:
+    least = least_pixel_stages(problem)
+    return Constraint(
+        f"products of {least} stages of pixels are under way at once",
+        lambda pixel_stages: pixel_stages >= least,
     )
 
 
@@ -178,13 +187,13 @@ def _image_geometry(
     return ImageGeometry.of(problem, Config.of({**chosen, **stages}))
 
 
-def _weight_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+def _weight_constraints(problem: Conv2d, least: int) -> tuple[Constraint, ...]:
     layer, filters = folded(problem), problem.group_filters
     channels, count = layer.group_channels, layer.weight[2] * layer.weight[3]
     return (
         Constraint(
-            f"a tile has less than twice the {filters} channels of dy, or {COLUMNS[0]}",
-            lambda columns: columns < 2 * filters or columns == COLUMNS[0],
+            f"a tile has less than twice the {filters} channels of dy, or {least}",
+            lambda columns: columns < 2 * filters or columns == least,
         ),
         Constraint(
             f"groups of 64 channels are no more than x needs, which has {channels}",
@@ -208,7 +217,7 @@ def _weight_memory(problem: Conv2d, device: Device, kind: type[WeightGeometry]) 
         chosen = {"taps": taps, "channel_groups": channel_groups, "columns": columns}
         return kind.of(problem, Config.of({**chosen, "terms": terms, "stages": stages, "splits": splits}))
 
-    kept = "parts of sums" if kind.gathers else "halves of both images and parts of sums"
+    kept = "parts of sums" if kind.maps else "halves of both images and parts of sums"
     return (
         Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",

@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup_gather`: what it refuses, chooses and reads."""
+"""Taps over images that lie as the operand has them: which pixels and weights each result reads."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import pytest
 
 from unit.test_conv2d_warpgroup import SHAPES
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.warpgroup.gather_family import Conv2dWarpgroupGather
-from warpsmith.generator.conv2d.warpgroup.gathering import GatheringGeometry, GatheringWeights
+from warpsmith.generator.conv2d.warpgroup.im2col import Im2colGeometry, Im2colWeights
+from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.device import H200
 from warpsmith.generator.problem import DType
-from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 
-FAMILY = Conv2dWarpgroupGather()
-every_pass = pytest.mark.parametrize("pass_", Pass)
+FAMILY = Conv2dWarpgroupIm2col()
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 DEEP: dict[str, Any] = {"input": (128, 192, 13, 13), "weight": (384, 192, 3, 3), "padding": 1}
 LAST: dict[str, Any] = {"dtype": "float16", "layout": "nhwc"}
@@ -38,55 +36,13 @@ def config_of(problem: Conv2d, rng: random.Random) -> Config:
     return config
 
 
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"dtype": "float32"}, "16-bit numbers with channels last"),
-        ({"layout": "nchw"}, "16-bit numbers with channels last"),
-        ({"input": (128, 12, 13, 13), "weight": (384, 12, 3, 3)}, "8 channels of a group at once"),
-        ({"padding_mode": "reflect"}, "zeros"),
-    ],
-)
-def test_refuses(changed: dict[str, Any], says: str) -> None:
-    why_not = FAMILY.why_not(Conv2d(**{**DEEP, **LAST, **changed}), H200)
-    assert why_not is not None
-    assert says in why_not
-
-
-def test_needs_whole_chunks_of_what_it_reads_alone() -> None:
-    odd = {**DEEP, **LAST, "weight": (33, 192, 3, 3)}
-    assert FAMILY.why_not(Conv2d(**odd), H200) is None
-    assert FAMILY.why_not(Conv2d(**odd, pass_=Pass.DGRAD), H200) is not None
-    assert FAMILY.why_not(Conv2d(**odd, pass_=Pass.WGRAD), H200) is not None
-
-
-@every_pass
-def test_answers_images_of_many_channels_alone(pass_: Pass) -> None:
-    """By times of an H100: where products take longer than copies."""
-    deep = answering(Conv2d(**DEEP, **LAST, precision="f16", pass_=pass_), H200)[0].name  # type: ignore[arg-type]
-    assert deep == ("conv2d_warpgroup" if pass_ is Pass.WGRAD else FAMILY.name)
-    few = Conv2d((32, 64, 56, 56), (64, 64, 3, 3), padding=1, precision="f16", **LAST, pass_=pass_)  # type: ignore[arg-type]
-    assert answering(few, H200)[0].name == "conv2d_warpgroup"
-
-
-@every_pass
-def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
-    problem, rng = Conv2d(**DEEP, **LAST, pass_=pass_), random.Random(3)
-    for config in (FAMILY.default(problem, H200), *(config_of(problem, rng) for _ in range(30))):
-        program = FAMILY.program(problem, config)
-        (multiplying,) = (each for each in program.launches if each.entry == FAMILY.name)
-        assert multiplying.shared_bytes <= H200.shared_per_block_bytes
-        assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
-        assert not {"halves_x", "halves_dy"} & {each.name for each in program.workspaces}
-
-
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @every_shape
 def test_steps_read_what_taps_do(shape: dict[str, Any], pass_: Pass) -> None:
     """Each result's sum is over the pixels and weights that the layer's definition names."""
     problem = with_channels(shape, pass_)
     rng = random.Random(problem.key())
-    geometries = [GatheringGeometry.of(problem, config_of(problem, rng)) for _ in range(4)]
+    geometries = [Im2colGeometry.of(problem, config_of(problem, rng)) for _ in range(4)]
     for geometry in geometries:
         lattice, phases = geometry.lattice, geometry.lattice.phases
         across = len(lattice.columns.phases)
@@ -99,13 +55,16 @@ def test_steps_read_what_taps_do(shape: dict[str, Any], pass_: Pass) -> None:
                 assert sorted(read(geometry, steps, row, column)) == sorted(wanted(problem, *result))
 
 
-def read(geometry: GatheringGeometry, steps: tuple[Any, ...], row: int, column: int) -> list[tuple[int, int, int]]:
+def read(geometry: Im2colGeometry, steps: tuple[Any, ...], row: int, column: int) -> list[tuple[int, int, int]]:
     """Row and column of the source, and the weight, of all steps of a result, by the rule of the kernel."""
     lattice, found = geometry.lattice, []
     for step in steps:
         place = row * lattice.columns.pitch + column + step.shift
         line, along = divmod(place, lattice.columns.pitch)
-        source = line * lattice.rows.multiple + step.row, along * lattice.columns.multiple + step.column
+        source = (
+            line * lattice.rows.multiple + step.row + geometry.first_row,
+            along * lattice.columns.multiple + step.column + geometry.first_column,
+        )
         if 0 <= source[0] < lattice.rows.sources and 0 <= source[1] < lattice.columns.sources:
             found.append((*source, step.weight))
     return found
@@ -136,7 +95,7 @@ def wanted(problem: Conv2d, row: int, column: int) -> list[tuple[int, int, int]]
 def test_every_weight_has_its_tap(shape: dict[str, Any]) -> None:
     problem, rng = with_channels(shape, Pass.WGRAD), random.Random(5)
     for config in (config_of(problem, rng) for _ in range(6)):
-        geometry = GatheringWeights.of(problem, config)
+        geometry = Im2colWeights.of(problem, config)
         weights = [weight for each in geometry.tap_sets for weight in each.weights if weight >= 0]
         assert sorted(weights) == list(range(problem.weight[2] * problem.weight[3]))
         assert geometry.run >= geometry.terms + max(each.shifts[-1] for each in geometry.tap_sets)
@@ -148,6 +107,6 @@ def test_positions_are_results_where_no_taps_share_pixels() -> None:
     problem = Conv2d(**DEEP, **LAST)
     config = FAMILY.space(problem, H200).like({**FAMILY.default(problem, H200).values(), "sharing": "none"})
     assert config is not None
-    assert GatheringGeometry.of(problem, config).lattice.fill == 1.0
+    assert Im2colGeometry.of(problem, config).lattice.fill == 1.0
     shared = dataclasses.replace(problem, dtype=DType.BFLOAT16)
-    assert GatheringGeometry.of(shared, FAMILY.default(shared, H200)).lattice.fill == pytest.approx(13 / 14)
+    assert Im2colGeometry.of(shared, FAMILY.default(shared, H200)).lattice.fill == pytest.approx(13 / 14)
