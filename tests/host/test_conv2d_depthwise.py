@@ -24,6 +24,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
+from warpsmith.generator.conv2d.depthwise.weight_space import STAGES
 from warpsmith.generator.device import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
@@ -186,6 +187,16 @@ def test_configs_at_random(pass_: Pass, compiler: HostCompiler, runtime: HostRun
 @every_pass
 def test_stress_data(pass_: Pass, compiler: HostCompiler, runtime: HostRuntime) -> None:
     check_all([default(each) for each in layers(pass_) if each.flops < 1e8], compiler, runtime, stressed=True)
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_tiles_on_their_way(stages: int, compiler: HostCompiler, runtime: HostRuntime) -> None:
+    """As many steps as stages, more of them, and in two parts of the images of which one has fewer."""
+    problem = Conv2d((11, 2, 12, 12), (2, 1, 5, 5), groups=2, padding=2, pass_=Pass.WGRAD)
+    usual = {**FAMILY.default(problem, H200).values(), "images": 1, "stages": stages}
+    cases = [Case(problem, FAMILY, Config.of({**usual, "bands": 1, "splits": each})) for each in (1, 2)]
+    assert [FAMILY.space(problem, H200).why_not(each.config) for each in cases] == [None, None]
+    check_all(cases, compiler, runtime)
 
 
 def test_a_gradient_has_the_same_bits_each_time(compiler: HostCompiler, runtime: HostRuntime) -> None:

@@ -11,7 +11,7 @@ from warpsmith.generator.conv2d.depthwise.image_geometry import WARP
 from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.depthwise.model import COPY_INSTRUCTIONS, resident_blocks, total_ns
 from warpsmith.generator.conv2d.depthwise.weight_geometry import SERIAL_MEMBERS, WeightGeometry
-from warpsmith.generator.conv2d.depthwise.weight_space import smallest_weight, weight_space
+from warpsmith.generator.conv2d.depthwise.weight_space import STAGES, smallest_weight, weight_space
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
@@ -20,6 +20,8 @@ MOST_SUMS = 64
 """Of a thread."""
 SPLITS_NS = 1800.0
 """Of the kernel that adds up what blocks found, from the end of the first one on."""
+WAITS = {1: 1.0, 2: 0.4, 3: 0.2, 4: 0.15}
+"""Shares of a step's latency that its copies are waited for, by stages; from three on a guess."""
 BLOCKS_WANTED = (1, 2, 6)
 """A multiprocessor's."""
 
@@ -45,8 +47,8 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
         return float("inf")
     again = (g.tap_blocks * g.channel_blocks * g.filter_blocks) ** 0.5
     nbytes = 4.0 * again * (problem.inputs[0].size + problem.inputs[1].size) + 8.0 * g.splits * problem.output.size
-    hidden = 0.4 if g.stages > 1 else 1.0
-    total = total_ns(issue, turns, steps * hidden, g.threads // WARP, resident, g.blocks, nbytes, device)
+    waits = WAITS[g.stages]
+    total = total_ns(issue, turns, steps * waits, g.threads // WARP, resident, g.blocks, nbytes, device)
     return total + (SPLITS_NS + 25.0 * g.splits if g.splits > 1 else 0.0)
 
 
@@ -70,10 +72,10 @@ def weight_variants(config: Config, space: Space) -> list[Config]:
     """Legal configs that do the same in other portions: what counts do not tell apart, a clock does."""
     splits, images = config.integer("splits"), config.integer("images")
     changes: tuple[dict[str, Value], ...] = (
-        {"stages": 2},
+        *({"stages": each} for each in STAGES[1:]),
         {"splits": 2 * splits},
         {"splits": splits // 2},
-        {"images": images // 2, "stages": 2},
+        *({"images": images // 2, "stages": each} for each in STAGES[1:]),
         {"min_blocks": 3},
     )
     found = (Config.of({**config.values(), **change}) for change in changes)

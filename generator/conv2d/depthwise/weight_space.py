@@ -28,6 +28,7 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 BLOCK = ("columns", "block_taps", "block_filters", "block_channels", "block_groups", "images", "down")
 """From which the threads of a block follow."""
 IMAGES = (1, 2, 4, 8, 16, 32)
+STAGES = (1, 2, 3, 4)
 MAX_SPLITS = 64
 """Blocks of a weight: the last kernel reads as many sums one after the other."""
 MAX_TERMS = 8192
@@ -52,7 +53,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
             Parameter("down", powers(rows), "threads down a band of y"),
             Parameter("bands", _bands(rows), "parts of a plane from top to bottom, one by one"),
             Parameter("splits", _splits(problem), "blocks that share the images of a weight"),
-            Parameter("stages", (1, 2), "buffers of tiles: with two the next is copied meanwhile"),
+            Parameter("stages", STAGES, "buffers of tiles: all but one are copied meanwhile"),
             Parameter("min_blocks", (1, 2, 3, 4), MIN_BLOCKS),
         ),
         constraints=(*_thread_constraints(problem), *_block_constraints(problem, device)),
@@ -154,8 +155,8 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
             ),
         ),
         Constraint(
-            "two stages need a second step",
-            lambda images, bands, splits, stages: stages == 1 or splits < -(-all_images // images) * bands,
+            "each stage needs a step",
+            lambda images, bands, splits, stages: (stages - 1) * splits < -(-all_images // images) * bands,
         ),
         *_memory_constraints(problem, device, threads),
     )
