@@ -84,9 +84,9 @@ class Family(abc.ABC):
     def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:
         """The config for `problem` on `device` that is most like `config`, which was found for `home`.
 
-        It is `config` itself where that is legal here. Values that mean nothing here, such as the radices of another
-        number of points, are the default's. None where this family cannot solve the problem, or has none of the
-        config's parameters.
+        It is `config` itself where that is legal here, and the family knows no better. Values that mean nothing here,
+        such as the radices of another number of points, are the default's. None where this family cannot solve the
+        problem, or has none of the config's parameters.
         """
         if self.why_not(problem, device) is not None:
             return None

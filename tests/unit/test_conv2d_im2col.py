@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.warpgroup.im2col import Im2colGeometry, Im2colWeights
 from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.device import H200
+from warpsmith.generator.family import Subject
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import TensorMap
 from warpsmith.generator.registry import answering
@@ -108,3 +110,17 @@ def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
             assert told.dtype is DType.FLOAT16
             assert told.pixels % 8 == 0
             assert told.pixels <= 1024
+
+
+def test_carries_the_default_to_other_sizes_and_any_config_to_other_devices() -> None:
+    """Tiles of 192 columns are right for 384 channels; for 256 they take 1.33 times as long as the default."""
+    home = Conv2d(**DEEP, precision="f16")
+    config = FAMILY.default(home, H200)
+    problem = dataclasses.replace(home, input=(128, 256, 13, 13), weight=(256, 256, 3, 3))
+    default = FAMILY.default(problem, H200)
+    assert config.integer("columns") == 192
+    assert FAMILY.space(problem, H200).contains(config)
+    assert FAMILY.carried(config, Subject(home, H200), problem, H200) == default != config
+    other = FAMILY.space(home, H200).like({**config.values(), "columns": 64})
+    assert other is not None
+    assert FAMILY.carried(other, Subject(home, dataclasses.replace(H200, name="Another")), home, H200) == other

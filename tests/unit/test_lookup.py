@@ -125,7 +125,7 @@ class TestExact:
         assert match.kind is MatchKind.NEAR
         assert match.reasons == (
             "exact: the stored config of filter2d_plain is not legal in this version",
-            f"near: the stored config is not legal here; changed: {becomes}",
+            f"near: the stored config does not fit here; changed: {becomes}",
         )
 
     @pytest.mark.parametrize("changes", [{"config": Config.of({"block": 32})}, {"family": "filter2d_forgotten"}])
@@ -190,7 +190,7 @@ class TestNear:
         assert (match.kind, match.record) == (MatchKind.NEAR, vector)
         values = match.program.config.values()
         assert (values["load_vector"], values["columns"], values["unroll"]) == (1, 4, 4)
-        assert match.reasons[-1].startswith("near: the stored config is not legal here; changed: load_vector 4 to 1")
+        assert match.reasons[-1].startswith("near: the stored config does not fit here; changed: load_vector 4 to 1")
 
     def test_tuned_elsewhere_is_another_devices(self, store: Store) -> None:
         elsewhere = stored(sized(480, 320), SIBLING)
@@ -259,7 +259,7 @@ class TestOtherDevice:
         full: dict[str, Any] = {"block_columns": 128, "block_strips": 1, "min_blocks": 16}
         demanding = stored(device=SIBLING, of=WINDOW, **one_output, **full)
         assert found(store, demanding, device=small).reasons[-1] == (
-            "device: the stored config is not legal here; changed: min_blocks 16 to 8"
+            "device: the stored config does not fit here; changed: min_blocks 16 to 8"
         )
         assert found(store, demanding, stored(device=OLDER), device=small).record == stored(device=OLDER)
 

@@ -10,6 +10,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
+from warpsmith.generator.registry import likely
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.location import StoreChain
@@ -64,12 +65,15 @@ def known_first(
     """What a search tries before anything else, the likeliest first, each of them once.
 
     The present `answer` comes first, then the winner of the nearest stored problem, what the `samples` of other
-    problems propose, the default of every family, and the winners of the next nearest problems, each carried over to
-    this problem. A default that the compiler would take seconds for is left to the search.
+    problems propose, the default of every family, those of likely ones first, and the winners of the next nearest
+    problems, each carried over to this problem. A default that the compiler would take seconds for is left to the
+    search.
     """
     stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED, method) if key[0] in families]
     carried = [key for key in stored if key != (answer.family, answer.config)]
-    defaults = [(name, family.default(problem, device)) for name, family in families.items()]
+    promising = likely(families.values(), problem, device)
+    others = [family for family in families.values() if family not in promising]
+    defaults = [(family.name, family.default(problem, device)) for family in (*promising, *others)]
     quick = [key for key in defaults if families[key[0]].unrolled(problem, key[1]) <= MAX_UNROLLED]
     proposed = _proposed(problem, device, families, samples)
     return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *proposed, *quick, *carried[1:]]))

@@ -71,13 +71,10 @@ def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 def weight_variants(config: Config, space: Space) -> list[Config]:
     """Legal configs that do the same in other portions: what counts do not tell apart, a clock does."""
     splits, images = config.integer("splits"), config.integer("images")
-    changes: tuple[dict[str, Value], ...] = (
-        *({"stages": each} for each in STAGES[1:]),
-        {"splits": 2 * splits},
-        {"splits": splits // 2},
-        *({"images": images // 2, "stages": each} for each in STAGES[1:]),
-        {"min_blocks": 3},
-    )
+    changes: list[dict[str, Value]] = [{"stages": each} for each in STAGES[1:]]
+    changes += {"splits": 2 * splits}, {"splits": splits // 2}
+    changes += ({"images": images // 2, "stages": each} for each in STAGES[1:])
+    changes += ({"min_blocks": 3},)
     found = (Config.of({**config.values(), **change}) for change in changes)
     return [each for each in found if space.contains(each)]
 

@@ -28,7 +28,7 @@ from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import H200, Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
@@ -68,6 +68,14 @@ class Conv2dWarpgroup(Family):
     def default(self, problem: Problem, device: Device) -> Config:
         conv2d = require_conv2d(problem)
         return (weight_choice if conv2d.pass_ is Pass.WGRAD else image_choice)(conv2d, device).config
+
+    def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:
+        """The default for another problem. Defaults took 1.003 times the best of 159 short searches; configs of
+        winners from up to 3 octaves away took 1.17 times the default in 52 pairs, and 1.69 in the worst (H200): tiles
+        have to fit channels and multiprocessors.
+        """
+        carried = super().carried(config, home, problem, device)
+        return carried if carried is None or home.problem == problem else self.default(problem, device)
 
     def program(self, problem: Problem, config: Config) -> Program:
         conv2d = require_conv2d(problem)

@@ -15,7 +15,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import Record
 
 CHANGED = 1.0
-"""What a winner counts as whose config is not legal here, and is changed to the legal one most like it, in octaves
+"""What a winner counts as whose config does not fit here, and is changed to the one most like it that does, in octaves
 of size (`Problem.distance`)."""
 
 
@@ -37,7 +37,7 @@ class Candidate:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the stored config is not legal for the question."""
+        """Whether the stored config does not fit the question."""
         return self.config != self.record.trial.config
 
 

@@ -90,7 +90,7 @@ def _guessed(problem: Problem, kind: MatchKind, best: Candidate, reasons: list[s
     if kind is MatchKind.DEVICE and best.record.problem != problem:
         told.append(f"{kind}: this is the winner of {best.record.problem.key()} on {best.record.device.name}")
     if best.is_changed:
-        told.append(f"{kind}: the stored config is not legal here; changed: {_changes(best)}")
+        told.append(f"{kind}: the stored config does not fit here; changed: {_changes(best)}")
     return Guess(kind, best.family, best.config, best.record, (*reasons, *told))
 
 
