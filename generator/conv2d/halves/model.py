@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpsmith.generator.conv2d.halves.maximum import samples
 from warpsmith.generator.conv2d.problem import Conv2d
 
@@ -14,6 +16,21 @@ CLOCKS_A_US = 1650.0
 BYTES_A_US = 3.0e6
 """Of memory and of the level-2 cache together, when halves are made."""
 LAUNCH_US = 2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rates:
+    """What a multiprocessor of an H200 keeps up, in clocks of CLOCKS_A_US."""
+
+    products: float
+    """Of halves, a clock; its tensor cores do 2048."""
+    step_clocks: float
+    """For the barriers of a stage, where the products are few."""
+    l2_bytes: float = L2_BYTES_A_CLOCK
+    """A clock."""
+    tile_clocks: float = TILE_CLOCKS
+    latency_clocks: float = 0.0
+    """From when a stage is free to when it is full again, of which stages that are full meanwhile hide a part each."""
 
 
 def other_us(problem: Conv2d, halves_bytes: int) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpsmith.generator.conv2d.halves.choice import Choice, best_split
 from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
-from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, L2_BYTES_A_CLOCK, TILE_CLOCKS, other_us
+from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, Rates, other_us
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import COPY_CLOCKS, GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import (
@@ -28,10 +28,6 @@ from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
 
-PRODUCTS_A_CLOCK = 2048 * 0.95
-"""Of halves, of a multiprocessor: what its tensor cores keep up of 2048 (H200, stages of 64 channels)."""
-STEP_CLOCKS = 60
-"""For the barriers of a stage, where the products are few."""
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Of pixels and of weights, the preferred ones first."""
 WEIGHT_STAGES = (3, 2)
@@ -43,10 +39,10 @@ def image_choice(problem: Conv2d, device: Device) -> Choice:
     """The tile of fprop or dgrad whose rounds are expected to take least."""
     space, reaches = image_space(problem, device), [{"reach": reach.value} for reach in Reach]
     least = Config.of({**least_image(problem).values(), "blocks": device.multiprocessors})
-    return best_tile(problem, device, space, reaches, ImageGeometry, least)
+    return image_choices(problem, device, space, reaches, ImageGeometry, least)[0]
 
 
-def best_tile(
+def image_choices(
     problem: Conv2d,
     device: Device,
     space: Space,
@@ -54,8 +50,8 @@ def best_tile(
     kind: type[ImageGeometry],
     least: Config,
     stages: Sequence[tuple[int, int]] = STAGES,
-) -> Choice:
-    """The tile of fprop or dgrad whose rounds are expected to take least.
+) -> list[Choice]:
+    """Tiles of fprop or dgrad, those first whose rounds are expected to take least; one at the least.
 
     Args:
         space: of the configs.
@@ -65,27 +61,30 @@ def best_tile(
         stages: of pixels and of weights, the preferred ones first.
     """
     configs = _image_candidates(problem, device, space, choices, stages)
-    found = (Choice(config, image_clocks(kind.of(problem, config), device)) for config in configs)
-    return min(found, key=lambda each: each.clocks, default=None) or Choice(
-        least, image_clocks(kind.of(problem, least), device)
-    )
+    found = dict.fromkeys(Choice(config, image_clocks(kind.of(problem, config), device)) for config in configs)
+    return _ranked(found) or [Choice(least, image_clocks(kind.of(problem, least), device))]
 
 
-def weight_choice(
+def weight_choice(problem: Conv2d, device: Device) -> Choice:
+    """The tile of wgrad, and the parts of its sums, that are expected to take least."""
+    return weight_choices(problem, device, weight_space(problem, device), WeightGeometry, Config.of(LEAST_WEIGHT))[0]
+
+
+def weight_choices(
     problem: Conv2d,
     device: Device,
-    kind: type[WeightGeometry] = WeightGeometry,
+    space: Space,
+    kind: type[WeightGeometry],
+    least: Config,
     stages: Sequence[int] = WEIGHT_STAGES,
-    space: Space | None = None,
-) -> Choice:
-    """The tile of wgrad, and the parts of its sums, that are expected to take least; for blocks of this kind. `space`
-    is that of such configs; None for the usual one.
-    """
-    usual = weight_space(problem, device, kind) if space is None else space
-    found, least = _weight_choices(problem, device, kind, stages, usual), Config.of(LEAST_WEIGHT)
-    return min(found, key=lambda each: each.clocks, default=None) or Choice(
-        least, weight_clocks(kind.of(problem, least), device)
-    )
+) -> list[Choice]:
+    """Tiles of wgrad with the parts of their sums; arguments and order are those of `image_choices`."""
+    found = _weight_choices(problem, device, kind, stages, space)
+    return _ranked(found) or [Choice(least, weight_clocks(kind.of(problem, least), device))]
+
+
+def _ranked(found: Iterable[Choice]) -> list[Choice]:
+    return sorted(found, key=lambda each: each.clocks)
 
 
 def expected_ns(problem: Conv2d, device: Device) -> float:
@@ -104,8 +103,9 @@ def image_clocks(geometry: ImageGeometry, device: Device) -> float:
     copying = COPY_CLOCKS + geometry.copy_clocks * share
     positions = GROUP_POSITIONS * geometry.warpgroups
     products = positions * geometry.columns * depth * geometry.filled
-    step = _step_clocks(geometry.arithmetic.products, products, nbytes, copying)
-    a_tile = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step + TILE_CLOCKS
+    halves = geometry.arithmetic.products * products
+    step = _step_clocks(geometry.rates, geometry.filter_stages, halves, nbytes, copying)
+    a_tile = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step + geometry.rates.tile_clocks
     return -(-geometry.tiles // device.multiprocessors) * a_tile
 
 
@@ -117,16 +117,17 @@ def weight_clocks(geometry: WeightGeometry, device: Device) -> float:
 def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int) -> float:
     """With other `splits` than the config's."""
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
-    step = _step_clocks(geometry.arithmetic.products, products, geometry.stage_bytes, geometry.copy_clocks)
+    halves = geometry.arithmetic.products * products
+    step = _step_clocks(geometry.rates, geometry.stages, halves, geometry.stage_bytes, geometry.copy_clocks)
     rounds = -(-geometry.tiles * splits // device.multiprocessors)
     summed = 2 * 4 * splits * geometry.weights / BYTES_A_US * CLOCKS_A_US
-    return rounds * (-(-geometry.steps // splits) * step + TILE_CLOCKS) + summed
+    return rounds * (-(-geometry.steps // splits) * step + geometry.rates.tile_clocks) + summed
 
 
-def _step_clocks(each: int, products: float, nbytes: float, copying: float) -> float:
-    """Of a stage: `products` of numbers, each of so many products of 16-bit ones, and `copying` of who copies."""
-    multiplying = each * products / PRODUCTS_A_CLOCK + STEP_CLOCKS
-    return max(multiplying, nbytes / L2_BYTES_A_CLOCK, copying)
+def _step_clocks(rates: Rates, stages: int, products: float, nbytes: float, copying: float) -> float:
+    """Of one of so many stages: its products of halves, the bytes that are read, and `copying` of who copies."""
+    waiting = rates.latency_clocks / max(stages - 1, 1)
+    return max(products / rates.products + rates.step_clocks, nbytes / rates.l2_bytes, copying, waiting)
 
 
 def _image_candidates(

@@ -12,10 +12,10 @@ from warpsmith.generator.conv2d.halves.choice import Choice
 from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
-from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, LAUNCH_US
+from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
-from warpsmith.generator.conv2d.warpgroup.choice import best_tile, weight_choice
+from warpsmith.generator.conv2d.warpgroup.choice import image_choices, weight_choices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.im2col import (
     CHANNELS,
@@ -45,6 +45,12 @@ PIXEL_STAGES, STAGES = (2, 3, 4, 6), (2, 3, 4, 6, 8)
 """Of fprop and dgrad, and of wgrad."""
 PREFERRED = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
 """Stages of pixels and of weights."""
+STARTS = 4
+"""Of a search: what the model expects to take least behind the default, where it is 5% off in the mean."""
+MEMORY_BYTES_A_US = 4.0e6
+BEGIN_MEMORY = {False: (5.9, 0.82), True: (5.7, 0.23)}
+"""Of images and of weights: us besides, and the share of the time of all operands' bytes that nothing hides; see
+COPY_BYTES_A_CLOCK in `im2col.py`."""
 
 
 class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
@@ -63,15 +69,21 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
 
     def expected_ns(self, problem: Problem) -> float:
         conv2d = require_conv2d(problem)
-        launches = 2 if conv2d.pass_ is Pass.WGRAD else 1
-        return 1000 * (self._choice(conv2d, H200).clocks / CLOCKS_A_US + launches * LAUNCH_US)
+        begin, memory = BEGIN_MEMORY[conv2d.pass_ is Pass.WGRAD]
+        nbytes = sum(operand.nbytes for operand in conv2d.operands)
+        return 1000 * (
+            self._choices(conv2d, H200)[0].clocks / CLOCKS_A_US + begin + memory * nbytes / MEMORY_BYTES_A_US
+        )
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)
         return (_weight_space if conv2d.pass_ is Pass.WGRAD else _image_space)(conv2d, device)
 
     def default(self, problem: Problem, device: Device) -> Config:
-        return self._choice(require_conv2d(problem), device).config
+        return self._choices(require_conv2d(problem), device)[0].config
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return tuple(each.config for each in self._choices(require_conv2d(problem), device)[1 : 1 + STARTS])
 
     def program(self, problem: Problem, config: Config) -> Program:
         return im2col_program(require_conv2d(problem), config)
@@ -81,12 +93,12 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
             return Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
         return _least_image(problem)
 
-    def _choice(self, problem: Conv2d, device: Device) -> Choice:
-        space = self.space(problem, device)
+    def _choices(self, problem: Conv2d, device: Device) -> list[Choice]:
+        space, least = self.space(problem, device), self._least(problem)
         if problem.pass_ is Pass.WGRAD:
-            return weight_choice(problem, device, Im2colWeights, STAGES[::-1], space)
+            return weight_choices(problem, device, space, Im2colWeights, least, STAGES[::-1])
         choices = [{"sharing": each.value, "channels": CHANNELS} for each in Sharing]
-        return best_tile(problem, device, space, choices, Im2colGeometry, self._least(problem), PREFERRED)
+        return image_choices(problem, device, space, choices, Im2colGeometry, least, PREFERRED)
 
 
 def _why_no_lines(problem: Conv2d) -> str | None:

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles, Reach
+from warpsmith.generator.conv2d.halves.model import Rates
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
@@ -24,6 +25,8 @@ a warp that copies keeps COPYING_REGISTERS."""
 COPYING_REGISTERS = 24
 COPY_CLOCKS = 64
 """Of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
+LINE_RATES = Rates(products=2048 * 0.95, step_clocks=60)
+"""Of images on a line, in stages of 64 channels."""
 STAGED_BYTES = 4 * 16 * (GROUP_POSITIONS + 4)
 """Of results on their way out, a warpgroup's."""
 
@@ -40,6 +43,7 @@ class ImageGeometry(ImageTiles):
 
     name: ClassVar[str] = NAME
     """The family, and the kernel that multiplies."""
+    rates: ClassVar[Rates] = LINE_RATES
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Self
 
+from warpsmith.generator.conv2d.halves.model import Rates
 from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     BARRIER_BYTES,
     COPY_CLOCKS,
     COPYING_REGISTERS,
+    LINE_RATES,
     NAME,
     REGISTERS,
     block_threads,
@@ -30,6 +32,7 @@ class WeightGeometry(WeightTiles):
 
     name: ClassVar[str] = NAME
     """The family, and the kernel that multiplies."""
+    rates: ClassVar[Rates] = LINE_RATES
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:

@@ -1,6 +1,6 @@
 // warpsmith conv2d_warpgroup_im2col
 // problem: conv2d pass=wgrad input=64x512x28x28 weight=512x512x3x3 precision=bf16 dtype=bfloat16 padding=1x1 layout=nhwc
-// config:  channel_groups=1 columns=128 splits=4 stages=4 taps=3 terms=128
+// config:  channel_groups=1 columns=64 splits=2 stages=6 taps=3 terms=128
 //
 // The gradient of one tap's weights for 64 channels of x and kTileColumns of dy a warpgroup, by products of the tensor
 // cores, which sum along the positions of dy. One warp has the copy engine bring pixels from where they lie, with zeros beyond
@@ -10,8 +10,8 @@ constexpr int kTaps = 3;  // of a block
 constexpr int kChannelGroups = 1;  // of 64 channels of x
 constexpr int kWarpgroups = kTaps * kChannelGroups;
 constexpr int kThreads = 128 * kWarpgroups + 128;  // another one copies
-constexpr int kTileColumns = 128;  // channels of dy
-constexpr int kTilesAcross = 4;
+constexpr int kTileColumns = 64;  // channels of dy
+constexpr int kTilesAcross = 8;
 constexpr int kTilesDown = 8;  // of the channels of x
 constexpr int kTapSets = 3;
 constexpr int kGroups = 1;
@@ -22,17 +22,17 @@ constexpr int kRowPitch = 28;  // positions of an image, in rows
 constexpr int kColumnPitch = 29;  // and of a row
 constexpr int kTerms = 128;  // positions of a stage
 constexpr int kAllSteps = 406;  // stages that a sum goes through
-constexpr int kSplitSteps = 102;  // and each of its parts
+constexpr int kSplitSteps = 203;  // and each of its parts
 
 // Shared memory, in bytes.
 constexpr int kLine = 128;  // 64 channels of a pixel
 constexpr int kXRun = 136;  // pixels that the taps of a block read, and some more
 constexpr int kXTile = kLine * kXRun;  // of 64 channels
 constexpr int kDyTile = kLine * kTerms;
-constexpr int kDyTiles = 2;
+constexpr int kDyTiles = 1;
 constexpr int kAllX = kChannelGroups * kXTile;
 constexpr int kStage = kAllX + kDyTiles * kDyTile;
-constexpr int kStages = 4;
+constexpr int kStages = 6;
 constexpr int kAStep = 16 * kLine, kBStep = 16 * kLine;  // from 16 positions to the next ones
 constexpr int kSteps = kTerms / 16;
 
@@ -76,30 +76,23 @@ template <int kFurther = 16> __device__ __forceinline__ Halves swizzled_halves(c
 // The matrix that lies so many bytes behind it.
 __device__ __forceinline__ Halves behind(Halves matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x128 bfloats into floats, spread over
-// a warpgroup as PTX lays out wgmma.m64n128k16. What lies side by side are terms, or rows of a and columns of b where
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 bfloats into floats, spread over
+// a warpgroup as PTX lays out wgmma.m64n64k16. What lies side by side are terms, or rows of a and columns of b where
 // they are turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
 template <bool kNegated, bool kTurnedA, bool kTurnedB>
-__device__ __forceinline__ void multiply_bfloats(float (&sums)[64], Halves a, Halves b, bool add) {
+__device__ __forceinline__ void multiply_bfloats(float (&sums)[32], Halves a, Halves b, bool add) {
     asm volatile(
-        "{ .reg .pred add; setp.ne.b32 add, %66, 0; "
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "{ .reg .pred add; setp.ne.b32 add, %34, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
-        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
-        "%60, %61, %62, %63"
-        "}, %64, %65, add, %67, 1, %68, %69; }"
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, %32, %33, add, %35, 1, %36, %37; }"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
           "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
           "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
           "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
           "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
-          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
-          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
-          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]),
-          "+f"(sums[48]), "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]),
-          "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]),
-          "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]), "+f"(sums[63])
+          "+f"(sums[30]), "+f"(sums[31])
         : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kNegated ? -1 : 1),
           "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
 }
@@ -108,7 +101,7 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits for all of them.
-__device__ __forceinline__ void finish_products(float (&sums)[64]) {
+__device__ __forceinline__ void finish_products(float (&sums)[32]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
@@ -116,12 +109,7 @@ __device__ __forceinline__ void finish_products(float (&sums)[64]) {
           "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]),
           "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]),
           "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
-          "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35]),
-          "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
-          "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]),
-          "+f"(sums[48]), "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]),
-          "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]),
-          "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]), "+f"(sums[63])
+          "+f"(sums[30]), "+f"(sums[31])
         :
         : "memory");
 }
