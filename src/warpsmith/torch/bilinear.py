@@ -69,6 +69,18 @@ def bias_gradient(dy: Tensor) -> Tensor:
     return dy.sum((0, *range(2, dy.dim())))
 
 
+def gradients_of(
+    dy: Tensor, x: Tensor | None, w: Tensor | None, layer: Bilinear, needed: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Those of x, w and b that are `needed`; x is there where that of w is, and w where that of x is."""
+    for_x, for_w, for_b, *_ = needed
+    if for_x and for_w:
+        dy = dy.contiguous(memory_format=layer.memory_format)  # once for both
+    dx = input_gradient(dy, w, layer) if w is not None and for_x else None
+    dw = weight_gradient(x, dy, layer) if x is not None and for_w else None
+    return dx, dw, bias_gradient(dy) if for_b else None
+
+
 class _Forward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
@@ -79,13 +91,8 @@ class _Forward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (dy,), (x, w), layer = gradients, ctx.saved_tensors, ctx.layer
-        for_x, for_w, for_b, _ = ctx.needs_input_grad
-        if for_x and for_w:
-            dy = dy.contiguous(memory_format=layer.memory_format)  # once for both
-        dx = input_gradient(dy, w, layer) if for_x else None
-        dw = weight_gradient(x, dy, layer) if for_w else None
-        return dx, dw, bias_gradient(dy) if for_b else None, None
+        (dy,), (x, w) = gradients, ctx.saved_tensors
+        return *gradients_of(dy, x, w, ctx.layer, ctx.needs_input_grad), None
 
 
 class _InputGradient(torch.autograd.Function):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpsmith.generator.conv2d import Pass
-from warpsmith.torch import bilinear
+from warpsmith.torch import bilinear, rectified
 from warpsmith.torch.found_layers import found_layer, words_of
 from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.layer_spec import KERNEL_DTYPES, LayerSpec, cast
@@ -32,6 +32,7 @@ def conv2d(
     groups: int = 1,
     *,
     padding_mode: str = "zeros",
+    relu: bool = False,
     precision: str = "ieee",
     fallback: str = "torch",
     store: str | None = None,
@@ -53,6 +54,8 @@ def conv2d(
         dilation: input pixels from one tap to the next.
         groups: of channels.
         padding_mode: what the padding is made of, as in `torch.nn.Conv2d`.
+        relu: whether a ReLU ends the layer, in the same launch where a plan of it is stored. Its gradient is a mask by
+            the signs of y, which is kept, in a kernel of its own, since both other gradients read what it masks.
         precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it, as float16 has
             no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.
         fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
@@ -70,8 +73,8 @@ def conv2d(
     """
     words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store)
     if input.dim() == 3 and weight.dim() == 4:
-        return _conv2d(input[None], weight, bias, words)[0]
-    return _conv2d(input, weight, bias, words)
+        return _conv2d(input[None], weight, bias, words, relu)[0]
+    return _conv2d(input, weight, bias, words, relu)
 
 
 def conv_transpose2d(
@@ -122,18 +125,23 @@ def conv_transpose2d(
     return _transposed(input, weight, bias, output_padding, words)
 
 
-def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
+def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
     if is_transformed():
-        return _conv2d_of_torch(x, w, b, words)
+        return _ended(_conv2d_of_torch(x, w, b, words), relu)
     if not goes_direct(x, w, b):
-        return _dispatched(x, w, b, words)
+        return _ended(_dispatched(x, w, b, words), relu)
     layer = found_layer(x, w, b, words)
-    if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None):
-        result = _conv2d_of_torch(x, w, b, words)
+    if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
+        result = _ended(_conv2d_of_torch(x, w, b, words), relu)
         if layer is not None and not layer.is_told:
-            layer.warn(layer.answer(Pass.FPROP, b is not None), stacklevel=3)
+            layer.warn(layer.answer(Pass.FPROP, b is not None, relu), stacklevel=3)
         return result
-    return bilinear.forward(*cast(layer.dtype, x, w, b), layer)
+    operands = cast(layer.dtype, x, w, b)
+    return rectified.forward(*operands, layer) if relu else bilinear.forward(*operands, layer)
+
+
+def _ended(y: Tensor, relu: bool) -> Tensor:
+    return functional.relu(y) if relu else y
 
 
 def _dispatched(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:

@@ -17,6 +17,16 @@ from warpsmith.torch.remedy import tune_command
 from warpsmith.torch.tensors import call, usable
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
+Ends = tuple[bool, bool]
+"""Whether a plan adds a bias, and whether it ends in a ReLU."""
+PLAIN: Ends = (False, False)
+FUSED: dict[Ends, tuple[Ends, ...]] = {
+    (True, False): ((True, False), PLAIN),
+    (False, True): ((False, True), PLAIN),
+    (True, True): ((True, True), (True, False), PLAIN),
+}
+"""By what a call wants: the plans that may compute it, those first that leave the least to PyTorch."""
+
 
 class ConvLayer:
     """A layer for images of one shape, as `bilinear.Bilinear`: its three passes, each by a plan or by PyTorch.
@@ -38,9 +48,9 @@ class ConvLayer:
         """The forward pass, or why no kernel family is asked for it."""
         self.is_told = False
         """Whether it was said that PyTorch computes a pass of it."""
-        self._left: dict[tuple[tuple[Pass, ...], bool], bool] = {}
+        self._left: dict[tuple[tuple[Pass, ...], Ends], bool] = {}
         self._left_at = -1
-        self._answers: dict[tuple[Pass, bool], HeldAnswer] = {}
+        self._answers: dict[tuple[Pass, Ends], HeldAnswer] = {}
         try:
             if source is None:
                 raise BadArgument("this version computes on CUDA GPUs and the CPU")
@@ -48,8 +58,9 @@ class ConvLayer:
         except BadArgument as error:
             self.problem = str(error)
             return
-        passes = {(pass_, False): dataclasses.replace(problem, pass_=pass_) for pass_ in Pass}
-        passes[Pass.FPROP, True] = dataclasses.replace(problem, bias=True)
+        passes = {(pass_, PLAIN): dataclasses.replace(problem, pass_=pass_) for pass_ in Pass}
+        for bias, relu in FUSED:
+            passes[Pass.FPROP, (bias, relu)] = dataclasses.replace(problem, bias=bias, relu=relu)
         self._answers = {key: HeldAnswer(each, source) for key, each in passes.items()}
 
     @property
@@ -57,43 +68,47 @@ class ConvLayer:
         """Itself: without b it is linear."""
         return self
 
-    def answer(self, pass_: Pass, bias: bool = False) -> Answer | None:
-        """How a pass is computed; None where no kernel family is asked. A bias may be added behind the plan."""
+    def answer(self, pass_: Pass, bias: bool = False, relu: bool = False) -> Answer | None:
+        """How a pass is computed; None where no kernel family is asked. A bias and a ReLU may come behind the plan: the
+        first that is stored for this size answers, else the first that has a plan.
+        """
         if not self._answers:
             return None
-        plain = self._answers[pass_, False]
-        if not bias:
-            return plain.get()
-        own = self._answers[pass_, True].get()
-        if own.plan is not None and own.plan.match.kind is MatchKind.EXACT:
-            return own
-        without = plain.get()
-        is_better = without.plan is not None and (own.plan is None or without.plan.match.kind is MatchKind.EXACT)
-        return without if is_better else own
+        if not bias and not relu:
+            return self._answers[pass_, PLAIN].get()
+        others: list[Answer] = []
+        for ends in FUSED[bias, relu]:
+            found = self._answers[pass_, ends].get()
+            if found.plan is not None and found.plan.match.kind is MatchKind.EXACT:
+                return found
+            others.append(found)
+        return next((each for each in others if each.plan is not None), others[0])
 
-    def is_left_to_torch(self, passes: tuple[Pass, ...], bias: bool) -> bool:
+    def is_left_to_torch(self, passes: tuple[Pass, ...], bias: bool, relu: bool = False) -> bool:
         """Whether PyTorch computes all of these passes."""
         if self._left_at != OWN_WRITES.count:
             self._left_at = OWN_WRITES.count
             self._left.clear()
-        found = self._left.get((passes, bias))
+        ends = bias, relu
+        found = self._left.get((passes, ends))
         if found is None:
-            answers = [self.answer(pass_, bias and pass_ is Pass.FPROP) for pass_ in passes]
-            found = self._left[passes, bias] = all(each is None or each.plan is None for each in answers)
+            answers = [self.answer(pass_, *(ends if pass_ is Pass.FPROP else PLAIN)) for pass_ in passes]
+            found = self._left[passes, ends] = all(each is None or each.plan is None for each in answers)
         return found
 
-    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        """y of x and w, and b where there is one."""
-        answer = self.answer(Pass.FPROP, b is not None)
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None, relu: bool = False) -> Tensor:
+        """y of x and w, and b where there is one; its positive part where `relu` holds."""
+        answer = self.answer(Pass.FPROP, b is not None, relu)
         if answer is None or answer.plan is None:
             self.warn(answer)
-            return self._dense(self.spec.geometry.forward(self._dense(x), self._dense(w), b))
+            y = self._dense(self.spec.geometry.forward(self._dense(x), self._dense(w), b))
+            return y.relu_() if relu else y
         plan, x, w = answer.plan, self._usable(x), self._usable(w)
-        if b is None:
-            return call(plan, x, w)
-        if plan.problem.bias:  # type: ignore[attr-defined]  # its problem is a Conv2d
-            return call(plan, x, w, usable(b))
-        return call(plan, x, w).add_(b.detach().view(-1, 1, 1))
+        problem: Conv2d = plan.problem  # type: ignore[assignment]  # that of a layer
+        y = call(plan, x, w) if b is None or not problem.bias else call(plan, x, w, usable(b))
+        if b is not None and not problem.bias:
+            y.add_(b.detach().view(-1, 1, 1))
+        return y.relu_() if relu and not problem.relu else y
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
         """dx."""

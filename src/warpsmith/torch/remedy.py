@@ -34,7 +34,8 @@ def tune_command(layer: Conv2d, device: str) -> str:
         "--device": device,
     }
     told = " ".join(f"{name} {value}" for name, value in options.items() if value is not None)
-    return f"warpsmith tune conv2d {told}{' --bias' if layer.bias else ''}"
+    ends = f"{' --bias' if layer.bias else ''}{' --relu' if layer.relu else ''}"
+    return f"warpsmith tune conv2d {told}{ends}"
 
 
 def _padding(layer: Conv2d) -> str | None:

@@ -1,0 +1,37 @@
+"""A convolution with a ReLU behind it: one launch forward; backward a mask, and then the convolution's own gradients.
+
+The gradient of the ReLU is a kernel of PyTorch's, since both gradients of the convolution read what it masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpsmith.torch.bilinear import gradients_of
+from warpsmith.torch.layers import ConvLayer
+
+
+def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: ConvLayer) -> Tensor:
+    """y where it is positive or NaN, else 0; with its gradients where they are recorded."""
+    if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or (b is not None and b.requires_grad)):
+        return _Rectified.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
+    return layer.forward(x, w, b, relu=True)
+
+
+class _Rectified(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: ConvLayer) -> Tensor:
+        for_x, for_w, *_ = ctx.needs_input_grad
+        y = layer.forward(x, w, b, relu=True)
+        ctx.save_for_backward(x if for_w else None, w if for_x else None, y)
+        ctx.layer = layer
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (dy,), (x, w, y) = gradients, ctx.saved_tensors
+        masked = torch.ops.aten.threshold_backward(dy, y, 0)
+        return *gradients_of(masked, x, w, ctx.layer, ctx.needs_input_grad), None

@@ -1,0 +1,96 @@
+"""`warpsmith.torch.conv2d` with a ReLU: fused where a plan of it answers, and else PyTorch's results."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import warpsmith as ws
+import warpsmith.torch as wt
+from torch_layers import LAYOUTS, check, compiled, exact, plans_called, seeded
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[ws.Conv2d]:
+    """The problems of plans that have computed a pass."""
+    return plans_called(monkeypatch)
+
+
+def operands(layout: str = "nchw") -> list[Any]:
+    """x, w and b, each with a gradient."""
+    x, w = (seeded(*shape).to(memory_format=LAYOUTS[layout]) for shape in ((2, 3, 8, 9), (4, 3, 3, 3)))
+    return [x.requires_grad_(), w.requires_grad_(), seeded(4).requires_grad_()]
+
+
+def ours(x: Any, w: Any, b: Any, **options: Any) -> Any:
+    return wt.conv2d(x, w, b, padding=1, relu=True, **options)
+
+
+def theirs(x: Any, w: Any, b: Any) -> Any:
+    return functional.relu(functional.conv2d(x, w, b, padding=1))
+
+
+def derivatives(function: Callable[..., Any], given: list[Any]) -> list[Any]:
+    """The result, its gradients, and gradients of these."""
+    y = function(*given)
+    dy = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+    first = torch.autograd.grad(y, given, dy, create_graph=True)
+    second = torch.autograd.grad(sum(each.square().sum() for each in first), given[:2])
+    return [each.detach() for each in (y, *first, *second)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_results_and_gradients_are_pytorch_s(layout: str, used: list[ws.Conv2d]) -> None:
+    given = operands(layout)
+    references = derivatives(theirs, exact(*given))
+    check(derivatives(lambda *each: ours(*each, fallback="default"), given), references)
+    assert (used[0].pass_, used[0].bias, used[0].relu) == (ws.Pass.FPROP, True, True)
+    assert {each.pass_ for each in used} == set(ws.Pass)
+    used.clear()
+    with pytest.warns(wt.LeftToTorch, match="--bias --relu"):
+        check(derivatives(ours, given), references)
+    assert not used
+
+
+@pytest.mark.parametrize(("bias", "relu"), [(False, False), (True, False), (False, True)])
+def test_what_is_stored_of_a_layer_answers_and_the_rest_comes_behind(
+    bias: bool, relu: bool, used: list[ws.Conv2d]
+) -> None:
+    x, w, b = (each.detach() for each in operands())
+    shown = ws.Conv2d(x.shape, w.shape, padding=1, bias=bias, relu=relu)
+    ws.tune(shown, "host", trials=1, method="conv2d_plain")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own = b if bias or not relu else None
+        check([ours(x, w, own)], [theirs(*(None if each is None else each.double() for each in (x, w, own)))])
+    assert used == [shown]
+
+
+def test_a_nan_stays_one() -> None:
+    x, w, b = (each.detach() for each in operands())
+    x[0, 0, 0, 0] = torch.nan
+    assert torch.equal(ours(x, w, b, fallback="default").isnan(), theirs(x, w, b).isnan())
+
+
+def test_only_gradients_that_are_needed_are_computed(used: list[ws.Conv2d]) -> None:
+    x, w, b = operands()
+    ours(x, w.detach(), b.detach(), fallback="default").sum().backward()
+    assert [each.pass_ for each in used] == [ws.Pass.FPROP, ws.Pass.DGRAD]
+
+
+def test_by_the_dispatcher_and_by_function_transforms() -> None:
+    given = operands()
+    loss = lambda *each: ours(*each, fallback="default").square().sum()  # noqa: E731
+    double = exact(*given)
+    expected = torch.autograd.grad(theirs(*double).square().sum(), double)
+    check(list(torch.autograd.grad(compiled(loss)(*given), given)), list(expected), 5e-6)
+    plain = [each.detach() for each in given]
+    check(list(torch.func.grad(loss, (0, 1, 2))(*plain)), list(expected), 5e-6)
