@@ -46,13 +46,7 @@ _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 _FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
-_PRODUCTS = (
-    Conv2dWarpgroup(),
-    Conv2dWarpgroupIm2col(),
-    Conv2dWinograd(),
-    Conv2dMma(),
-    Conv2dSlices(),
-)
+_PRODUCTS = (Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma(), Conv2dSlices())
 """Of halves, or of digits, on tensor cores."""
 
 _FAMILIES = (Conv2dDirect(), Conv2dDepthwise(), Conv2dDepthwiseLast(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)

@@ -16,6 +16,8 @@ CLOCKS_A_US = 1650.0
 BYTES_A_US = 3.0e6
 """Of memory and of the level-2 cache together, when halves are made."""
 LAUNCH_US = 2.0
+MEMORY_BYTES_A_US = 4.0e6
+"""That memory alone moves."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,6 +33,10 @@ class Rates:
     tile_clocks: float = TILE_CLOCKS
     latency_clocks: float = 0.0
     """From when a stage is free to when it is full again, of which stages that are full meanwhile hide a part each."""
+    begin_us: float = 0.0
+    """Of the program, beside its rounds of tiles."""
+    memory: float = 0.0
+    """The share of the time that all operands take from memory, which nothing hides."""
 
 
 def other_us(problem: Conv2d, halves_bytes: int) -> float:

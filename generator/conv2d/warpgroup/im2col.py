@@ -51,9 +51,13 @@ LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
 """Of a window over images, of a copy's place in it, and from pixel to pixel: cuTensorMapEncodeIm2col, rank 4."""
 COPY_BYTES_A_CLOCK = 52
 """That the copy engine brings. This and the rates below are fitted to 86 times of images and 64 of weights, of 45
-passes of layers by configs of short searches (H200): 5.3% and 1.9% off in the mean, with BEGIN_US and MEMORY."""
-IMAGE_RATES = Rates(products=2036, step_clocks=19, l2_bytes=46, tile_clocks=1385, latency_clocks=700)
-WEIGHT_RATES = Rates(products=2184, step_clocks=27, l2_bytes=47, tile_clocks=2334, latency_clocks=700)
+passes of layers by configs of short searches (H200): 5.3% and 1.9% off in the mean."""
+IMAGE_RATES = Rates(
+    products=2036, step_clocks=19, l2_bytes=46, tile_clocks=1385, latency_clocks=700, begin_us=5.9, memory=0.82
+)
+WEIGHT_RATES = Rates(
+    products=2184, step_clocks=27, l2_bytes=47, tile_clocks=2334, latency_clocks=700, begin_us=5.7, memory=0.23
+)
 """More products a clock than tensor cores do: in clocks of 1650 MHz, which those of short layers are not. Six configs
 with two stages, which the fit leaves out, took twice as long as with more."""
 

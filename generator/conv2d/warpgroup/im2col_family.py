@@ -12,7 +12,7 @@ from warpsmith.generator.conv2d.halves.choice import Choice
 from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
-from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US
+from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, MEMORY_BYTES_A_US
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import image_choices, weight_choices
@@ -47,10 +47,6 @@ PREFERRED = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
 """Stages of pixels and of weights."""
 STARTS = 4
 """Of a search: what the model expects to take least behind the default, where it is 5% off in the mean."""
-MEMORY_BYTES_A_US = 4.0e6
-BEGIN_MEMORY = {False: (5.9, 0.82), True: (5.7, 0.23)}
-"""Of images and of weights: us besides, and the share of the time of all operands' bytes that nothing hides; see
-COPY_BYTES_A_CLOCK in `im2col.py`."""
 
 
 class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
@@ -69,11 +65,9 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
 
     def expected_ns(self, problem: Problem) -> float:
         conv2d = require_conv2d(problem)
-        begin, memory = BEGIN_MEMORY[conv2d.pass_ is Pass.WGRAD]
-        nbytes = sum(operand.nbytes for operand in conv2d.operands)
-        return 1000 * (
-            self._choices(conv2d, H200)[0].clocks / CLOCKS_A_US + begin + memory * nbytes / MEMORY_BYTES_A_US
-        )
+        rates = (Im2colWeights if conv2d.pass_ is Pass.WGRAD else Im2colGeometry).rates
+        reading = rates.memory * sum(operand.nbytes for operand in conv2d.operands) / MEMORY_BYTES_A_US
+        return 1000 * (self._choices(conv2d, H200)[0].clocks / CLOCKS_A_US + rates.begin_us + reading)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)

@@ -51,11 +51,8 @@ def conv2d(
         bias: (K,), or None.
         stride: input pixels from one output to the next; one number, or rows and columns.
         padding: pixels on each side; one number, rows and columns, `same` or `valid`.
-        dilation: input pixels from one tap to the next.
-        groups: of channels.
-        padding_mode: what the padding is made of, as in `torch.nn.Conv2d`.
-        relu: whether a ReLU ends the layer, in the same launch where a plan of it is stored. Its gradient is a mask by
-            the signs of y, which is kept, in a kernel of its own, since both other gradients read what it masks.
+        dilation, groups, padding_mode: as in `torch.nn.Conv2d`.
+        relu: whether a ReLU ends the layer, in the same launch where a plan of it is stored; backward it is a mask.
         precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it, as float16 has
             no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.
         fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
