@@ -60,6 +60,13 @@ def likely(families: Iterable[FamilyT], problem: Problem, device: Device) -> lis
     return sorted(found, key=lambda family: family.expected_ns(problem) or 0.0)
 
 
+def likely_first(families: Iterable[FamilyT], problem: Problem, device: Device) -> list[FamilyT]:
+    """All of them: `likely` ones, then the others as they come."""
+    listed = list(families)
+    first = likely(listed, problem, device)
+    return [*first, *(each for each in listed if each not in first)]
+
+
 def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
     """The default that answers where nothing is stored: of the likely family that is expected to take the least time,
     else of the first one.
@@ -68,9 +75,7 @@ def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
     but those that never answer so (`Family.may_answer`).
     """
     solving = families_for(problem, device)
-    able = [each for each in solving if each.may_answer]
-    first = likely(able, problem, device)
-    able = [*first, *(each for each in able if each not in first)]
+    able = likely_first((each for each in solving if each.may_answer), problem, device)
     if not able:
         told = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
         raise BadArgument(f"{problem.key()} is solved by {told}: run `warpsmith tune {problem.operation}` first")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -50,6 +50,15 @@ def gradients(function: Callable[..., Any], *given: Any) -> list[Any]:
     """The result, and its gradients."""
     y = function(*given)
     return [y.detach(), *torch.autograd.grad(y, given, eighths(y))]
+
+
+def derivatives(function: Callable[..., Any], given: Sequence[Any]) -> list[Any]:
+    """The result, its gradients, and gradients of these by x and w."""
+    y = function(*given)
+    dy = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+    first = torch.autograd.grad(y, given, dy, create_graph=True)
+    second = torch.autograd.grad(sum(each.square().sum() for each in first), given[:2])
+    return [each.detach() for each in (y, *first, *second)]
 
 
 def eighths(y: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 import warpsmith as ws
 import warpsmith.torch as wt
-from torch_layers import check, of_torch, options_of, plans_called, seeded
+from torch_layers import check, derivatives, of_torch, options_of, plans_called, seeded
 from warpsmith.cli.app import run
 from warpsmith.errors import BadArgument
 from warpsmith.plans.match import MatchKind
@@ -39,15 +38,6 @@ def operands(layer: dict[str, Any], dtype: Any = torch.float32) -> tuple[Any, An
     shapes = layer["x"], layer["w"], layer["w"][:1]
     x, w, b = (seeded(*shape).to(dtype).requires_grad_() for shape in shapes)
     return x, w, b
-
-
-def derivatives(function: Callable[..., Any], given: tuple[Any, ...]) -> list[Any]:
-    """The result, its gradients, and gradients of these."""
-    y = function(*given)
-    dy = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
-    first = torch.autograd.grad(y, given, dy, create_graph=True)
-    second = torch.autograd.grad(sum(each.square().sum() for each in first), given[:2])
-    return [each.detach() for each in (y, *first, *second)]
 
 
 @pytest.fixture

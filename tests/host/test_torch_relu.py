@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import warpsmith as ws
 import warpsmith.torch as wt
-from torch_layers import LAYOUTS, check, compiled, exact, plans_called, seeded
+from torch_layers import LAYOUTS, check, compiled, derivatives, exact, plans_called, seeded
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -36,15 +35,6 @@ def ours(x: Any, w: Any, b: Any, **options: Any) -> Any:
 
 def theirs(x: Any, w: Any, b: Any) -> Any:
     return functional.relu(functional.conv2d(x, w, b, padding=1))
-
-
-def derivatives(function: Callable[..., Any], given: list[Any]) -> list[Any]:
-    """The result, its gradients, and gradients of these."""
-    y = function(*given)
-    dy = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
-    first = torch.autograd.grad(y, given, dy, create_graph=True)
-    second = torch.autograd.grad(sum(each.square().sum() for each in first), given[:2])
-    return [each.detach() for each in (y, *first, *second)]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

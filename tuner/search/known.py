@@ -10,7 +10,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import likely
+from warpsmith.generator.registry import likely_first
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.location import StoreChain
@@ -71,9 +71,8 @@ def known_first(
     """
     stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED, method) if key[0] in families]
     carried = [key for key in stored if key != (answer.family, answer.config)]
-    promising = likely(families.values(), problem, device)
-    others = [family for family in families.values() if family not in promising]
-    defaults = [(family.name, family.default(problem, device)) for family in (*promising, *others)]
+    in_order = likely_first(families.values(), problem, device)
+    defaults = [(family.name, family.default(problem, device)) for family in in_order]
     quick = [key for key in defaults if families[key[0]].unrolled(problem, key[1]) <= MAX_UNROLLED]
     proposed = _proposed(problem, device, families, samples)
     return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *proposed, *quick, *carried[1:]]))

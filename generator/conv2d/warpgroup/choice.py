@@ -55,13 +55,13 @@ def image_choices(
 
     Args:
         space: of the configs.
-        choices: values of what tiles, stages and blocks leave open, tried with each tile.
+        choices: values of what tiles, stages and blocks leave open, tried with each tile; they may fix the channels.
         kind: what a config means.
         least: where none of those tried is legal.
         stages: of pixels and of weights, the preferred ones first.
     """
-    configs = _image_candidates(problem, device, space, choices, stages)
-    found = dict.fromkeys(Choice(config, image_clocks(kind.of(problem, config), device)) for config in configs)
+    configs = dict.fromkeys(_image_candidates(problem, device, space, choices, stages))
+    found = (Choice(config, image_clocks(kind.of(problem, config), device)) for config in configs)
     return _ranked(found) or [Choice(least, image_clocks(kind.of(problem, least), device))]
 
 

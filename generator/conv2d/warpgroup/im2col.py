@@ -188,11 +188,6 @@ class Im2colGeometry(ImageGeometry):
         return LINE_BYTES * self.run
 
     @property
-    def halves_bytes(self) -> int:
-        """None are made."""
-        return 0
-
-    @property
     def workspace_bytes(self) -> int:
         return 0
 
@@ -251,11 +246,6 @@ class Im2colWeights(WeightGeometry):
     @property
     def stage_bytes(self) -> int:
         return LINE_BYTES * (self.channel_groups * self.run + lines_of(self.columns) // CHANNELS * self.terms)
-
-    @property
-    def halves_bytes(self) -> int:
-        """None are made."""
-        return 0
 
     @property
     def workspace_bytes(self) -> int:

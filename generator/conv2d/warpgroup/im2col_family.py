@@ -8,6 +8,8 @@ Primitives for Deep Learning", section 3.
 
 from __future__ import annotations
 
+import functools
+
 from warpsmith.generator.conv2d.halves.choice import Choice
 from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.halving import CHUNK
@@ -60,39 +62,42 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
         if (why_not := super().why_not(problem, device)) is not None:
             return why_not
         conv2d = require_conv2d(problem)
-        kind = Im2colWeights if conv2d.pass_ is Pass.WGRAD else Im2colGeometry
-        return kind.of(conv2d, self._least(conv2d)).why_not
+        return _kind(conv2d).of(conv2d, self._least(conv2d)).why_not
 
     def expected_ns(self, problem: Problem) -> float:
         conv2d = require_conv2d(problem)
-        rates = (Im2colWeights if conv2d.pass_ is Pass.WGRAD else Im2colGeometry).rates
+        rates = _kind(conv2d).rates
         reading = rates.memory * sum(operand.nbytes for operand in conv2d.operands) / MEMORY_BYTES_A_US
-        return 1000 * (self._choices(conv2d, H200)[0].clocks / CLOCKS_A_US + rates.begin_us + reading)
+        return 1000 * (_choices(conv2d, H200)[0].clocks / CLOCKS_A_US + rates.begin_us + reading)
 
     def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = require_conv2d(problem)
-        return (_weight_space if conv2d.pass_ is Pass.WGRAD else _image_space)(conv2d, device)
+        return _space(require_conv2d(problem), device)
 
     def default(self, problem: Problem, device: Device) -> Config:
-        return self._choices(require_conv2d(problem), device)[0].config
+        return _choices(require_conv2d(problem), device)[0].config
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return tuple(each.config for each in self._choices(require_conv2d(problem), device)[1 : 1 + STARTS])
+        return tuple(each.config for each in _choices(require_conv2d(problem), device)[1 : 1 + STARTS])
 
     def program(self, problem: Problem, config: Config) -> Program:
         return im2col_program(require_conv2d(problem), config)
 
     def _least(self, problem: Conv2d) -> Config:
-        if problem.pass_ is Pass.WGRAD:
-            return Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
-        return _least_image(problem)
+        return _least(problem)
 
-    def _choices(self, problem: Conv2d, device: Device) -> list[Choice]:
-        space, least = self.space(problem, device), self._least(problem)
-        if problem.pass_ is Pass.WGRAD:
-            return weight_choices(problem, device, space, Im2colWeights, least, STAGES[::-1])
-        choices = [{"sharing": each.value, "channels": CHANNELS} for each in Sharing]
-        return image_choices(problem, device, space, choices, Im2colGeometry, least, PREFERRED)
+
+@functools.lru_cache(maxsize=256)
+def _choices(problem: Conv2d, device: Device) -> tuple[Choice, ...]:
+    """What the model ranks, asked for by default, starts and expected time: it takes 30 to 60 ms."""
+    space, least = _space(problem, device), _least(problem)
+    if problem.pass_ is Pass.WGRAD:
+        return tuple(weight_choices(problem, device, space, Im2colWeights, least, STAGES[::-1]))
+    choices = [{"sharing": each.value, "channels": CHANNELS} for each in Sharing]
+    return tuple(image_choices(problem, device, space, choices, Im2colGeometry, least, PREFERRED))
+
+
+def _kind(problem: Conv2d) -> type[Im2colGeometry | Im2colWeights]:
+    return Im2colWeights if problem.pass_ is Pass.WGRAD else Im2colGeometry
 
 
 def _why_no_lines(problem: Conv2d) -> str | None:
@@ -113,17 +118,23 @@ def _why_no_lines(problem: Conv2d) -> str | None:
     return None
 
 
-def _least_image(problem: Conv2d) -> Config:
-    """The config of fprop or dgrad that takes the least memory."""
+def _least(problem: Conv2d) -> Config:
+    """The config that takes the least memory."""
+    if problem.pass_ is Pass.WGRAD:
+        return Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
     values = {name: value for name, value in least_image(problem).values().items() if name != "reach"}
     own: dict[str, Value] = {"pixel_stages": PIXEL_STAGES[0], "sharing": Sharing.NONE.value, "channels": CHANNELS}
     columns: dict[str, Value] = {"columns": CHANNELS} if problem.pass_ is Pass.DGRAD else {}
     return Config.of({**values, **own, **columns})
 
 
+def _space(problem: Conv2d, device: Device) -> Space:
+    return (_weight_space if problem.pass_ is Pass.WGRAD else _image_space)(problem, device)
+
+
 def _image_space(problem: Conv2d, device: Device) -> Space:
     """The space of fprop and dgrad."""
-    least = _least_image(problem).values()
+    least = _least(problem).values()
 
     def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
         tile: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}

@@ -43,9 +43,14 @@ class Bilinear(Protocol):
         ...
 
 
+def is_recorded(x: Tensor, w: Tensor, b: Tensor | None) -> bool:
+    """Whether somebody may ask for a gradient of one of these."""
+    return torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or (b is not None and b.requires_grad))
+
+
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     """y, with its gradients where they are recorded."""
-    if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or (b is not None and b.requires_grad)):
+    if is_recorded(x, w, b):
         return _Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b)
 

@@ -49,9 +49,9 @@ def conv2d(
         input: x, (N, C, H, W) or (C, H, W).
         weight: w, (K, C/groups, R, S).
         bias: (K,), or None.
-        stride: input pixels from one output to the next; one number, or rows and columns.
+        stride, dilation: input pixels from one output, and from one tap, to the next; one number, or rows and columns.
         padding: pixels on each side; one number, rows and columns, `same` or `valid`.
-        dilation, groups, padding_mode: as in `torch.nn.Conv2d`.
+        groups, padding_mode: of channels, and what the padding is made of, as in `torch.nn.Conv2d`.
         relu: whether a ReLU ends the layer, in the same launch where a plan of it is stored; backward it is a mask.
         precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it, as float16 has
             no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpsmith.torch.bilinear import gradients_of
+from warpsmith.torch.bilinear import gradients_of, is_recorded
 from warpsmith.torch.layers import ConvLayer
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: ConvLayer) -> Tensor:
     """y where it is positive or NaN, else 0; with its gradients where they are recorded."""
-    if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or (b is not None and b.requires_grad)):
+    if is_recorded(x, w, b):
         return _Rectified.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b, relu=True)
 
