@@ -17,6 +17,7 @@ from warpsmith.generator.conv2d.fourier.family import (
     Conv2dFftWarpgroup,
 )
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused, Conv2dFftTiledFused2
+from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
 from warpsmith.generator.conv2d.fourier.tiled import (
     Conv2dFftTiled,
     Conv2dFftTiled2,
@@ -36,6 +37,7 @@ from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
 """A thread an image's result, a block a weight's, and no constraint on the problem."""
+_HALVES = (Conv2dFftTiledHalves(), Conv2dFftHalves())
 _TILED = (Conv2dFftTiledWarpgroup(), Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3())
 """Before those of whole planes: they are likely where these take longer. The fastest products come first."""
 _WHOLE = (Conv2dFftWarpgroup(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas())
@@ -43,7 +45,7 @@ _FUSED = (Conv2dFftTiledFused(), Conv2dFftTiledFused2(), Conv2dFftFused())
 """Before both: of layers with few channels alone."""
 _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
 """Likewise, of results with few."""
-_FOURIER = (*_FUSED, *_THIN, *_TILED, *_WHOLE, Conv2dCufft())
+_FOURIER = (*_FUSED, *_THIN, *_HALVES, *_TILED, *_WHOLE, Conv2dCufft())
 """Of layers whose filters meet all channels."""
 
 _PRODUCTS = (Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma(), Conv2dSlices())

@@ -104,9 +104,11 @@ def weight_space(
 
 
 def fits_registers(problem: Conv2d, warpgroups: int, columns: int) -> bool:
-    """Whether a thread has registers for its sums, and ptxas for the product of a warpgroup as a block begins."""
+    """Whether a thread has registers for its sums, and ptxas for the product of a warpgroup as a block begins; a block
+    has none for more warpgroups than any may have.
+    """
     at_first = columns // 2 <= 65536 // block_threads(warpgroups) - OTHER_REGISTERS
-    return at_first and registers(problem, columns) <= REGISTERS[warpgroups]
+    return at_first and registers(problem, columns) <= REGISTERS.get(warpgroups, 0)
 
 
 def sums_of(problem: Conv2d) -> int:

@@ -31,7 +31,7 @@ from warpsmith.generator.fft.factors import LARGEST_PRIME, factorizations
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.fft.words import Packing, complex_columns, require_fft
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Launch, Pointer, Program
+from warpsmith.generator.program import Argument, Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
 
@@ -82,15 +82,24 @@ class FftBlock(Family):
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)
         text = FftBlockText.of(fft, config)
-        source = render("fft/block.cu.jinja", g=text, border=border_of(text), config=config.key())
-        launch = Launch(
-            entry=self.name,
-            grid=(text.walk.blocks, 1, 1),
-            block=(text.choice.threads * text.choice.tiles, 1, 1),
-            arguments=tuple(Pointer(operand.name) for operand in fft.operands),
-            shared_bytes=text.shared_bytes,
-        )
-        return Program.of_source(self.name, config, source, (launch,))
+        launch = block_launch(text, tuple(Pointer(operand.name) for operand in fft.operands))
+        return Program.of_source(self.name, config, block_source(text, config), (launch,))
+
+
+def block_source(text: FftBlockText, config: Config) -> str:
+    """The unit of the transforms."""
+    return render("fft/block.cu.jinja", g=text, border=border_of(text), config=config.key())
+
+
+def block_launch(text: FftBlockText, arguments: tuple[Argument, ...]) -> Launch:
+    """That of its kernel."""
+    return Launch(
+        entry=FftBlock.name,
+        grid=(text.walk.blocks, 1, 1),
+        block=(text.choice.threads * text.choice.tiles, 1, 1),
+        arguments=arguments,
+        shared_bytes=text.shared_bytes,
+    )
 
 
 def _nearest(space: Space, wanted: Mapping[str, Value]) -> Config | None:

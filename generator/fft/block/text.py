@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from math import ceil, prod
+from math import prod
 
 from warpsmith.generator.fft.block.choice import Choice, tile_of
 from warpsmith.generator.fft.block.factors import tables_of
+from warpsmith.generator.fft.block.halves import HalvedSpectra
+from warpsmith.generator.fft.block.inside import inside_of
 from warpsmith.generator.fft.block.memory import Memory
 from warpsmith.generator.fft.block.planes import Planes
 from warpsmith.generator.fft.block.spectra import SpectraProduct
@@ -29,10 +31,12 @@ class FftBlockText:
 
     problem: Fft
     choice: Choice
+    halves: HalvedSpectra | None = None
+    """How spectra are stored as halves; None for complex numbers."""
 
     @classmethod
-    def of(cls, problem: Fft, config: Config) -> FftBlockText:
-        return cls(problem, Choice.of(problem, config))
+    def of(cls, problem: Fft, config: Config, halves: HalvedSpectra | None = None) -> FftBlockText:
+        return cls(problem, Choice.of(problem, config), halves)
 
     @cached_property
     def tile(self) -> Tile:
@@ -213,12 +217,12 @@ class FftBlockText:
     @property
     def inside(self) -> str:
         """Whether an element is to be read or written; empty where it always is."""
-        return self._conditions("2 * t >= done", _inside(self.problem, self.choice, self._row)[0])
+        return self._conditions("2 * t >= done", inside_of(self.problem, self.choice, self._row)[0])
 
     @property
     def inside_second(self) -> str:
         """The same of the second real number of a packed one."""
-        return self._conditions("2 * t + 1 >= done", _inside(self.problem, self.choice, self._row)[1])
+        return self._conditions("2 * t + 1 >= done", inside_of(self.problem, self.choice, self._row)[1])
 
     @property
     def place_type(self) -> str:
@@ -280,21 +284,3 @@ def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
         f"{'Inverse' if problem.inverse else 'Forward'} transforms of {dimensions(problem.size)} points, {tile} of",
         f"shared memory: radices {radices}, each within a thread.{PACKED[choice.packing]}",
     )
-
-
-def _inside(problem: Fft, choice: Choice, row: str) -> tuple[str, str]:
-    """Whether an element of the signal, and the second real one beside it, are there; empty where they always are."""
-    conditions = []
-    if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
-        conditions.append(f"{row} < {problem.signal_size[0]}")
-    second = list(conditions)
-    columns, points = problem.signal_size[-1], problem.size[-1]
-    if choice.packing is Packing.HALF:
-        if columns < points - 1:
-            conditions.append(f"x < {ceil(columns / 2)}")
-        if columns < points:
-            second.append(f"x < {columns // 2}")
-    elif columns < points:
-        conditions.append(f"x < {columns}")
-        second.append(f"x < {columns}")
-    return " && ".join(conditions), " && ".join(second)

@@ -1,0 +1,1 @@
+"""Layers in the frequency domain whose spectra are halves in memory."""

@@ -1,0 +1,62 @@
+"""Layers whose spectra are halves, on the CPU: transforms that store them, products that read them, the way back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from joined import joined
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.program import Program
+from warpsmith.store.record import Failure, Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+
+WHOLE, TILED = Conv2dFftHalves(), Conv2dFftTiledHalves()
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
+SHAPES: dict[str, dict[str, Any]] = {
+    "odd points": {"input": (9, 32, 5, 5), "weight": (64, 32, 3, 3)},
+    "sets of frequencies": {"input": (8, 32, 6, 7), "weight": (32, 32, 3, 2), "padding": ((1, 1), (0, 1))},
+    "more rows than a warpgroup has": {"input": (70, 32, 3, 3), "weight": (32, 32, 2, 2), "padding": 1},
+    "a batch in parts": {"input": (4, 32, 5, 5), "weight": (32, 32, 3, 3), "workspace": 1 << 19},
+    "an end": {"input": (8, 64, 5, 5), "weight": (32, 64, 3, 3), "bias": True, "relu": True},
+}
+every_pass = pytest.mark.parametrize("pass_", Pass)
+
+
+def evaluated(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Program) -> Measurement | Failure:
+    """On buffers that are guarded and poisoned, twice, with the same bits."""
+    bed, whole = Testbed(host, problem, 3, POLICY, guarded=True), joined(program)
+    try:
+        binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
+        return bed.evaluate(whole, binaries, POLICY).outcome
+    finally:
+        bed.close()
+
+
+@every_pass
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_is_right_by_default(host: Runtime, quick: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
+    if shape.get("bias") and pass_ is not Pass.FPROP:
+        shape = {name: value for name, value in shape.items() if name not in ("bias", "relu")}
+    problem = Conv2d(**shape, pass_=pass_)
+    outcome = evaluated(host, quick, problem, WHOLE.program(problem, WHOLE.default(problem, DEVICE)))
+    assert isinstance(outcome, Measurement), outcome
+
+
+@every_pass
+def test_is_right_at_random(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+    problem = Conv2d((9, 64, 6, 6), (96, 64, 3, 3), pass_=pass_)  # type: ignore[arg-type]
+    for seed in range(3):
+        config = WHOLE.space(problem, DEVICE).drawn(random.Random(seed))
+        assert config is not None
+        outcome = evaluated(host, quick, problem, WHOLE.program(problem, config))
+        assert isinstance(outcome, Measurement), (config, outcome)
