@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from joined import joined
@@ -13,11 +14,16 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
+from warpsmith.generator.conv2d.halves import maximum
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
 
 WHOLE, TILED = Conv2dFftHalves(), Conv2dFftTiledHalves()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -60,3 +66,29 @@ def test_is_right_at_random(host: Runtime, quick: HostCompiler, pass_: Pass) -> 
         assert config is not None
         outcome = evaluated(host, quick, problem, WHOLE.program(problem, config))
         assert isinstance(outcome, Measurement), (config, outcome)
+
+
+def scaled_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every image, as of large ones: of four numbers of which 16 are looked at."""
+    monkeypatch.setattr(maximum, "SAMPLED_SIZE", 1)
+    monkeypatch.setattr(maximum, "SAMPLE", 4)
+
+
+@pytest.mark.parametrize("spike", [1.0, 1e6, 1e30])
+@pytest.mark.parametrize("least", [1.0, 0.0])
+def test_what_a_sample_did_not_tell_is_transformed_again(
+    host: Runtime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, spike: float, least: float
+) -> None:
+    scaled_by_a_sample(monkeypatch)
+    problem = Conv2d((8, 32, 5, 5), (32, 32, 3, 3))  # type: ignore[arg-type]
+    program = WHOLE.program(problem, WHOLE.default(problem, DEVICE))
+    assert sum(step.unit == "first" for step in program.launches) == 2
+    binaries = {name: quick.compile(each) for name, each in joined(program).compilations().items()}
+    plan = Plan(problem, Match(MatchKind.DEFAULT, joined(program), None, ()), binaries, host)
+    operands = random_operands(problem, 5)
+    operands["x"] *= least
+    operands["x"][1, 3, 2, 2] = spike  # no multiple of the sample's step
+    operands["x"][5, 3, 2, 2] = -spike / 7
+    expected, _ = reference(problem, operands)
+    result = np.asarray(plan(*operands.values()))
+    assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)

@@ -68,7 +68,7 @@ class FftBlock(Family):
     def default(self, problem: Problem, device: Device) -> Config:
         fft = require_fft(problem)
         guess = _first_guess(fft, device) if len(fft.size) == 1 else _square_guess(fft, device)
-        config = _nearest(self.space(fft, device), guess.values(fft.batch, device))
+        config = nearest_config(self.space(fft, device), guess.values(fft.batch, device))
         if config is None:
             raise ValueError(f"the space of {fft.key()} is empty")
         return config
@@ -76,7 +76,7 @@ class FftBlock(Family):
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
         fft = require_fft(problem)
         space = self.space(fft, device)
-        configs = (_nearest(space, guess.values(fft.batch, device)) for guess in guesses(fft, device))
+        configs = (nearest_config(space, guess.values(fft.batch, device)) for guess in guesses(fft, device))
         return tuple(dict.fromkeys(config for config in configs if config is not None))
 
     def program(self, problem: Problem, config: Config) -> Program:
@@ -102,7 +102,7 @@ def block_launch(text: FftBlockText, arguments: tuple[Argument, ...]) -> Launch:
     )
 
 
-def _nearest(space: Space, wanted: Mapping[str, Value]) -> Config | None:
+def nearest_config(space: Space, wanted: Mapping[str, Value]) -> Config | None:
     """The config of the space that is nearest to these values, of which some are of no parameter of it."""
     return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
 

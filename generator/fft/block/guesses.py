@@ -179,7 +179,7 @@ def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
         return
     for elements in (FEW, 0, USUAL, MANY):
         for packing in packings(problem):
-            plans = _plans(complex_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS)
+            plans = even_plans(complex_columns(problem, packing), FLAT_PLANS if elements else WARP_PLANS)
             for x_radices, way in itertools.product(plans, _ways(problem, packing)):
                 yield Guess(packing, x_radices, elements=elements, way=way)
 
@@ -212,7 +212,7 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     if problem.product is not None:
         usual = points * prod(problem.product.tile(points, LARGE)) // 2
     sizes = dict.fromkeys((usual, min(2 * usual, MOST_TOGETHER), usual // 2))
-    y_plans = _plans(rows, FLAT_PLANS)[:2]
+    y_plans = even_plans(rows, FLAT_PLANS)[:2]
     if is_sparse and rows <= LONGEST_COLUMN:
         y_plans = ((rows,), *y_plans)  # few of its points are read: one pass less
     for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, y_plans):
@@ -255,12 +255,12 @@ def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
         for elements in tiles:
             if packing is Packing.PAIR and rows * columns > (elements or SMALL):
                 continue  # half the tile does, in twice as many blocks
-            plans = itertools.product(_plans(columns, most), _plans(rows // shares, most), ways)
+            plans = itertools.product(even_plans(columns, most), even_plans(rows // shares, most), ways)
             for x_radices, y_radices, (way, min_blocks) in plans:
                 yield Guess(packing, x_radices, y_radices, shares, elements, first, way, min_blocks)
 
 
-def _plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:
+def even_plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:
     """A few factorizations with the fewest passes, the most even ones first."""
     found = factorizations(points)
     found = tuple(radices for radices in found if max(radices, default=1) <= LARGEST_RADIX) or found

@@ -3,6 +3,10 @@
 Each real number is the sum of two halves, high and low, and all are scaled by one power of two, so that the sum of the
 magnitudes of a signal's numbers, which none of its frequencies exceeds, stays below 2^15. Of what is scaled to 2^-3 or
 more the two halves keep 22 bits, of what is smaller 2^-25: 2^-40 of that bound.
+
+Where the largest magnitude is that of a sample, frequencies may be too large for halves all the same: the transforms
+remember the largest of those, and a second launch transforms all once more, scaled by it; where there are none, it
+ends as it begins.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ RUN = 32
 """High parts that lie side by side before their low ones do: 64 bytes of each, a line of the copy engine's swizzle."""
 PARTS = 4
 """Halves of a complex number."""
+HEADROOM = 2
+"""Powers of two by which a number may be larger than those of a sample. A frequency is rarely near the sum of all
+magnitudes; of a constant signal it is that sum, and the sample's number the largest."""
 
 
 class HalvesOrder(enum.StrEnum):
@@ -39,11 +46,16 @@ class HalvedSpectra:
     """Powers of two by which a frequency may be larger than the largest number of a signal."""
     largest: int
     """Numbers in memory whose maximum is the largest magnitude of a signal's number, as bits."""
+    is_sampled: bool
+    """Whether that is the largest one of a sample. The largest frequency that is beyond halves is two numbers behind
+    them, 0 where there is none: after the first launch, which takes the numbers by a pointer to them; the second launch
+    takes a pointer to that one.
+    """
 
     @classmethod
-    def of(cls, problem: Fft, order: HalvesOrder, largest: int) -> HalvedSpectra:
-        points = math.prod(problem.bordered_size)
-        return cls(order, problem.output.size, math.ceil(math.log2(points)), largest)
+    def of(cls, problem: Fft, order: HalvesOrder, largest: int, *, is_sampled: bool) -> HalvedSpectra:
+        growth = math.ceil(math.log2(math.prod(problem.bordered_size))) + (HEADROOM if is_sampled else 0)
+        return cls(order, problem.output.size, growth, largest, is_sampled)
 
     @property
     def low(self) -> int:

@@ -18,7 +18,7 @@ TERMS = RUN
 LINE_BYTES, LINE = 128, 64
 """Of a line of halves that the copy engine swizzles, and the halves of it."""
 BARRIER_BYTES = 8
-REGISTERS = {1: 248, 2: 232, 3: 160}
+REGISTERS = {1: 248, 2: 232}
 """Of a thread that multiplies, by the warpgroups that do, beside one that copies and keeps COPYING_REGISTERS."""
 COPYING_REGISTERS = 24
 

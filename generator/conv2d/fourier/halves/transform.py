@@ -1,26 +1,48 @@
-"""The forward transforms, which store spectra as halves: one launch finds the largest number, one transforms."""
+"""The forward transforms, which store spectra as halves: one launch finds the largest number, one transforms.
+
+Of a large image only a sample is looked through, as `halves.maximum` says, and the transforms are launched twice: the
+second launch ends as it begins where no frequency was too large for the first one's scale.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
+from math import prod
 from typing import ClassVar
 
-from warpsmith.generator.conv2d.halves.maximum import THREADS, Maximum
+from warpsmith.generator.conv2d.halves.maximum import THREADS, Maximum, samples
 from warpsmith.generator.device import Device
-from warpsmith.generator.fft.block.choice import Access
-from warpsmith.generator.fft.block.family import FftBlock, block_launch, block_source
+from warpsmith.generator.fft.block.family import FftBlock, block_launch, block_source, nearest_config
+from warpsmith.generator.fft.block.guesses import (
+    MOST_TOGETHER,
+    OF_A_MULTIPROCESSOR,
+    ONE_BY_ONE,
+    SHORT,
+    Guess,
+    even_plans,
+    guesses_by_sets,
+)
 from warpsmith.generator.fft.block.halves import HalvedSpectra, HalvesOrder
 from warpsmith.generator.fft.block.text import FftBlockText
-from warpsmith.generator.fft.words import Packing, require_fft
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.words import Loads, Packing, require_fft
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.program import Pointer, Program, Unit, Workspace
+from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config
+from warpsmith.generator.space import Config, Space
 
 LARGEST = "largest"
 """The unit of the launch that finds the largest number, and the workspace of what its blocks find."""
 POWER = "power"
 """The workspace of the power of two by which all numbers are scaled."""
+TOGETHER = 8
+"""Pairs of planes of a tile, of which halves side by side fill a sector of 32 bytes: of 32x32 points four took 310 us,
+eight 81, where complex numbers took 73; of 30x30 pairs by eight 80 and planes by themselves 270 (H100, 2026-11-26)."""
+SHORT_TOGETHER = 16
+"""Of transforms of SHORT points at the most."""
+MOST_POINTS = MOST_TOGETHER // TOGETHER
 
 
 class HalvedTransform(FftBlock):
@@ -28,34 +50,46 @@ class HalvedTransform(FftBlock):
 
     order: ClassVar[HalvesOrder]
 
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if isinstance(problem, Fft) and prod(problem.size) > MOST_POINTS:
+            told = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
+            return f"{told} at the most; these have {prod(problem.size)}"
+        return super().why_not(problem, device)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        """That of complex numbers, of pairs of planes: a thread stores two numbers side by side."""
+        return super().space(problem, device).narrowed({"packing": (Packing.PAIR.value,)})
+
     def default(self, problem: Problem, device: Device) -> Config:
-        """That of complex numbers, but for pairs of real signals, whose numbers a thread stores two at once."""
-        chosen = super().default(problem, device)
-        values = chosen.values()
-        if values["packing"] != Packing.PAIR or values.get("spectrum") != Access.SEQUENTIAL:
-            return chosen
-        return self.space(problem, device).like({**values, "spectrum": Access.STAGED.value}) or chosen
+        return self._likely(require_fft(problem), device)[0]
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return self._likely(require_fft(problem), device)[1:]
 
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)
         (signal,) = fft.inputs
-        maximum = Maximum(self.name, signal)
-        text = FftBlockText.of(fft, config, HalvedSpectra.of(fft, self.order, maximum.blocks))
+        maximum = Maximum(self.name, signal, samples(signal))
         found = render("conv2d/halves_largest.cu.jinja", key=fft.key(), g=maximum, threads=THREADS)
-        arguments = (Pointer(signal.name), Pointer(LARGEST), Pointer(POWER), Pointer(fft.output.name))
-        largest = dataclasses.replace(
-            maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST))
-        )
+        halves = HalvedSpectra.of(fft, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
+        text = FftBlockText.of(fft, config, halves)
+        numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
+        largest = dataclasses.replace(maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST)))
         return Program(
             self.name,
             config,
             (Unit("", block_source(text, config)), Unit(LARGEST, found)),
-            (largest, block_launch(text, arguments)),
-            (
-                Workspace(LARGEST, 4 * maximum.blocks, holds=(signal.name,)),
-                Workspace(POWER, 4, holds=(signal.name,)),
-            ),
+            (largest, *_launches(text)),
+            (numbers, Workspace(POWER, 4, holds=(signal.name,))),
         )
+
+    def _likely(self, problem: Fft, device: Device) -> tuple[Config, ...]:
+        space = self.space(problem, device)
+        configs = (nearest_config(space, each.values(problem.batch, device)) for each in _guesses(problem))
+        found = tuple(dict.fromkeys(each for each in configs if each is not None))
+        if not found:
+            raise ValueError(f"the space of {problem.key()} is empty")
+        return found
 
 
 class TransformInTurns(HalvedTransform):
@@ -70,3 +104,34 @@ class TransformApart(HalvedTransform):
 
     name = "fft_block_halves_apart"
     order = HalvesOrder.APART
+
+
+def _launches(text: FftBlockText) -> tuple[Launch, ...]:
+    """Of the transforms: two where a sample was looked through, the second one asking whether anything was too large."""
+    signal, spectrum = text.problem.operands
+    first, *others = Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name)
+    assert text.halves is not None
+    numbers = Pointer(LARGEST)
+    if not text.halves.is_sampled:
+        return (block_launch(text, (first, numbers, *others)),)
+    asked = (numbers, Pointer(LARGEST, 4 * (text.halves.largest + 1)))
+    return tuple(block_launch(text, (first, numbers, each, *others)) for each in asked)
+
+
+def _guesses(problem: Fft) -> Iterator[Guess]:
+    """The likeliest first. By sets of frequencies where planes are not short; of images that lie side by side in bulk."""
+    points, (rows, columns) = prod(problem.size), problem.size
+    by_sets = (
+        dataclasses.replace(each, elements=TOGETHER * points, min_blocks=OF_A_MULTIPROCESSOR // (TOGETHER * points))
+        for each in guesses_by_sets(problem)
+    )
+    staged = (
+        Guess(Packing.PAIR, *plans, elements=pairs * points, first="y", way=ONE_BY_ONE._replace(loads=loads))
+        for loads in (Loads.PLAIN, Loads.BULK)
+        for pairs in (SHORT_TOGETHER, TOGETHER)[:: 1 if points <= SHORT else -1]
+        for plans in itertools.product(even_plans(columns, 1), even_plans(rows, 1))
+    )
+    sets = list(itertools.islice(by_sets, 2))
+    yield from sets if points > SHORT else ()
+    yield from staged
+    yield from sets if points <= SHORT else ()
