@@ -14,13 +14,21 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d.fourier.family import Conv2dFftWarpgroup
 from warpsmith.generator.conv2d.fourier.halves.product import POWERS, HalvesProduct
 from warpsmith.generator.conv2d.fourier.halves.transform import POWER, HalvedTransform, TransformApart, TransformInTurns
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS
+from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, transform_ns
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.halves.maximum import samples
 from warpsmith.generator.family import Family
+from warpsmith.generator.fft.block.guesses import SHORT
+from warpsmith.generator.fft.block.mirrored import may_mirror
+from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Problem
 
 IN_TURNS, APART = TransformInTurns(), TransformApart()
+SAMPLE_NS = 6200.0
+"""Of the launch that looks through a sample, and of the second one of the transforms, which ends as it begins."""
+SLOWER, BY_PLANES_SLOWER = 0.05, 0.2
+"""By which transforms to halves take longer: short ones or those by sets of frequencies, and others (H100)."""
 
 
 class Conv2dFftHalves(Conv2dFftWarpgroup):
@@ -29,12 +37,13 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
     name = "conv2d_fft_halves"
     product: ClassVar[Family] = HalvesProduct()
     flops_a_ns = 250_000.0
+    """More than memory lets products of AlexNet, OverFeat and L5 take."""
 
     def expected_ns(self, problem: Problem) -> float:
-        """What its steps take on a large GPU, with the reads that find the largest numbers."""
+        """What its steps take on a large GPU, with what halves take beside complex numbers."""
         parts = self._parts(problem)
-        read = sum(each.nbytes / BYTES_A_NS + STEP_NS for each in parts.factors)
-        return super().expected_ns(problem) + read
+        first, second = map(_added_ns, parts.forward)
+        return super().expected_ns(problem) + parts.count * first + (parts.count if parts.is_sum else 1) * second
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         first, second, product, result = super().stages(problem)
@@ -59,3 +68,11 @@ class Conv2dFftTiledHalves(Conv2dFftHalves, Conv2dFftTiled):
 def _transform_of(is_turned: bool) -> HalvedTransform:
     """To halves of which products sum over rows, where they are turned, or over what lies side by side."""
     return APART if is_turned else IN_TURNS
+
+
+def _added_ns(transform: Fft) -> float:
+    """What a transform to halves takes longer than one to complex numbers, with what finds the largest number."""
+    (signal,) = transform.inputs
+    looked_ns = SAMPLE_NS if samples(signal) else signal.nbytes / BYTES_A_NS + STEP_NS
+    slower = SLOWER if transform.points <= SHORT or may_mirror(transform) else BY_PLANES_SLOWER
+    return looked_ns + slower * transform_ns(transform)

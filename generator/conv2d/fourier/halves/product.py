@@ -17,7 +17,7 @@ from math import ceil
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
-from warpsmith.generator.cgemm.warpgroup import CAPABILITY
+from warpsmith.generator.cgemm.warpgroup import CAPABILITY, LIKELY_SIZE
 from warpsmith.generator.conv2d.fourier.halves.geometry import (
     BARRIER_BYTES,
     GROUP_ROWS,
@@ -71,6 +71,11 @@ class HalvesProduct(Family):
         if len(turned) < len(_sizes(problem)) and problem.k % TERMS:
             return f"takes terms side by side by {TERMS}; there are {problem.k}"
         return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """Whether tiles are full enough to win."""
+        cgemm = require_cgemm(problem)
+        return device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n) >= LIKELY_SIZE
 
     def space(self, problem: Problem, device: Device) -> Space:
         cgemm = require_cgemm(problem)
