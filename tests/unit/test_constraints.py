@@ -1,0 +1,47 @@
+"""Rules of every family: a search asks them one by one, of values that others may refuse."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from warpsmith.generator.cgemm import Cgemm
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.device import H200
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft.problem import Fft, Layout
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import FAMILIES
+
+CHOICES = 100
+"""Combinations of values that are drawn for each family and problem, legal or not."""
+LAYERS = (
+    ((32, 96, 56, 56), (96, 1, 7, 7), {"padding": 3, "groups": 96}),
+    ((32, 384, 28, 28), (96, 384, 1, 1), {}),
+    ((8, 64, 14, 14), (128, 64, 3, 3), {"padding": 1}),
+    ((8, 3, 64, 64), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
+    ((8, 64, 14, 14), (128, 64, 3, 3), {"layout": "nhwc", "dtype": "float16", "precision": "f16"}),
+)
+PROBLEMS: tuple[Problem, ...] = (
+    *(Conv2d(x, w, pass_=pass_, **options) for x, w, options in LAYERS for pass_ in Pass),  # type: ignore[arg-type]
+    Filter2d(image=(512, 512), filter=(5, 5)),
+    Filter2d(image=(512, 512), filter=(15, 15), accuracy="imagewise", nonfinite="any"),
+    Fft((256,), batch=100),
+    Fft((32, 32), batch=4096, valid=(27, 27), layout=Layout.FREQUENCY),
+    Cgemm(112, 128, 384, 192, accuracy="normwise"),  # type: ignore[arg-type]
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_rule_answers_for_any_values(family: Family) -> None:
+    """As `Space.allows` asks it, in whatever order: once a search ended with a KeyError for six warpgroups."""
+    for problem in PROBLEMS:
+        if family.why_not(problem, H200) is not None:
+            continue
+        space, rng = family.space(problem, H200), random.Random(problem.key())
+        for _ in range(CHOICES):
+            values = {each.name: rng.choice(each.values) for each in space.parameters}
+            for rule in space.constraints:
+                assert rule.accepts(values) in (True, False), (problem.key(), rule.why)
