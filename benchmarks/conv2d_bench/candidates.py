@@ -76,7 +76,7 @@ def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list
         # A likely product by tensor cores is twice as fast as that of the other bases, which have none.
         quick = [each for each in kind if type(each.product) is not CgemmTiled and each.is_likely(problem, device)]
         first = [each for each in kind if each.rank == 0 and each.may_answer] if quick else kind
-        ranked = sorted(first, key=lambda each: not each.is_likely(problem, device))
+        ranked = sorted(first, key=lambda each: (not each.is_likely(problem, device), expected[each.name]))
         found += ranked[: FEW_PRODUCTS if found else MANY_PRODUCTS]
     return found
 

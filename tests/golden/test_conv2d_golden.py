@@ -21,6 +21,7 @@ from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.plain import Conv2dPlain
@@ -44,6 +45,8 @@ STRIDED: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (128, 64, 3, 3),
 ALEXNET: dict[str, Any] = {"input": (128, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4}
 DEPTHWISE: dict[str, Any] = {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3}
 THIN: dict[str, Any] = {"input": (128, 3, 128, 128), "weight": (96, 3, 11, 11)}
+PLANES: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}
+"""L5 of fbfft."""
 LARGE: dict[str, Any] = {"input": (1, 8, 16384, 16400), "weight": (4, 8, 3, 3)}
 """With 2^31 elements of x and more."""
 GROUPED: dict[str, Any] = {"input": (32, 256, 28, 28), "weight": (256, 8, 3, 3), "groups": 32, "padding": 1}
@@ -187,6 +190,9 @@ CASES = {
         Conv2dFft(), Conv2d(**LAYER, pass_=Pass.DGRAD, padding_mode=PaddingMode.REFLECT), (), "fold"
     ),
     "fft_filters": Case(Conv2dFft(), Conv2d(**LAYER), (), "second"),
+    "fft_halves_first": Case(Conv2dFftHalves(), Conv2d(**PLANES), (), "first"),
+    "fft_halves_product": Case(Conv2dFftHalves(), Conv2d(**PLANES), (), "product"),
+    "fft_halves_wgrad_product": Case(Conv2dFftHalves(), Conv2d(**PLANES, pass_=Pass.WGRAD), (), "product"),
     "fft_tiled_sum": Case(Conv2dFftTiled(), Conv2d(**THIN, pass_=Pass.WGRAD, workspace=600 << 20), (), "sum"),
 }
 
@@ -229,7 +235,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
         # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
         *(
             (name, pass_)
-            for name in ("conv2d_cufft", "conv2d_circular", "conv2d_depthwise_last")
+            for name in ("conv2d_cufft", "conv2d_circular", "conv2d_depthwise_last", "conv2d_fft_halves")
             for pass_ in (Pass.FPROP, Pass.WGRAD)
         ),
         *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),

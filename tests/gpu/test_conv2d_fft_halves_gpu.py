@@ -1,4 +1,4 @@
-"""Layers whose spectra are halves, on a GPU: every size of tile, data that a sample does not tell, and the sanitizers."""
+"""Layers whose spectra are halves, on a GPU: tiles of many sizes, data that a sample does not tell, the sanitizers."""
 
 from __future__ import annotations
 

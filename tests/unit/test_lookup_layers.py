@@ -25,7 +25,7 @@ from warpsmith.store.winners_in_memory import WinnersInMemory
 GPU = dataclasses.replace(H200, name="Test GPU")
 OTHER_GPU = dataclasses.replace(GPU, name="Another GPU")
 WARPGROUP = Conv2dFftWarpgroup()
-LAYER = Conv2d(input=(128, 256, 13, 13), weight=(256, 256, 3, 3), padding=1)
+LAYER = Conv2d(input=(128, 248, 13, 13), weight=(256, 248, 3, 3), padding=1)
 CHOICES = {"product.dealt_to": 0}
 
 
@@ -53,7 +53,7 @@ def test_the_winner_is_not_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"weight": (384, 256, 3, 3)}, {"input": (256, 256, 13, 13)}, {"workspace": 2**31}], ids=str
+    "fields", [{"weight": (384, 248, 3, 3)}, {"input": (256, 248, 13, 13)}, {"workspace": 2**31}], ids=str
 )
 def test_a_near_one_of_the_same_transforms_answers(fields: dict[str, Any]) -> None:
     match = found(changed(**fields), won())
@@ -70,7 +70,7 @@ def test_on_another_device_the_winner_of_the_same_layer_answers() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"input": (8, 256, 13, 13)},
+        {"input": (8, 248, 13, 13)},
         {"input": (128, 16, 13, 13), "weight": (256, 16, 3, 3)},
         {"input": (128, 1, 13, 13), "weight": (256, 1, 3, 3)},
     ],
@@ -91,7 +91,7 @@ def test_all_families_of_layers_leave_other_kinds_of_layers_to_defaults() -> Non
 
 
 def test_a_default_answers_where_transforms_have_another_size() -> None:
-    larger = changed(input=(128, 256, 21, 21))
+    larger = changed(input=(128, 248, 21, 21))
     assert (larger.distance(LAYER) or 0.0) < NEAR_REACH
     match = found(larger, won())
     assert match.kind is MatchKind.DEFAULT
@@ -103,5 +103,5 @@ def test_a_winner_without_relu_makes_a_better_default_and_one_of_other_taps_does
     match = found(changed(relu=True), won())
     assert match.kind is MatchKind.DEFAULT
     assert match.program.config == won().trial.config
-    wider = changed(weight=(256, 256, 5, 5), padding=2)
+    wider = changed(weight=(256, 248, 5, 5), padding=2)
     assert found(wider, won()).program.config == default(wider)[1]

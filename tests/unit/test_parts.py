@@ -80,7 +80,7 @@ class TestBudget:
         layer = Conv2d((128, 384, 13, 13), (384, 384, 3, 3))
         able = families_for(layer, H200)
         likely = [each for each in able if isinstance(each, Pipeline) and each.is_likely(layer, H200)]
-        assert [each.name for each in likely][:2] == ["conv2d_fft_warpgroup", "conv2d_fft_tensor"]
+        assert [each.name for each in likely][:2] == ["conv2d_fft_halves", "conv2d_fft_warpgroup"]
         parts, left = budget_of_parts(layer, H200, able, store, self.OPTIONS)
         assert [part for part, _ in parts] == [stage.problem for stage in likely[0].stages(layer)]
         assert left.time_limit_s == pytest.approx(36.0)

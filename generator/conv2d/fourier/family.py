@@ -182,7 +182,7 @@ class Conv2dFftWarpgroup(Conv2dFftTensor):
     """
 
     name = "conv2d_fft_warpgroup"
-    product = CgemmWarpgroup()
+    product: ClassVar[Family] = CgemmWarpgroup()
     flops_a_ns = 110_000.0
     """86 to 151 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
     accuracy = Accuracy.NORMWISE

@@ -19,7 +19,6 @@ from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
 from warpsmith.generator.cgemm.warpgroup import CAPABILITY, LIKELY_SIZE
 from warpsmith.generator.conv2d.fourier.halves.geometry import (
-    BARRIER_BYTES,
     GROUP_ROWS,
     REGISTERS,
     TERMS,
@@ -28,7 +27,7 @@ from warpsmith.generator.conv2d.fourier.halves.geometry import (
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy, Problem
-from warpsmith.generator.program import Launch, Pointer, Program
+from warpsmith.generator.program import Argument, Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
@@ -99,7 +98,7 @@ class HalvesProduct(Family):
         cgemm = require_cgemm(problem)
         geometry = HalvesGeometry.of(cgemm, config)
         source = render("conv2d/fourier_halves.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        arguments = (geometry.a.map, geometry.b.map, *map(Pointer, POWERS), Pointer("c"))
+        arguments: tuple[Argument, ...] = (geometry.a.map, geometry.b.map, *map(Pointer, POWERS), Pointer("c"))
         launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, arguments)
         launch = dataclasses.replace(launch, shared_bytes=geometry.shared_bytes)
         return Program.of_source(self.name, config, source, (launch,))
@@ -157,7 +156,8 @@ def _constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
-            lambda groups, columns, stages: geometry(groups, columns, stages).shared_bytes
-            <= device.shared_per_block_bytes,
+            lambda groups, columns, stages: (
+                geometry(groups, columns, stages).shared_bytes <= device.shared_per_block_bytes
+            ),
         ),
     )

@@ -74,7 +74,9 @@ class HalvedTransform(FftBlock):
         halves = HalvedSpectra.of(fft, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
         text = FftBlockText.of(fft, config, halves)
         numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
-        largest = dataclasses.replace(maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST)))
+        largest = dataclasses.replace(
+            maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST))
+        )
         return Program(
             self.name,
             config,
@@ -107,7 +109,7 @@ class TransformApart(HalvedTransform):
 
 
 def _launches(text: FftBlockText) -> tuple[Launch, ...]:
-    """Of the transforms: two where a sample was looked through, the second one asking whether anything was too large."""
+    """Of the transforms; where a sample was looked through a second one, which asks whether anything was too large."""
     signal, spectrum = text.problem.operands
     first, *others = Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name)
     assert text.halves is not None
@@ -119,7 +121,7 @@ def _launches(text: FftBlockText) -> tuple[Launch, ...]:
 
 
 def _guesses(problem: Fft) -> Iterator[Guess]:
-    """The likeliest first. By sets of frequencies where planes are not short; of images that lie side by side in bulk."""
+    """The likeliest first: by sets of frequencies where planes are not short."""
     points, (rows, columns) = prod(problem.size), problem.size
     by_sets = (
         dataclasses.replace(each, elements=TOGETHER * points, min_blocks=OF_A_MULTIPROCESSOR // (TOGETHER * points))

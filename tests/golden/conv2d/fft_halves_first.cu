@@ -1,0 +1,265 @@
+// warpsmith fft_block
+// problem: fft size=13x13 batch=49152 kind=r2c layout=frequency
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=staged stores=plain threads=224 tiles=1 transforms=16 twiddles=powers x_radices=13 y_radices=13
+//
+// Forward transforms of 13x13 points, 16 in a tile of
+// shared memory: radices 13 by 13, each within a thread. Two real signals are one complex one.
+
+constexpr int kThreads = 224;  // of a tile
+constexpr long long kLast = 49120;  // where the last tile starts: it may do some of another's again
+constexpr float kHalfScale = 0.5f;
+
+__device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
+__device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
+__device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
+__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
+__device__ __forceinline__ float2 times(float2 a, float re, float im) {
+    return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
+}
+__device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
+
+// Transforms within a thread: frequency k ends in the place of element k.
+__device__ __forceinline__ void dft13(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9, float2& x10, float2& x11, float2& x12) {
+    const float2 s1 = x1 + x12, d1 = x1 - x12;
+    const float2 s2 = x2 + x11, d2 = x2 - x11;
+    const float2 s3 = x3 + x10, d3 = x3 - x10;
+    const float2 s4 = x4 + x9, d4 = x4 - x9;
+    const float2 s5 = x5 + x8, d5 = x5 - x8;
+    const float2 s6 = x6 + x7, d6 = x6 - x7;
+    const float2 even1 = x0 + 0.885456026f * s1 + 0.568064747f * s2 + 0.12053668f * s3 + -0.354604887f * s4 + -0.748510748f * s5 + -0.970941817f * s6;
+    const float2 odd1 = turned_right(0.464723172f * d1 + 0.822983866f * d2 + 0.992708874f * d3 + 0.935016243f * d4 + 0.663122658f * d5 + 0.239315664f * d6);
+    const float2 even2 = x0 + 0.568064747f * s1 + -0.354604887f * s2 + -0.970941817f * s3 + -0.748510748f * s4 + 0.12053668f * s5 + 0.885456026f * s6;
+    const float2 odd2 = turned_right(0.822983866f * d1 + 0.935016243f * d2 + 0.239315664f * d3 + -0.663122658f * d4 + -0.992708874f * d5 + -0.464723172f * d6);
+    const float2 even3 = x0 + 0.12053668f * s1 + -0.970941817f * s2 + -0.354604887f * s3 + 0.885456026f * s4 + 0.568064747f * s5 + -0.748510748f * s6;
+    const float2 odd3 = turned_right(0.992708874f * d1 + 0.239315664f * d2 + -0.935016243f * d3 + -0.464723172f * d4 + 0.822983866f * d5 + 0.663122658f * d6);
+    const float2 even4 = x0 + -0.354604887f * s1 + -0.748510748f * s2 + 0.885456026f * s3 + 0.12053668f * s4 + -0.970941817f * s5 + 0.568064747f * s6;
+    const float2 odd4 = turned_right(0.935016243f * d1 + -0.663122658f * d2 + -0.464723172f * d3 + 0.992708874f * d4 + -0.239315664f * d5 + -0.822983866f * d6);
+    const float2 even5 = x0 + -0.748510748f * s1 + 0.12053668f * s2 + 0.568064747f * s3 + -0.970941817f * s4 + 0.885456026f * s5 + -0.354604887f * s6;
+    const float2 odd5 = turned_right(0.663122658f * d1 + -0.992708874f * d2 + 0.822983866f * d3 + -0.239315664f * d4 + -0.464723172f * d5 + 0.935016243f * d6);
+    const float2 even6 = x0 + -0.970941817f * s1 + 0.885456026f * s2 + -0.748510748f * s3 + 0.568064747f * s4 + -0.354604887f * s5 + 0.12053668f * s6;
+    const float2 odd6 = turned_right(0.239315664f * d1 + -0.464723172f * d2 + 0.663122658f * d3 + -0.822983866f * d4 + 0.935016243f * d5 + -0.992708874f * d6);
+    x0 = x0 + s1 + s2 + s3 + s4 + s5 + s6;
+    x1 = even1 + odd1;
+    x12 = even1 - odd1;
+    x2 = even2 + odd2;
+    x11 = even2 - odd2;
+    x3 = even3 + odd3;
+    x10 = even3 - odd3;
+    x4 = even4 + odd4;
+    x9 = even4 - odd4;
+    x5 = even5 + odd5;
+    x8 = even5 - odd5;
+    x6 = even6 + odd6;
+    x7 = even6 - odd6;
+}
+
+// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
+constexpr long long kLow = 32;  // halves from a high part to the low one
+constexpr long long kImaginary = 8945664;  // and from a real part to the imaginary one
+constexpr int kLargest = 65;  // numbers of which one is the largest magnitude of the signals
+constexpr int kGrowth = 10;  // powers of two by which a frequency may be larger
+constexpr int kBlockThreads = 224;
+constexpr float kLargestHalf = 65504.0f;
+constexpr unsigned kInfinityBits = 0x7f800000;
+
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+__device__ __forceinline__ float half_to_float(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+__device__ __forceinline__ unsigned short float_to_half(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+__device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+#endif
+
+// Spectra from a number on. A real number times `factor` is the sum of two halves.
+struct Spectra {
+    unsigned short* halves;
+    float factor;
+    long long number;
+    float limit;  // magnitudes from which on numbers are too large for halves when they are scaled
+    unsigned* beyond;  // the largest of these, as bits
+};
+
+__device__ __forceinline__ Spectra operator+(Spectra spectra, long long further) {
+    spectra.number += further;
+    return spectra;
+}
+
+__device__ __forceinline__ unsigned short* high_part(Spectra spectra) {
+    const long long number = spectra.number;
+    return spectra.halves + (number + (number & ~31ll));
+}
+
+// Remembers a magnitude that is too large, unless it is not finite.
+__device__ __forceinline__ void check(Spectra spectra, float magnitude) {
+    const unsigned bits = __float_as_uint(magnitude);
+    if (magnitude >= spectra.limit && bits < kInfinityBits && bits > *static_cast<volatile unsigned*>(spectra.beyond)) {
+        atomicMax(spectra.beyond, bits);
+    }
+}
+
+__device__ __forceinline__ void store_halves(unsigned short* target, float number) {
+    const unsigned short high = float_to_half(number);
+    target[0] = high;
+    target[kLow] = float_to_half(number - half_to_float(high));
+}
+
+__device__ __forceinline__ void store(Spectra target, float2 value) {
+    unsigned short* const high = high_part(target);
+    check(target, fmaxf(fabsf(value.x), fabsf(value.y)));
+    const float2 scaled = target.factor * value;
+    store_halves(high, scaled.x);
+    store_halves(high + kImaginary, scaled.y);
+}
+
+// The same of two neighbouring numbers, the first of which is an even one.
+__device__ __forceinline__ void store_two_halves(unsigned short* target, float one, float other) {
+    const unsigned high = floats_to_half2(one, other);
+    *reinterpret_cast<unsigned*>(target) = high;
+    *reinterpret_cast<unsigned*>(target + kLow) =
+        floats_to_half2(one - half_to_float(high & 0xffff), other - half_to_float(high >> 16));
+}
+
+__device__ __forceinline__ void store_two(Spectra target, float2 one, float2 other) {
+    unsigned short* const high = high_part(target);
+    check(target, fmaxf(fmaxf(fabsf(one.x), fabsf(one.y)), fmaxf(fabsf(other.x), fabsf(other.y))));
+    one = target.factor * one;
+    other = target.factor * other;
+    store_two_halves(high, one.x, other.x);
+    store_two_halves(high + kImaginary, one.y, other.y);
+}
+
+// The power of two that brings frequencies below 2^15, as far as floats go.
+__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
+    __shared__ unsigned of_warps[kBlockThreads / 32];
+    unsigned most = 0;
+    for (int i = threadIdx.x; i < kLargest; i += kBlockThreads) {
+        most = max(most, largest[i]);
+    }
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (threadIdx.x % 32 == 0) {
+        of_warps[threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+    for (unsigned of_warp : of_warps) {
+        most = max(most, of_warp);
+    }
+    return min(14 - kGrowth + 127 - static_cast<int>(most >> 23), 126);
+}
+
+__device__ __forceinline__ float power_of_two(int power) { return __uint_as_float(static_cast<unsigned>(127 + power) << 23); }
+
+template <typename T> __device__ __forceinline__ void store(T* target, T value) {
+    *target = value;
+}
+
+// Element (t, y, x) of this tile: one of two real signals that follow each other.
+__device__ __forceinline__ float2 load_signal(const float* signal, int t, int y, int x) {
+    const float* const element = signal + 2 * t * 169 + y * 13 + x;
+    return make_float2(element[0], element[169]);
+}
+
+// Where frequency (y, x) of a transform of this tile lies.
+__device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
+    return static_cast<long long>(y * 7 + x) * 49152 + transform;
+}
+
+// Transforms of one tile; source and target are those of its first one.
+__device__ __forceinline__ void transform(
+    const float* __restrict__ source, Spectra target, float2* tile, unsigned thread) {
+    // Pass 1: 13 points along y.
+    if (const unsigned i = thread; i < 208) {
+        const int x = modulo<13>(i);
+        const int t = quotient<13>(i);
+        float2 v[13];
+        float2* const element = tile + t * 173 + x;
+#pragma unroll
+        for (int j = 0; j < 13; ++j) {
+            v[j] = load_signal(source, t, j, x);
+        }
+        dft13(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12]);
+#pragma unroll
+        for (int j = 0; j < 13; ++j) {
+            element[j * 13] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // Pass 2: 13 points along x.
+    if (const unsigned i = thread; i < 208) {
+        const int t = i % 16u;
+        const int y = i / 16u;
+        float2 v[13];
+        float2* const element = tile + t * 173 + y * 13;
+#pragma unroll
+        for (int j = 0; j < 13; ++j) {
+            v[j] = element[j];
+        }
+        dft13(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12]);
+#pragma unroll
+        for (int j = 0; j < 13; ++j) {
+            element[j] = v[j];
+        }
+    }
+    __syncthreads();
+
+    // The spectrum of the complex signal as those of the real ones.
+#pragma unroll
+    for (int step = 0; step < 7; ++step) {
+        const unsigned i = thread + step * kThreads;
+        if (step == 6 && i >= 1456) {
+            break;
+        }
+        const int t = i % 16u;
+        const int x = modulo<7>(i / 16u);
+        const int y = quotient<112>(i);
+        const int mirrored_y = y == 0 ? 0 : 13 - y;
+        const int mirrored_x = x == 0 ? 0 : 13 - x;
+
+        const float2 z = tile[t * 173 + y * 13 + x], m = conjugate(tile[t * 173 + mirrored_y * 13 + mirrored_x]);
+        store_two(target + spectrum_place(2 * t, y, x), kHalfScale * (z + m), kHalfScale * turned_right(z - m));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+fft_block(const float* __restrict__ source, unsigned* largest, const unsigned* asked, int* __restrict__ power, unsigned short* __restrict__ halves) {
+    unsigned* const beyond = largest + kLargest + 1;
+    const bool is_again = asked == beyond;  // by the second launch
+    const unsigned too_large = *asked;
+    if (is_again && too_large == 0) {
+        return;
+    }
+    const int wanted = is_again ? 14 + 127 - static_cast<int>(too_large >> 23) : power_for(largest);
+    const int own_power = max(wanted, -126);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        *power = own_power;
+    }
+    const Spectra target{halves, power_of_two(own_power), 0, kLargestHalf * power_of_two(-own_power), beyond};
+    extern __shared__ __align__(16) float2 shared[];
+    const unsigned thread = threadIdx.x;
+    float2* const tile = shared;
+    const long long number = blockIdx.x;
+    const long long start = number * 32, first = min(start, kLast);
+    transform(source + first * 169, target + first * 1, tile, thread);
+}

@@ -1,0 +1,137 @@
+"""Layers whose spectra are halves: where each half lies, what copies bring of them, and where the family answers."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+
+from warpsmith.generator.cgemm import Cgemm, Op
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
+from warpsmith.generator.conv2d.fourier.halves.geometry import HalvesGeometry
+from warpsmith.generator.conv2d.fourier.halves.product import HalvesProduct, expected_us
+from warpsmith.generator.conv2d.fourier.halves.transform import (
+    MOST_POINTS,
+    TOGETHER,
+    HalvedTransform,
+    TransformApart,
+    TransformInTurns,
+)
+from warpsmith.generator.conv2d.fourier.sharing import spectra_of
+from warpsmith.generator.device import H200
+from warpsmith.generator.fft.block.halves import RUN, HalvedSpectra, HalvesOrder
+from warpsmith.generator.fft.problem import Fft, Layout
+from warpsmith.generator.holding import held
+from warpsmith.generator.registry import answering
+
+FAMILY, PRODUCT = Conv2dFftHalves(), HalvesProduct()
+L5: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}
+PAIRS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
+every_pass = pytest.mark.parametrize("pass_", Pass)
+
+
+def planes(batch: int = 64, points: int = 13) -> Fft:
+    return Fft((points, points), batch, layout=Layout.FREQUENCY)
+
+
+def place_of(spectra: HalvedSpectra, number: int) -> int:
+    """As a kernel has it."""
+    return int(eval(spectra.place.replace("ll", ""), {"number": number}))
+
+
+class TestSpectra:
+    @pytest.mark.parametrize("order", HalvesOrder)
+    def test_every_half_has_a_place_of_its_own_and_none_is_left(self, order: HalvesOrder) -> None:
+        spectra = HalvedSpectra.of(planes(), order, 1, is_sampled=False)
+        high = [place_of(spectra, number) for number in range(spectra.numbers)]
+        found = {place + low + part for place in high for low in (0, spectra.low) for part in (0, spectra.imaginary)}
+        assert found == set(range(4 * spectra.numbers))
+
+    def test_two_numbers_side_by_side_stay_so(self) -> None:
+        for order in HalvesOrder:
+            spectra = HalvedSpectra.of(planes(), order, 1, is_sampled=False)
+            for number in range(0, spectra.numbers, 2):
+                first, second = (place_of(spectra, number + i) for i in (0, 1))
+                assert second == first + 1
+                assert first % 2 == 0
+
+    def test_a_frequency_is_no_larger_than_all_points_together(self) -> None:
+        for points in (13, 16, 30):
+            spectra = HalvedSpectra.of(planes(points=points), HalvesOrder.APART, 1, is_sampled=False)
+            assert 2**spectra.growth >= points**2 > 2 ** (spectra.growth - 1)
+
+
+class TestTransforms:
+    @pytest.mark.parametrize("family", [TransformInTurns(), TransformApart()], ids=lambda family: family.name)
+    @pytest.mark.parametrize("size", [(8, 8), (13, 13), (16, 16), (24, 24), (30, 30), (32, 32), (40, 40), (44, 45)])
+    def test_by_default_fill_sectors(self, family: HalvedTransform, size: tuple[int, int]) -> None:
+        problem = Fft(size, 4096, layout=Layout.FREQUENCY)
+        for config in (family.default(problem, H200), *family.starts(problem, H200)):
+            assert family.space(problem, H200).contains(config)
+            assert config.integer("transforms") >= TOGETHER
+
+    def test_of_more_points_are_refused(self) -> None:
+        problem = Fft((64, 64), 4096, layout=Layout.FREQUENCY)
+        assert prod(problem.size) > MOST_POINTS
+        assert "2048 points at the most; these have 4096" in (TransformApart().why_not(problem, H200) or "")
+
+
+class TestProducts:
+    @every_pass
+    @pytest.mark.parametrize("size", [(128, 384, 384), (70, 96, 64), (64, 32, 32), (200, 136, 96)])
+    def test_tiles_and_copies_cover_operands_and_results(self, size: tuple[int, int, int], pass_: Pass) -> None:
+        problem = Cgemm(91, *size, *PAIRS[pass_], accuracy="normwise")  # type: ignore[arg-type]
+        for config in PRODUCT.space(problem, H200).configs():
+            geometry = HalvesGeometry.of(problem, config)
+            for side, rows in ((geometry.a, problem.m), (geometry.b, problem.n)):
+                assert (side.tiles - 1) * side.block < rows <= side.tiles * side.block
+                assert side.copies * side.box_bytes == side.stage_bytes
+                assert side.stage_bytes >= 8 * 32 * side.block  # complex numbers of four halves
+                told = side.map
+                assert prod(told.shape) * 2 == 8 * problem.batch * rows * problem.k
+                assert all(-128 <= each <= 127 for corner in told.corners for each in corner)
+                assert told.pixels * told.channels * 2 == side.box_bytes
+            assert geometry.shared_bytes <= H200.shared_per_block_bytes
+
+    def test_of_ragged_operands_are_refused(self) -> None:
+        assert "multiple of 8 numbers" in (PRODUCT.why_not(Cgemm(9, 64, 36, 32, accuracy="normwise"), H200) or "")  # type: ignore[arg-type]
+        assert "by 32; there are 48" in (PRODUCT.why_not(Cgemm(9, 64, 40, 48, accuracy="normwise"), H200) or "")  # type: ignore[arg-type]
+        assert "accuracy" in (PRODUCT.why_not(Cgemm(9, 64, 40, 64), H200) or "")
+
+    def test_default_is_the_tile_that_is_expected_to_take_least(self) -> None:
+        problem = Cgemm(91, 128, 384, 384, Op.N, Op.C, accuracy="normwise")  # type: ignore[arg-type]
+        default = PRODUCT.default(problem, H200)
+        assert default.integer("columns") == 96  # 2.8 rounds of tiles, where 128 columns are 2.1, and so 3
+        others = PRODUCT.starts(problem, H200)
+        assert all(expected_us(problem, default, H200) <= expected_us(problem, each, H200) for each in others)
+
+
+class TestLayers:
+    @every_pass
+    def test_answer_where_their_products_are_most_of_the_work(self, pass_: Pass) -> None:
+        assert answering(Conv2d(**L5, pass_=pass_), H200)[0].name == FAMILY.name
+        large = Conv2d((128, 64, 27, 27), (192, 64, 5, 5), padding=2, pass_=pass_)  # type: ignore[arg-type]
+        assert answering(large, H200)[0].name == "conv2d_fft_warpgroup"
+
+    def test_tiles_are_solved_alike(self) -> None:
+        problem = Conv2d((16, 64, 57, 57), (64, 64, 3, 3))  # type: ignore[arg-type]
+        assert FAMILY.why_not(problem, H200) is not None
+        assert Conv2dFftTiledHalves().why_not(problem, H200) is None
+
+    def test_no_step_shares_their_spectra_between_passes(self) -> None:
+        assert isinstance(spectra_of(FAMILY, Conv2d(**L5), H200), str)
+
+    def test_halves_of_weights_are_made_once_where_a_plan_holds_them(self) -> None:
+        problem = Conv2d(**L5)
+        parts = held(FAMILY.program(problem, FAMILY.default(problem, H200)), ("w",))
+        assert parts is not None
+        assert [step.unit for step in parts.first.launches] == ["second_largest", "second"]
+        assert {each.name for each in parts.workspaces} == {"spectra_b", "second_power"}
+
+    def test_a_large_image_is_scaled_by_a_sample(self) -> None:
+        units = [step.unit for step in FAMILY.program(Conv2d(**L5), FAMILY.default(Conv2d(**L5), H200)).launches]
+        assert units.count("first") == 2
+        assert units.count("second") == 1
+        assert RUN == 32
