@@ -265,8 +265,8 @@ class TestLikely:
         assert not FAMILY.is_likely(problem, DEVICE)
         assert TENSOR.is_likely(problem, H200) is likely
         assert WARPGROUP.is_likely(problem, H200) is likely
-        # Of 384 channels minimal filtering is expected to be faster still.
-        assert (answering(problem, H200)[0].name in ("conv2d_fft_warpgroup", "conv2d_winograd")) is likely
+        # Of 384 channels those of halves are expected to be faster still.
+        assert (answering(problem, H200)[0].name in ("conv2d_fft_halves", "conv2d_fft_warpgroup")) is likely
         others = dataclasses.replace(H200, compute_capability=(8, 0))  # without warpgroups' products
         assert (answering(problem, others)[0].name == "conv2d_fft_tensor") is likely
 
