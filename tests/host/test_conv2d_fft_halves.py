@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+import sanitized
 from joined import joined
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -68,6 +72,34 @@ def test_is_right_at_random(host: Runtime, quick: HostCompiler, pass_: Pass) -> 
         assert isinstance(outcome, Measurement), (config, outcome)
 
 
+def plan_of(problem: Conv2d, host: Runtime, quick: HostCompiler) -> Plan:
+    """By default."""
+    program = joined(WHOLE.program(problem, WHOLE.default(problem, DEVICE)))
+    binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
+    return Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+
+
+KINDS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
+    "normal": lambda deviates: deviates,
+    "positive": lambda deviates: np.maximum(deviates, 0),
+    "log-normal, sigma 2": lambda deviates: np.exp(2 * np.abs(deviates)) * np.sign(deviates),
+    "log-normal, sigma 3": lambda deviates: np.exp(3 * np.abs(deviates)) * np.sign(deviates),
+    "tiny": lambda deviates: deviates * np.float32(1e-6),
+    "huge": lambda deviates: deviates * np.float32(1e4),
+}
+
+
+@every_pass
+def test_errors_are_those_of_float32_on_data_of_all_kinds(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+    problem = Conv2d((16, 64, 6, 6), (64, 64, 3, 3), pass_=pass_)  # type: ignore[arg-type]
+    plan, deviates = plan_of(problem, host, quick), random_operands(problem, 5)
+    for kind, made in KINDS.items():
+        operands = {name: made(each) for name, each in deviates.items()}
+        expected, _ = reference(problem, operands)
+        error = np.linalg.norm(np.asarray(plan(*operands.values())) - expected) / np.linalg.norm(expected)
+        assert error <= 1e-6, kind
+
+
 def scaled_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every image, as of large ones: of four numbers of which 16 are looked at."""
     monkeypatch.setattr(maximum, "SAMPLED_SIZE", 1)
@@ -83,8 +115,7 @@ def test_what_a_sample_did_not_tell_is_transformed_again(
     problem = Conv2d((8, 32, 5, 5), (32, 32, 3, 3))  # type: ignore[arg-type]
     program = WHOLE.program(problem, WHOLE.default(problem, DEVICE))
     assert sum(step.unit == "first" for step in program.launches) == 2
-    binaries = {name: quick.compile(each) for name, each in joined(program).compilations().items()}
-    plan = Plan(problem, Match(MatchKind.DEFAULT, joined(program), None, ()), binaries, host)
+    plan = plan_of(problem, host, quick)
     operands = random_operands(problem, 5)
     operands["x"] *= least
     operands["x"][1, 3, 2, 2] = spike  # no multiple of the sample's step
@@ -92,3 +123,14 @@ def test_what_a_sample_did_not_tell_is_transformed_again(
     expected, _ = reference(problem, operands)
     result = np.asarray(plan(*operands.values()))
     assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+@pytest.mark.usefixtures("compile_without_optimisation")
+def test_clean_under_the_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles that reach beyond a result, by a sample or not."""
+    cases = []
+    for name, pass_ in zip(("sets of frequencies", "more rows than a warpgroup has", "odd points"), Pass, strict=True):
+        problem = Conv2d(**SHAPES[name], pass_=pass_)
+        cases.append((problem, WHOLE.program(problem, WHOLE.default(problem, DEVICE))))
+        scaled_by_a_sample(monkeypatch)
+    sanitized.check(cases, tmp_path)
