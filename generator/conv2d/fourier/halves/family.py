@@ -12,11 +12,12 @@ from typing import ClassVar
 
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d.fourier.family import Conv2dFftWarpgroup
-from warpsmith.generator.conv2d.fourier.halves.product import POWERS, HalvesProduct
+from warpsmith.generator.conv2d.fourier.halves.product import POWERS, HalvesProduct, expected_us
 from warpsmith.generator.conv2d.fourier.halves.transform import POWER, HalvedTransform, TransformApart, TransformInTurns
 from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, transform_ns
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.halves.maximum import samples
+from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.guesses import SHORT
 from warpsmith.generator.fft.block.mirrored import may_mirror
@@ -28,7 +29,10 @@ IN_TURNS, APART = TransformInTurns(), TransformApart()
 SAMPLE_NS = 6200.0
 """Of the launch that looks through a sample, and of the second one of the transforms, which ends as it begins."""
 SLOWER, BY_PLANES_SLOWER = 0.05, 0.2
-"""By which transforms to halves take longer: short ones or those by sets of frequencies, and others (H100)."""
+"""By which transforms of large planes to halves take longer: those by sets of frequencies, and others (H100)."""
+SHORT_BYTES_A_NS = 2900.0
+"""Of transforms of short planes. With it 19 passes of L5, AlexNet and OverFeat take 0.96 to 1.04 of what is expected
+(H200, 2026-11-26); by BYTES_A_NS they took 0.80 to 0.95."""
 
 
 class Conv2dFftHalves(Conv2dFftWarpgroup):
@@ -40,10 +44,21 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
     """Of L5 and AlexNet memory is the bound."""
 
     def expected_ns(self, problem: Problem) -> float:
-        """What its steps take on a large GPU, with what halves take beside complex numbers."""
+        """What its steps take on a large GPU, with what halves take beside complex numbers.
+
+        Of large planes it is told with the rates of the other families by transforms, which are slower than what is
+        seen, so that the faster of them answers; short ones these do not win.
+        """
         parts = self._parts(problem)
-        first, second = map(_added_ns, parts.forward)
-        return super().expected_ns(problem) + parts.count * first + (parts.count if parts.is_sum else 1) * second
+        first, second = parts.forward
+        if first.points > SHORT:
+            each_ns = super().expected_ns(problem)
+            added = [_looked_ns(each) + _slower(each) * transform_ns(each) for each in (first, second)]
+        else:
+            product_us = expected_us(parts.product, self.product.default(self._product(parts), H200), H200)
+            each_ns = parts.count * (1000 * product_us + parts.fold_ns + parts.inverse.bytes / SHORT_BYTES_A_NS)
+            added = [_looked_ns(each) + each.bytes / SHORT_BYTES_A_NS for each in (first, second)]
+        return each_ns + parts.count * added[0] + (parts.count if parts.is_sum else 1) * added[1]
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         first, second, product, result = super().stages(problem)
@@ -70,9 +85,12 @@ def _transform_of(is_turned: bool) -> HalvedTransform:
     return APART if is_turned else IN_TURNS
 
 
-def _added_ns(transform: Fft) -> float:
-    """What a transform to halves takes longer than one to complex numbers, with what finds the largest number."""
+def _looked_ns(transform: Fft) -> float:
+    """Of what finds the largest number."""
     (signal,) = transform.inputs
-    looked_ns = SAMPLE_NS if samples(signal) else signal.nbytes / BYTES_A_NS + STEP_NS
-    slower = SLOWER if transform.points <= SHORT or may_mirror(transform) else BY_PLANES_SLOWER
-    return looked_ns + slower * transform_ns(transform)
+    return SAMPLE_NS if samples(signal) else signal.nbytes / BYTES_A_NS + STEP_NS
+
+
+def _slower(transform: Fft) -> float:
+    """The share by which a transform to halves takes longer than one to complex numbers."""
+    return SLOWER if may_mirror(transform) else BY_PLANES_SLOWER
