@@ -49,6 +49,13 @@ class Device:
         major, minor = self.compute_capability
         return f"sm_{major}{minor}"
 
+    @property
+    def why_no_warpgroups(self) -> str | None:
+        """Why it has no products of warpgroups (wgmma), in one line; None where it has. The host device has its own."""
+        if self.kind is DeviceKind.HOST or self.compute_capability == (9, 0):
+            return None
+        return "needs compute capability 9.0, whose warpgroups multiply matrices"
+
     def thread_registers(self, threads: int) -> int:
         """That a thread may have where so many share a multiprocessor."""
         return min(MOST_REGISTERS, self.registers_per_multiprocessor // threads)

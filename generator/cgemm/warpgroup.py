@@ -30,8 +30,6 @@ from warpsmith.generator.progress import PROGRESS, begin_launch, counter_bytes
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 
-CAPABILITY = (9, 0)
-"""The one whose warpgroups multiply matrices by wgmma."""
 HANDED = "handed"
 """The workspace for sums that blocks hand on."""
 LIKELY_SIZE, LIKELY_TERMS = 48, 16
@@ -46,8 +44,8 @@ class CgemmWarpgroup(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Cgemm):
             return "solves cgemm only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
-            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if (why_not := device.why_no_warpgroups) is not None:
+            return why_not
         if problem.accuracy is not Accuracy.NORMWISE:
             return 'splits numbers relative to the largest of a tile: needs accuracy="normwise"'
         return None

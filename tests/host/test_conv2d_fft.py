@@ -65,6 +65,12 @@ def evaluated(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Prog
         bed.close()
 
 
+def plan_of(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Program) -> Plan:
+    whole = joined(program)
+    binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
+    return Plan(problem, Match(MatchKind.DEFAULT, whole, None, ()), binaries, host)
+
+
 def drawn(problem: Conv2d) -> Config:
     config = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key()))
     assert config is not None
@@ -230,9 +236,7 @@ class TestWhatItDoesNotSolve:
 def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
     """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""
     problem = Conv2d((3, 8, 12, 12), (6, 8, 5, 5), padding=2, pass_=pass_)  # type: ignore[arg-type]
-    program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
-    binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
-    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+    plan = plan_of(host, quick, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
     operands = random_operands(problem, 5)
     expected, _ = reference(problem, operands)
     result = np.asarray(plan(*operands.values()))

@@ -33,9 +33,6 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
 
-CAPABILITY = (9, 0)
-"""The one whose warpgroups multiply matrices by wgmma."""
-
 
 class Conv2dWarpgroup(Family):
     """`conv2d` by wgmma instructions, in three products of halves for each of float32."""
@@ -46,9 +43,7 @@ class Conv2dWarpgroup(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
-            return "needs compute capability 9.0, whose warpgroups multiply matrices"
-        if (why_not := why_not_halves(problem)) is not None:
+        if (why_not := device.why_no_warpgroups or why_not_halves(problem)) is not None:
             return why_not
         if not self.space(problem, device).contains(self._least(problem)):
             return f"its tiles and what lies beside them do not fit into {problem.workspace} bytes of workspace"

@@ -37,7 +37,7 @@ from warpsmith.generator.conv2d.halves.programs import MAIN
 from warpsmith.generator.conv2d.limits import why_not_usual_data
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d
-from warpsmith.generator.conv2d.warpgroup.family import CAPABILITY, Conv2dWarpgroup
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice, winograd_choices
 from warpsmith.generator.conv2d.winograd.geometry import PRODUCTS, WinogradGeometry
 from warpsmith.generator.conv2d.winograd.gradient import (
@@ -84,9 +84,8 @@ class Conv2dWinograd(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
-            return "needs compute capability 9.0, whose warpgroups multiply matrices"
-        if (why_not := _why_not_layer(problem) or why_not_usual_data(problem)) is not None:
+        why_not = device.why_no_warpgroups or _why_not_layer(problem) or why_not_usual_data(problem)
+        if why_not is not None:
             return why_not
         if problem.pass_ is Pass.WGRAD and (why_not := why_not_gradient(problem)) is not None:
             return why_not

@@ -102,8 +102,8 @@ class Filter2dWarpgroup(Family):
             return "solves filter2d only"
         if told := too_many_weights(problem):
             return told
-        if device.kind is DeviceKind.CUDA and device.compute_capability != (9, 0):
-            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if (why_not := device.why_no_warpgroups) is not None:
+            return why_not
         if problem.filters > 1:
             return "applies one filter at a time"
         if problem.filter[0] == 1:

@@ -6,46 +6,41 @@ import dataclasses
 from math import ceil
 
 from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.cgemm.tiled_geometry import PAIR, OperandTiles
+from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
+from warpsmith.generator.conv2d.warpgroup.im2col import CHANNELS, LINE_BYTES
+from warpsmith.generator.conv2d.warpgroup.image_geometry import (
+    BARRIER_BYTES,
+    COPYING_REGISTERS,
+    REGISTERS,
+    block_threads,
+)
 from warpsmith.generator.fft.block.halves import PARTS, RUN
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import TensorMap
 
-GROUP_ROWS = 64
-"""Of a result, a warpgroup's: the rows of a wgmma product."""
 TERMS = RUN
 """Complex ones of a stage, after which sums leave the tensor cores."""
-LINE_BYTES, LINE = 128, 64
-"""Of a line of halves that the copy engine swizzles, and the halves of it."""
-BARRIER_BYTES = 8
-REGISTERS = {1: 248, 2: 232}
-"""Of a thread that multiplies, by the warpgroups that do, beside one that copies and keeps COPYING_REGISTERS."""
-COPYING_REGISTERS = 24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HalvesSide:
-    """One operand's tiles: of a, whose results lie in its rows, or of b, whose results lie in its columns."""
+class HalvesSide(OperandTiles):
+    """One operand's tiles: `own` results along its side are a warpgroup's, and `threads` counts a block's warpgroups
+    there.
+    """
 
-    name: str
-    size: int
-    """Rows of c that it gives, or columns."""
-    block: int
-    """Of a block's tile."""
-    terms: int
-    """Of a sum: k."""
     products: int
-    is_turned: bool
-    """Whether results lie side by side in memory, and terms from row to row; else terms lie side by side."""
 
     @property
-    def tiles(self) -> int:
-        return ceil(self.size / self.block)
+    def is_turned(self) -> bool:
+        """Whether results lie side by side in memory, and terms from row to row; else terms lie side by side."""
+        return not self.terms_inner
 
     @property
     def boxes(self) -> int:
         """Of turned halves: lines side by side that a tile has."""
-        return ceil(self.block / LINE)
+        return ceil(self.block / CHANNELS)
 
     @property
     def box_bytes(self) -> int:
@@ -79,12 +74,12 @@ class HalvesSide:
     @property
     def group(self) -> int:
         """From 64 results to the next ones."""
-        return self.box_bytes if self.is_turned else LINE * LINE_BYTES
+        return self.box_bytes if self.is_turned else CHANNELS * LINE_BYTES
 
     @property
     def map(self) -> TensorMap:
         """Of all halves: an image for each part and product, whose pixels are the rows in memory."""
-        lines = self.terms if self.is_turned else self.size
+        lines = self.sum_length if self.is_turned else self.size
         together = TERMS if self.is_turned else self.block
         return TensorMap(
             self.name,
@@ -93,12 +88,12 @@ class HalvesSide:
                 (PARTS if self.is_turned else PARTS // 2) * self.products,
                 1,
                 lines,
-                self.size if self.is_turned else 2 * self.terms,
+                self.size if self.is_turned else 2 * self.sum_length,
             ),
             first=(0, 0),
             extent=(1, together * ceil(lines / together)),
             step=(1, 1),
-            channels=LINE,
+            channels=CHANNELS,
             pixels=together,
         )
 
@@ -109,23 +104,37 @@ class HalvesGeometry:
 
     a: HalvesSide
     b: HalvesSide
-    products: int
-    groups: int
-    """Warpgroups of a block that multiply, one below the other."""
-    columns: int
     stages: int
-    blocks: int
-    """That take tiles in turns."""
+    most_blocks: int
+    """That take tiles in turns; 0 for one a tile."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> HalvesGeometry:
+        shared = {"terms": TERMS, "sum_length": problem.k, "products": problem.batch}
         groups, columns = config.integer("groups"), config.integer("columns")
-        common = problem.k, problem.batch
-        a = HalvesSide("a", problem.m, GROUP_ROWS * groups, *common, problem.a.transposes)
-        b = HalvesSide("b", problem.n, columns, *common, not problem.b.transposes)
-        tiles = a.tiles * b.tiles * problem.batch
-        most = config.integer("blocks") or tiles
-        return cls(a, b, problem.batch, groups, columns, config.integer("stages"), min(most, tiles))
+        return cls(
+            a=HalvesSide("a", problem.m, GROUP_ROWS, groups, terms_inner=not problem.a.transposes, **shared),
+            b=HalvesSide("b", problem.n, columns, 1, terms_inner=problem.b.transposes, **shared),
+            stages=config.integer("stages"),
+            most_blocks=config.integer("blocks"),
+        )
+
+    @property
+    def products(self) -> int:
+        return self.a.products
+
+    @property
+    def groups(self) -> int:
+        """Warpgroups of a block that multiply, one below the other."""
+        return self.a.threads
+
+    @property
+    def columns(self) -> int:
+        return self.b.block
+
+    @property
+    def blocks(self) -> int:
+        return min(self.most_blocks or self.tiles, self.tiles)
 
     @property
     def tiles(self) -> int:
@@ -134,12 +143,12 @@ class HalvesGeometry:
     @property
     def steps(self) -> int:
         """Stages that a sum goes through."""
-        return ceil(self.a.terms / TERMS)
+        return ceil(self.a.sum_length / TERMS)
 
     @property
     def threads(self) -> int:
         """Of a block: its warpgroups, and the one that copies."""
-        return 128 * (self.groups + 1)
+        return block_threads(self.groups)
 
     @property
     def registers(self) -> int:
@@ -161,12 +170,4 @@ class HalvesGeometry:
     @property
     def stores_pairs(self) -> bool:
         """Whether two columns are stored at once."""
-        return self.b.size % 2 == 0
-
-    @property
-    def is_ragged_down(self) -> bool:
-        return self.a.size % self.a.block != 0
-
-    @property
-    def is_ragged_across(self) -> bool:
-        return self.b.size % self.b.block != 0
+        return self.b.size % PAIR == 0

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
-from math import ceil
+from math import cbrt, ceil
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
-from warpsmith.generator.cgemm.warpgroup import CAPABILITY, LIKELY_SIZE
-from warpsmith.generator.conv2d.fourier.halves.geometry import (
-    GROUP_ROWS,
-    REGISTERS,
-    TERMS,
-    HalvesGeometry,
-)
+from warpsmith.generator.cgemm.warpgroup import LIKELY_SIZE
+from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
+from warpsmith.generator.cgemm.warpgroup_space import fits_result, registers
+from warpsmith.generator.conv2d.fourier.halves.geometry import TERMS, HalvesGeometry
+from warpsmith.generator.conv2d.halves.halving import CHUNK
+from warpsmith.generator.conv2d.warpgroup.im2col import MOST_CORNER, why_no_map
+from warpsmith.generator.conv2d.warpgroup.image_geometry import REGISTERS
+from warpsmith.generator.conv2d.warpgroup.space import OTHER_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy, Problem
@@ -32,16 +32,12 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 GROUPS, COLUMNS, STAGES = (1, 2), (32, 64, 96, 128), (2, 3, 4, 6)
-OTHER_REGISTERS = 22
-"""What a thread needs beside its sums: addresses, counters, barriers."""
-MOST_BEYOND = 127
-"""Rows of a tile that may lie beyond a result: the copy engine counts a window's end in 8 bits."""
-CHANNELS = 8
-"""Halves side by side of which a row has a multiple: the copy engine takes rows from multiples of 16 bytes on."""
 POWERS = ("power_a", "power_b")
 """The memory of the powers of two by which the operands are scaled."""
 USUAL_STAGES = (4, 3, 2)
+"""The most that fit are a default's."""
 STARTS = 3
+"""Tiles that a search begins with, the default aside."""
 CELLS = 64 * 128
 """Results of a tile for which the rates below are."""
 BEGIN_US, TILE_US = 0.3, 0.6
@@ -50,6 +46,7 @@ STEP_US, STEP_TILE_US = 0.1, 0.9
 """Of a stage, and of what it multiplies. The best of 20 configs of eight kinds of products took within 12% of what
 follows (H100, 2026-11-26)."""
 BYTES_A_US = 3.4e6
+"""Of memory."""
 
 
 class HalvesProduct(Family):
@@ -60,13 +57,13 @@ class HalvesProduct(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Cgemm):
             return "solves cgemm only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability != CAPABILITY:
-            return "needs compute capability 9.0, whose warpgroups multiply matrices"
+        if (why_not := device.why_no_warpgroups) is not None:
+            return why_not
         if problem.accuracy is not Accuracy.NORMWISE:
             return 'splits numbers relative to the largest of all: needs accuracy="normwise"'
         turned = [each for each, is_turned in _sizes(problem) if is_turned]
-        if any(size % CHANNELS for size in turned):
-            return f"takes rows of a multiple of {CHANNELS} numbers; these have {', '.join(map(str, turned))}"
+        if any(size % CHUNK for size in turned):  # the copy engine takes rows from multiples of 16 bytes on
+            return f"takes rows of a multiple of {CHUNK} numbers; these have {', '.join(map(str, turned))}"
         if len(turned) < len(_sizes(problem)) and problem.k % TERMS:
             return f"takes terms side by side by {TERMS}; there are {problem.k}"
         return None
@@ -120,7 +117,7 @@ def expected_us(problem: Cgemm, config: Config, device: Device) -> float:
     cells = geometry.a.block * geometry.b.block / CELLS
     tile = BEGIN_US + TILE_US * cells + geometry.steps * (STEP_US + STEP_TILE_US * cells)
     rounds_us = tile * ceil(geometry.tiles / device.multiprocessors)
-    return math.cbrt(rounds_us**3 + (problem.bytes / BYTES_A_US) ** 3)
+    return cbrt(rounds_us**3 + (problem.bytes / BYTES_A_US) ** 3)
 
 
 def _sizes(problem: Cgemm) -> tuple[tuple[int, bool], ...]:
@@ -136,23 +133,23 @@ def _constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
     return (
         Constraint(
             f"a tile has less than twice the {problem.m} rows of a result, or {GROUP_ROWS}",
-            lambda groups: groups == GROUPS[0] or GROUP_ROWS * groups < 2 * problem.m,
+            lambda groups: fits_result(problem, groups, COLUMNS[0]),
         ),
         Constraint(
             f"a tile has less than twice the {problem.n} columns of a result, or {COLUMNS[0]}",
-            lambda columns: columns == COLUMNS[0] or columns < 2 * problem.n,
+            lambda columns: fits_result(problem, GROUPS[0], columns),
         ),
         Constraint(
-            f"a copy has at most {MOST_BEYOND} rows beyond a result",
+            f"a copy has at most {MOST_CORNER} rows beyond a result",
             lambda groups, columns: all(
-                side.is_turned or side.tiles * side.block - side.size <= MOST_BEYOND
+                why_no_map(side.map, ()) is None
                 for side in (geometry(groups, columns, 2).a, geometry(groups, columns, 2).b)
             ),
         ),
         Constraint(
             f"a thread needs three registers for two columns and {OTHER_REGISTERS} more; with one or two warpgroups "
-            f"it has {', '.join(map(str, REGISTERS.values()))}",
-            lambda groups, columns: 3 * columns // 2 + OTHER_REGISTERS <= REGISTERS[groups],
+            f"it has {', '.join(str(REGISTERS[groups]) for groups in GROUPS)}",
+            lambda groups, columns: registers(columns, OTHER_REGISTERS) <= REGISTERS[groups],
         ),
         Constraint(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
