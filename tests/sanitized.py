@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from policies import ONE_RUN
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -17,10 +18,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
-ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
-"""Where faults are looked for and not times."""
 PATIENCE_S = 240.0
 """A large kernel under sanitizers takes g++ over a minute where tests share the cores."""
 RIGHT = "right"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from policies import ONE_RUN
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
@@ -23,13 +24,10 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.workers.compile_job import Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 CUDA = DeviceRef(DeviceKind.CUDA)
-ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
-"""Where results matter and not times."""
 PATIENT = Deadlines(compile_s=240.0, least_compile_s=240.0)
 """Where results matter: of random configs of large filters some compile for 5 s alone, and for more than a minute where
 as many processes as cores run tests and compile at once."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from joined import joined
+from policies import ONE_RUN
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -37,7 +38,6 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
@@ -45,7 +45,6 @@ FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
 WARPGROUP, THIN, TILED_THIN = Conv2dFftWarpgroup(), Conv2dFftThin(), Conv2dFftTiledThin()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 LIBRARIES: tuple[Family, ...] = (Conv2dCufft(), Conv2dFftCublas())
-POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 SHAPES: tuple[dict[str, Any], ...] = (
     {"input": (4, 3, 9, 7), "weight": (5, 3, 3, 2)},
     {"input": (2, 5, 8, 12), "weight": (3, 5, 5, 4), "padding": ((2, 0), (1, 3))},
@@ -57,10 +56,10 @@ every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".joi
 
 def evaluated(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Program) -> Measurement | Failure:
     """On buffers that are guarded and poisoned, twice, with the same bits."""
-    bed, whole = Testbed(host, problem, 3, POLICY, guarded=True), joined(program)
+    bed, whole = Testbed(host, problem, 3, ONE_RUN, guarded=True), joined(program)
     try:
         binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
-        return bed.evaluate(whole, binaries, POLICY).outcome
+        return bed.evaluate(whole, binaries, ONE_RUN).outcome
     finally:
         bed.close()
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import sanitized
 from conv2d_layers import layer
+from policies import ONE_RUN
 from together import Case, results
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -27,7 +28,6 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.operations.answers import random_operands
 
 torch = pytest.importorskip("torch")
@@ -96,11 +96,10 @@ def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: 
 
 def outcomes(host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: Program) -> list[Measurement | Failure]:
     """On buffers that are guarded and poisoned, twice, with the same bits; of programs that share their texts."""
-    policy = TimingPolicy.for_kind(HOST.kind)
-    bed = Testbed(host, problem, 3, policy, guarded=True)
+    bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)
     try:
         binaries = {name: quickest.compile(each) for name, each in programs[0].compilations().items()}
-        return [bed.evaluate(program, binaries, policy).outcome for program in programs]
+        return [bed.evaluate(program, binaries, ONE_RUN).outcome for program in programs]
     finally:
         bed.close()
 

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from guarded import Guarded
+from policies import ONE_RUN
 from together import AT_ONCE, Case, together
 from warpsmith.devices.base import Compiler, Module
 from warpsmith.devices.host.compiler import HostCompiler
@@ -32,15 +33,12 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Value
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
-ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
-"""Where faults are looked for and not times."""
 PATIENT = Deadlines(compile_s=240)
 ACCURACY = 5e-7
 """Relative L2 error of a transform."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from policies import ONE_RUN
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -19,11 +20,9 @@ from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 FAMILY = FftTwoPass()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-POLICY = TimingPolicy.for_kind(DeviceKind.HOST)
 
 
 def fft(size: tuple[int, int], **fields: Any) -> Fft:
@@ -41,10 +40,10 @@ PROBLEMS = [
 
 
 def evaluated(host: Runtime, quick: HostCompiler, problem: Fft, program: Program) -> Measurement | Failure:
-    bed = Testbed(host, problem, 3, POLICY, guarded=True)
+    bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)
     try:
         binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
-        return bed.evaluate(program, binaries, POLICY).outcome
+        return bed.evaluate(program, binaries, ONE_RUN).outcome
     finally:
         bed.close()
 
@@ -89,11 +88,11 @@ def test_what_nobody_has_written_between_the_passes_is_found(
     """Though an earlier candidate has left the right numbers there, as a freed allocation may."""
     problem = PROBLEMS[0]
     program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
-    bed = Testbed(host, problem, 3, POLICY, guarded=True)
+    bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)
     try:
         binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
-        assert isinstance(bed.evaluate(program, binaries, POLICY).outcome, Measurement)
-        outcome = bed.evaluate(planted(program), binaries, POLICY).outcome
+        assert isinstance(bed.evaluate(program, binaries, ONE_RUN).outcome, Measurement)
+        outcome = bed.evaluate(planted(program), binaries, ONE_RUN).outcome
     finally:
         bed.close()
     assert isinstance(outcome, Failure)

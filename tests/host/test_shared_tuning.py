@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -30,9 +29,10 @@ TAKES_A_WHILE = "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) us
 have the cores meanwhile.
 """
 
-# Counts what a tuner runs, and may hurry with the dead.
+# Counts what a tuner runs and how often it lost the server, and may hurry with the dead.
 NOTES = """
 import os, pathlib, sys
+from warpsmith.store import database
 from warpsmith.tuner.run import sharing
 from warpsmith.tuner.run import search_loop
 sharing.DEAD_ROUNDS = int(os.environ.get("DEAD_ROUNDS", sharing.DEAD_ROUNDS))
@@ -42,6 +42,12 @@ def keep(journal, trial):
         print("tried", trial.config.integer("n"), file=notes)
     kept(journal, trial)
 search_loop.Journal.keep = keep
+class ServerLost(database.ServerLost):
+    def __init__(self, *told):
+        super().__init__(*told)
+        with open(os.environ["NOTES"], "a") as notes:
+            print("lost", 1, file=notes)
+database.ServerLost = ServerLost
 """
 
 
@@ -59,14 +65,20 @@ def start(start_at: Callable[..., Any], database: str, tmp_path: Any) -> Callabl
 
 
 @pytest.fixture
-def tried_by(tmp_path: Any) -> Callable[[str], list[int]]:
-    """The numbers that a tuner has tried."""
+def noted(tmp_path: Any) -> Callable[[str, str], list[int]]:
+    """The numbers that a tuner has noted after a word."""
 
-    def call(name: str) -> list[int]:
-        notes = tmp_path / name
-        return [int(line.split()[1]) for line in notes.read_text().splitlines()] if notes.exists() else []
+    def call(name: str, word: str) -> list[int]:
+        lines = (tmp_path / name).read_text().splitlines() if (tmp_path / name).exists() else []
+        return [int(number) for first, number in map(str.split, lines) if first == word]
 
     return call
+
+
+@pytest.fixture
+def tried_by(noted: Callable[[str, str], list[int]]) -> Callable[[str], list[int]]:
+    """The numbers that a tuner has tried."""
+    return lambda name: noted(name, "tried")
 
 
 def stored(location: str) -> dict[int, Trial]:
@@ -161,23 +173,24 @@ def test_one_that_was_stopped_for_long_takes_part_again(
 
 
 def test_a_server_that_stops_and_comes_back_is_waited_for(
-    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str, postgresql: Any
+    start: Callable[..., Any], noted: Callable[[str, str], list[int]], database: str, postgresql: Any
 ) -> None:
     numbers = range(16)
     # Longer than the server takes to stop, 0.1 s: else both tuners may by then have tried all that they had claimed.
     faults = dict.fromkeys(numbers, TAKES_A_WHILE * 4)
-    running = [start(name, numbers, faults=faults) for name in ("one", "two")]
-    await_that(lambda: tried_by("one") and tried_by("two"), *running)
+    names = ("one", "two")
+    running = [start(name, numbers, faults=faults) for name in names]
+    await_that(lambda: all(noted(name, "tried") for name in names), *running)
     postgresql.stop()
-    before = len(tried_by("one")) + len(tried_by("two"))
+    before = sum(len(noted(name, "tried")) for name in names)
     # What was claimed before is tried meanwhile.
-    await_that(lambda: len(tried_by("one")) + len(tried_by("two")) > before, *running)
-    time.sleep(1.0)
+    await_that(lambda: sum(len(noted(name, "tried")) for name in names) > before, *running)
+    await_that(lambda: all(noted(name, "lost") for name in names), *running)
     postgresql.start()
     told = [each.report() for each in running]
     assert set(stored(database)) == set(numbers)
-    assert all(re.search(r"no server answers.*waiting for it", each["warnings"]) for each in told)
-    tried = collections.Counter(tried_by("one") + tried_by("two"))
+    assert all("waiting for it" in each["warnings"] for each in told)
+    tried = collections.Counter(number for name in names for number in noted(name, "tried"))
     assert set(tried) == set(numbers)
     assert max(tried.values()) == 1
     check_winner(database, told)
