@@ -21,6 +21,7 @@ import pytest
 
 import precompiled
 from builders import launch, program
+from policies import time_briefly
 from warpsmith.devices.base import Binary
 from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.host.compiler import HostCompiler
@@ -85,6 +86,12 @@ def precompiled_headers(precompiled_folder: Path) -> str:
 def compile_with_them(precompiled_headers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever compiles in these tests, and in processes started by them."""
     monkeypatch.setenv("CXX", precompiled_headers)
+
+
+@pytest.fixture(autouse=True)
+def brief_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whatever searches in this process; where it is done beside this one, times are taken as ever."""
+    time_briefly(monkeypatch.setattr)
 
 
 @dataclasses.dataclass(frozen=True)

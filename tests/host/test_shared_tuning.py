@@ -201,9 +201,8 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
     (tmp_path / "problems.json").write_text(
         json.dumps([{"operation": "filter2d", "image": size, "filter": [3, 3]} for size in sizes])
     )
-    text = (
-        "import sys; from short_turns import shorten; from warpsmith.cli.app import run; shorten(); run(sys.argv[1:])"
-    )
+    imports = "import sys; from policies import time_briefly; from short_turns import shorten"
+    text = f"{imports}; from warpsmith.cli.app import run; shorten(); time_briefly(); run(sys.argv[1:])"
     command = [sys.executable, "-c", text, "tune", "--from", "problems.json", "--time-limit", "20s", "--json"]
     options = ["--device", "host", "--store", database.replace("@", ":secret@")]
     running = [
