@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from policies import ONE_RUN
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program, Unit
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+from warpsmith.store.record import Failure, Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
 
 NAME = "joined"
 
@@ -27,6 +35,23 @@ def joined(program: Program) -> Program:
     source = "\n".join([*texts, *(unit.source for unit in at_large)])
     steps = tuple(dataclasses.replace(launch, unit=NAME) for launch in launches)
     return dataclasses.replace(program, units=(Unit(NAME, source),), steps=steps)
+
+
+def evaluated(host: Runtime, quick: HostCompiler, problem: Problem, program: Program) -> Measurement | Failure:
+    """What comes of a program, on buffers that are guarded and poisoned, twice, with the same bits."""
+    bed, whole = Testbed(host, problem, 3, ONE_RUN, guarded=True), joined(program)
+    try:
+        binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
+        return bed.evaluate(whole, binaries, ONE_RUN).outcome
+    finally:
+        bed.close()
+
+
+def plan_of(host: Runtime, quick: HostCompiler, problem: Problem, program: Program) -> Plan:
+    """By the joined program."""
+    whole = joined(program)
+    binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
+    return Plan(problem, Match(MatchKind.DEFAULT, whole, None, ()), binaries, host)
 
 
 def _in_namespace(unit: Unit, space: str, launches: list[Launch]) -> str:

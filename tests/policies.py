@@ -11,6 +11,8 @@ from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
 """Where faults are looked for and not times: three timed runs, of which two are warm-up."""
+TWO_SAMPLES = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
+"""Where a time is told, however rough: two samples of 10 us each."""
 
 
 def time_briefly(replace: Callable[[Any, str, Any], None] = setattr) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from joined import joined
-from policies import ONE_RUN
+from joined import evaluated, plan_of
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -34,10 +33,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall, Pointer, aligned
-from warpsmith.plans.match import Match, MatchKind
-from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
@@ -52,22 +48,6 @@ SHAPES: tuple[dict[str, Any], ...] = (
 )
 every_pass = pytest.mark.parametrize("pass_", Pass)
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape["input"])))
-
-
-def evaluated(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Program) -> Measurement | Failure:
-    """On buffers that are guarded and poisoned, twice, with the same bits."""
-    bed, whole = Testbed(host, problem, 3, ONE_RUN, guarded=True), joined(program)
-    try:
-        binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
-        return bed.evaluate(whole, binaries, ONE_RUN).outcome
-    finally:
-        bed.close()
-
-
-def plan_of(host: Runtime, quick: HostCompiler, problem: Conv2d, program: Program) -> Plan:
-    whole = joined(program)
-    binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
-    return Plan(problem, Match(MatchKind.DEFAULT, whole, None, ()), binaries, host)
 
 
 def drawn(problem: Conv2d) -> Config:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import sanitized
-from host.test_conv2d_fft import evaluated, plan_of
+from joined import evaluated, plan_of
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef

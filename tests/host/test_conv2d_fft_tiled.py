@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from host.test_conv2d_fft import evaluated
+from joined import evaluated, plan_of
 from sanitized import check
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -23,8 +23,6 @@ from warpsmith.generator.conv2d.fourier.tiles import TiledParts
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.program import Program
-from warpsmith.plans.match import Match, MatchKind
-from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
@@ -90,9 +88,7 @@ def test_is_right_at_random_and_as_accurate_as_float32(host: Runtime, quickest: 
     problem = Conv2d(**LAYER)
     config = FAMILY.space(problem, DEVICE).drawn(random.Random(3))
     assert config is not None
-    program = FAMILY.program(problem, config)
-    binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
-    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+    plan = plan_of(host, quickest, problem, FAMILY.program(problem, config))
     operands = random_operands(problem, 5)
     expected, _ = reference(problem, operands)
     result = np.asarray(plan(*operands.values()))

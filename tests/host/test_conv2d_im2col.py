@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sanitized
-from host.test_conv2d_fft import evaluated
+from joined import evaluated
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef

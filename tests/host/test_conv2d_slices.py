@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import sanitized
-from host.test_conv2d_fft import evaluated
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
+from joined import evaluated, plan_of
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -19,8 +19,6 @@ from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.slices.space import LEAST
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
-from warpsmith.plans.match import Match, MatchKind
-from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
@@ -47,9 +45,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 def computed(
     host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config, given: dict[str, Numbers]
 ) -> Numbers:
-    program = SLICES.program(problem, config)
-    binaries = {name: compiler.compile(each) for name, each in program.compilations().items()}
-    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+    plan = plan_of(host, compiler, problem, SLICES.program(problem, config))
     found: Numbers = plan(*(given[each.name] for each in problem.inputs))
     return found
 

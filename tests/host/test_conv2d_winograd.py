@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import sanitized
-from host.test_conv2d_fft import evaluated
-from joined import joined
+from joined import evaluated, plan_of
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -23,8 +22,6 @@ from warpsmith.generator.conv2d.winograd.gradient import LEAST
 from warpsmith.generator.conv2d.winograd.space import least_of
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
-from warpsmith.plans.match import Match, MatchKind
-from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
@@ -129,9 +126,7 @@ def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, s
     operands = random_operands(problem, 5)
     expected, scale = reference(problem, operands)
     for config in (WINOGRAD.default(problem, DEVICE), drawn):
-        program = joined(WINOGRAD.program(problem, config))
-        binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
-        plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+        plan = plan_of(host, quickest, problem, WINOGRAD.program(problem, config))
         error = np.asarray(plan(*operands.values())) - expected
         assert np.abs(error / scale).max() < 6e-7, config
         assert np.linalg.norm(error) < 4e-7 * np.linalg.norm(expected), config

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
+from policies import TWO_SAMPLES
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host.runtime import HostRuntime
@@ -33,7 +34,6 @@ from warpsmith.plans.bundle_program import check_program
 from warpsmith.store.record import Measurement
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.export import export
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.cgemm.oracle import reference
@@ -43,7 +43,6 @@ from warpsmith.tuner.run.session import tune
 
 CUBLAS = CgemmCublas()
 ON_HOST = DeviceRef(DeviceKind.HOST)
-QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
 PROBLEM = Cgemm(3, 5, 7, 11, "t", "c")  # type: ignore[arg-type]
 
 
@@ -55,9 +54,9 @@ def configs(problem: Cgemm) -> tuple[Config, ...]:
 def test_results_are_right_however_operands_lie(host: HostRuntime, a: Op, b: Op) -> None:
     for problem in (Cgemm(4, 5, 7, 11, a, b), Cgemm(1, 1, 6, 2, a, b)):
         assert CUBLAS.why_not(problem, H200) is None
-        with contextlib.closing(Testbed(host, problem, 3, QUICK, guarded=True)) as testbed:
+        with contextlib.closing(Testbed(host, problem, 3, TWO_SAMPLES, guarded=True)) as testbed:
             for config in configs(problem):
-                outcome = testbed.evaluate(CUBLAS.program(problem, config), {}, QUICK).outcome
+                outcome = testbed.evaluate(CUBLAS.program(problem, config), {}, TWO_SAMPLES).outcome
                 assert isinstance(outcome, Measurement), outcome
                 assert outcome.max_error < 1e-7
 

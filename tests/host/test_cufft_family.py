@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import warpsmith as ws
+from policies import TWO_SAMPLES
 from warpsmith.devices import library_versions as library_module
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.executable import Executable
@@ -39,7 +40,6 @@ from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.export import export
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
@@ -48,7 +48,6 @@ from warpsmith.tuner.workers.deadlines import Deadlines
 
 CUFFT = FftCufft()
 ON_HOST = DeviceRef(DeviceKind.HOST)
-QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
 DIRECTIONS: tuple[dict[str, Any], ...] = (
     {"kind": "r2c"},
     {"kind": "c2r"},
@@ -148,8 +147,8 @@ class TestResults:
     def test_are_measured_like_any_candidates(self, host: HostRuntime, problem: Fft, compiler: Any) -> None:
         """c2r with poison in place of its workspace's contents and guards round it."""
         program = CUFFT.program(problem, CUFFT.default(problem, H200))
-        with contextlib.closing(Testbed(host, problem, 3, QUICK, guarded=True, compiler=compiler)) as testbed:
-            outcome = testbed.evaluate(program, host_compiler().compile_program(program), QUICK).outcome
+        with contextlib.closing(Testbed(host, problem, 3, TWO_SAMPLES, guarded=True, compiler=compiler)) as testbed:
+            outcome = testbed.evaluate(program, host_compiler().compile_program(program), TWO_SAMPLES).outcome
         assert isinstance(outcome, Measurement), outcome
 
     def test_of_a_spectrum_that_is_not_copied_are_found_out(self, host: HostRuntime) -> None:
@@ -158,8 +157,8 @@ class TestResults:
         right = CUFFT.program(problem, CUFFT.default(problem, H200))
         (call,) = right.calls
         direct = dataclasses.replace(right, units=(), steps=(LibraryCall(call.parameters, _pointers(problem)),))
-        with contextlib.closing(Testbed(host, problem, 3, QUICK, guarded=True)) as testbed:
-            outcome = testbed.evaluate(direct, {}, QUICK).outcome
+        with contextlib.closing(Testbed(host, problem, 3, TWO_SAMPLES, guarded=True)) as testbed:
+            outcome = testbed.evaluate(direct, {}, TWO_SAMPLES).outcome
         assert isinstance(outcome, Failure)
         assert outcome.kind is FailureKind.WRONG
         assert outcome.message.startswith("after 4 timed runs, in buffer set 0: 240 of 240 elements are wrong")
@@ -290,7 +289,7 @@ class TestSearch:
     def test_a_trial_of_a_library_is_not_one_without(self) -> None:
         """Nor the other way round: as of a store that somebody has edited."""
         opened = Evaluator.open(
-            self.PROBLEM, ON_HOST, (CUFFT,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False, policy=QUICK
+            self.PROBLEM, ON_HOST, (CUFFT,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False, policy=TWO_SAMPLES
         )
         with opened as evaluator:
             config = CUFFT.default(self.PROBLEM, H200)
@@ -308,8 +307,8 @@ class TestSearch:
     @pytest.mark.usefixtures("without_cufft")
     def test_a_missing_library_is_its_candidates_failure(self, host: HostRuntime) -> None:
         program = CUFFT.program(self.PROBLEM, CUFFT.default(self.PROBLEM, H200))
-        with contextlib.closing(Testbed(host, self.PROBLEM, 3, QUICK, guarded=True)) as testbed:
-            outcome = testbed.evaluate(program, host_compiler().compile_program(program), QUICK).outcome
+        with contextlib.closing(Testbed(host, self.PROBLEM, 3, TWO_SAMPLES, guarded=True)) as testbed:
+            outcome = testbed.evaluate(program, host_compiler().compile_program(program), TWO_SAMPLES).outcome
         assert outcome == Failure(FailureKind.LAUNCH, "cuFFT is missing: install it")
         assert identity_with_libraries("g++", program.libraries, DeviceKind.HOST) == "g++; cufft missing"
 

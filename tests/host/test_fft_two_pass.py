@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from joined import evaluated
 from policies import ONE_RUN
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -37,15 +38,6 @@ PROBLEMS = [
     fft((16, 8), kind="c2c", order="reversed", valid=(9, 5)),
     fft((32, 16), kind="c2r", order="reversed"),
 ]
-
-
-def evaluated(host: Runtime, quick: HostCompiler, problem: Fft, program: Program) -> Measurement | Failure:
-    bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)
-    try:
-        binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
-        return bed.evaluate(program, binaries, ONE_RUN).outcome
-    finally:
-        bed.close()
 
 
 def configs(problem: Fft) -> list[Config]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from builders import launch, rewritten
 from builders import program as made_program
+from policies import TWO_SAMPLES
 from warpsmith.devices.base import Allocation, Compiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
@@ -25,12 +26,10 @@ from warpsmith.tuner.evaluate.buffers import GuardedBuffer
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.evaluate.verify import Verdict, verify
 from warpsmith.tuner.operations.peers import Peer
 
 ROWS, COLUMNS, PITCH, RESULT_PITCH = 6, 10, 64, 96
-QUICK = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
 STORED = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "unsigned char"}
 TO_FLOAT = {DType.FLOAT32: "element", DType.FLOAT16: "half_to_float(element)", DType.UINT8: "float(element)"}
 FROM_FLOAT = {
@@ -86,9 +85,9 @@ def evaluated(host: HostRuntime, of: Filter2d, candidate: Program) -> Measuremen
 def evaluated_with(
     host: HostRuntime, of: Filter2d, candidate: Program, compiler: Compiler | None
 ) -> Measurement | Failure:
-    testbed = Testbed(host, of, 3, QUICK, guarded=True, compiler=compiler)
+    testbed = Testbed(host, of, 3, TWO_SAMPLES, guarded=True, compiler=compiler)
     try:
-        return testbed.evaluate(candidate, host_compiler().compile_program(candidate), QUICK).outcome
+        return testbed.evaluate(candidate, host_compiler().compile_program(candidate), TWO_SAMPLES).outcome
     finally:
         testbed.close()
 
@@ -110,13 +109,13 @@ def test_a_right_result_stays_on_the_device(host: HostRuntime, dtype: DType, mon
     of = problem(dtype)
     candidate = program(of)
     binaries = host_compiler().compile_program(candidate)
-    testbed = Testbed(host, of, 3, QUICK, guarded=True, compiler=host_compiler())
+    testbed = Testbed(host, of, 3, TWO_SAMPLES, guarded=True, compiler=host_compiler())
     monkeypatch.setattr(GuardedBuffer, "download", no_download)
     try:
         for seed in (4, 5):
-            assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
+            assert isinstance(testbed.evaluate(candidate, binaries, TWO_SAMPLES).outcome, Measurement)
             testbed.renew(seed)  # another reference goes to the device
-        assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
+        assert isinstance(testbed.evaluate(candidate, binaries, TWO_SAMPLES).outcome, Measurement)
     finally:
         testbed.close()
 
@@ -135,13 +134,13 @@ def test_a_reference_that_was_overwritten_there_is_written_again(
         return allocated[-1]
 
     monkeypatch.setattr(host, "allocate", noted)
-    testbed = Testbed(host, of, 3, QUICK, guarded=True, compiler=host_compiler())
+    testbed = Testbed(host, of, 3, TWO_SAMPLES, guarded=True, compiler=host_compiler())
     try:
         for reference in (each for each in allocated if each.nbytes == ROWS * COLUMNS * 8):
             host.fill(reference.address, 0x3F, reference.nbytes)
-        assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
+        assert isinstance(testbed.evaluate(candidate, binaries, TWO_SAMPLES).outcome, Measurement)
         monkeypatch.setattr(GuardedBuffer, "download", no_download)
-        assert isinstance(testbed.evaluate(candidate, binaries, QUICK).outcome, Measurement)
+        assert isinstance(testbed.evaluate(candidate, binaries, TWO_SAMPLES).outcome, Measurement)
     finally:
         testbed.close()
 
@@ -176,7 +175,7 @@ def test_another_process_has_the_device_while_a_peers_result_is_compared(
 
     monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.candidates", lambda *_: (Peer("peer", run, result),))
     monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.verify", comparing)
-    testbed = Testbed(host, of, 3, QUICK, guarded=True, lock=DeviceLock(lock_file))
+    testbed = Testbed(host, of, 3, TWO_SAMPLES, guarded=True, lock=DeviceLock(lock_file))
     try:
         testbed.prepare_peers()
     finally:
@@ -287,14 +286,14 @@ def test_what_stands_beside_ours_is_timed_under_its_conditions_or_named(
     monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.candidates", found)
     candidate = program(of)
     binaries = host_compiler().compile_program(candidate)
-    testbed = Testbed(host, of, 3, QUICK, guarded=True)
+    testbed = Testbed(host, of, 3, TWO_SAMPLES, guarded=True)
     try:
-        measured = testbed.evaluate(candidate, binaries, QUICK).outcome
+        measured = testbed.evaluate(candidate, binaries, TWO_SAMPLES).outcome
         assert isinstance(measured, Measurement)
         contenders = (Contender(candidate, binaries, measured),)
-        alone = testbed.side_by_side(contenders, QUICK, peers=False)
+        alone = testbed.side_by_side(contenders, TWO_SAMPLES, peers=False)
         assert made == []
-        beside = testbed.side_by_side(contenders, QUICK)
+        beside = testbed.side_by_side(contenders, TWO_SAMPLES)
     finally:
         testbed.close()
     assert ([each.name for each in alone.baselines], alone.left_out) == ([COPY], ())

@@ -120,6 +120,10 @@ class HalvesGeometry:
         )
 
     @property
+    def sides(self) -> tuple[HalvesSide, HalvesSide]:
+        return self.a, self.b
+
+    @property
     def products(self) -> int:
         return self.a.products
 

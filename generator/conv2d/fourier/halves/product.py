@@ -142,8 +142,7 @@ def _constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
         Constraint(
             f"a copy has at most {MOST_CORNER} rows beyond a result",
             lambda groups, columns: all(
-                why_no_map(side.map, ()) is None
-                for side in (geometry(groups, columns, 2).a, geometry(groups, columns, 2).b)
+                why_no_map(side.map, ()) is None for side in geometry(groups, columns, 2).sides
             ),
         ),
         Constraint(
