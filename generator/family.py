@@ -106,10 +106,6 @@ class Family(abc.ABC):
         """Whether a config from elsewhere, such as a store, is one for `problem` on `device`."""
         return self.why_not(problem, device) is None and self.space(problem, device).contains(config)
 
-    def legal_program(self, problem: Problem, device: Device, config: Config) -> Program | None:
-        """The program of a config from elsewhere; None where it is not legal here."""
-        return self.program(problem, config) if self.is_legal(problem, device, config) else None
-
 
 def _kept(parameter: Parameter, wanted: Mapping[str, Value], usual: Mapping[str, Value]) -> Value:
     value = wanted.get(parameter.name, usual[parameter.name])

@@ -14,6 +14,9 @@ from functools import cached_property
 
 Value = int | str
 
+MOST_STEPS = 1_000_000
+"""Values that a draw tries in a part of a space before it gives up, in 0.5 s: what is found takes a few thousand."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
@@ -164,17 +167,31 @@ class Space:
 
     def drawn(self, rng: random.Random) -> Config | None:
         """A legal config at random, not all equally likely, found without going through the space; None where it is
-        empty.
+        empty, or where MOST_STEPS find none.
         """
-        return next(self._walk([rng.sample(each.values, len(each.values)) for each in self.parameters]), None)
+        return self._first([rng.sample(each.values, len(each.values)) for each in self.parameters])
 
     def like(self, values: Mapping[str, Value]) -> Config | None:
-        """A legal config that keeps what it can of `values`, earlier parameters first; None where the space is empty.
+        """A legal config that keeps what it can of `values`, earlier parameters first; None where the space is empty,
+        or where MOST_STEPS find none.
 
         Where a value cannot stay, the nearest in the order of its parameter takes its place; for a number that is none
         of its values, the nearest by ratio.
         """
-        return next(self._walk([_nearest_first(each.values, values[each.name]) for each in self.parameters]), None)
+        return self._first([_nearest_first(each.values, values[each.name]) for each in self.parameters])
+
+    @cached_property
+    def why_empty(self) -> str | None:
+        """The parameters of which no values are legal together, in one line; None where every part of the space has
+        some, so that it is not empty.
+        """
+        for part in self._parts:
+            orders = [self.parameters[place].values for place in part.places]
+            if part.first(orders) is None:
+                return (
+                    f"no values of {', '.join(self.parameters[place].name for place in part.places)} are legal together"
+                )
+        return None
 
     def neighbours(self, config: Config) -> Iterator[Config]:
         """Every legal config that differs from a legal one in one parameter, in a fixed order."""
@@ -229,30 +246,105 @@ class Space:
     def _due(self) -> list[list[Constraint]]:
         return self._due_in([self.parameters[place].name for place in self._chosen_in])
 
+    @cached_property
+    def _parts(self) -> tuple[_Part, ...]:
+        """The parameters in groups between which there is no rule, such as the stages of a pipeline: a config is one of
+        each, and a part without any makes the space empty.
+        """
+        root = list(range(len(self.parameters)))
+        places = {parameter.name: place for place, parameter in enumerate(self.parameters)}
+
+        def find(place: int) -> int:
+            while root[place] != place:
+                place = root[place]
+            return place
+
+        for constraint in self.constraints:
+            read = [places[name] for name in constraint.parameters]
+            for other in read[1:]:
+                root[find(other)] = find(read[0])
+        groups: dict[int, list[int]] = {}
+        for place in self._chosen_in:
+            groups.setdefault(find(place), []).append(place)
+        rules = dict(zip(self._chosen_in, self._due, strict=True))
+        return tuple(
+            _Part(tuple(group), tuple(self.parameters[place].name for place in group), [rules[each] for each in group])
+            for group in groups.values()
+        )
+
+    def _first(self, orders: Sequence[Sequence[Value]]) -> Config | None:
+        """The first legal config with the values of each parameter in the given order, part by part: the same as that
+        of a walk over all parameters, which for an empty part of a pipeline would try all configs of the others.
+        """
+        chosen: dict[str, Value] = {}
+        for part in self._parts:
+            found = part.first([orders[place] for place in part.places])
+            if found is None:
+                return None
+            chosen |= found
+        return Config.of(chosen)
+
     def _walk(self, orders: Sequence[Sequence[Value]]) -> Iterator[Config]:
         """Every legal config, depth first, with the values of each parameter in the given order."""
-        names, chosen = [self.parameters[place].name for place in self._chosen_in], dict[str, Value]()
-        if not names:
+        if not self.parameters:
             yield Config(())
             return
-        orders = [orders[place] for place in self._chosen_in]
-        untried = [iter(orders[0])]
-        while untried:
-            depth = len(untried) - 1
-            name, rules = names[depth], self._due[depth]
-            for chosen[name] in untried[-1]:
-                for rule in rules:  # all() of a generator takes half as long again
-                    if not rule.accepts(chosen):
-                        break
-                else:
+        names = [self.parameters[place].name for place in self._chosen_in]
+        for chosen in _legal(names, self._due, [orders[place] for place in self._chosen_in]):
+            yield Config.of(chosen)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Part:
+    """Parameters of a space that rules tie together."""
+
+    places: tuple[int, ...]
+    """Their places among the parameters of the space, in the order in which they are chosen."""
+    names: tuple[str, ...]
+    due: list[list[Constraint]]
+    """For each parameter the rules of which it is the last that they read."""
+
+    def first(self, orders: Sequence[Sequence[Value]]) -> dict[str, Value] | None:
+        """The first legal values, in MOST_STEPS at most; None where there are none."""
+        return next(_legal(self.names, self.due, orders, MOST_STEPS), None)
+
+
+def _legal(
+    names: Sequence[str],
+    due: Sequence[Sequence[Constraint]],
+    orders: Sequence[Sequence[Value]],
+    most_steps: int | None = None,
+) -> Iterator[dict[str, Value]]:
+    """Every legal choice of values, depth first, as one dictionary that changes with each.
+
+    Args:
+        names: of the parameters, in the order in which they are chosen.
+        due: for each, the rules that can be checked once it is chosen.
+        orders: for each, its values in the order in which they are tried.
+        most_steps: values that are tried in all before it gives up; None for any number.
+    """
+    chosen: dict[str, Value] = {}
+    steps = 0
+    untried = [iter(orders[0])]
+    while untried:
+        depth = len(untried) - 1
+        name, rules = names[depth], due[depth]
+        for chosen[name] in untried[-1]:
+            steps += 1
+            if steps == most_steps:
+                return
+            for rule in rules:  # all() of a generator takes half as long again
+                if not rule.accepts(chosen):
                     break
             else:
-                untried.pop()
-                continue
-            if len(untried) < len(names):
-                untried.append(iter(orders[depth + 1]))
-            else:
-                yield Config.of(chosen)
+                break
+        else:
+            untried.pop()
+            continue
+        if len(untried) < len(names):
+            untried.append(iter(orders[depth + 1]))
+        else:
+            yield chosen
 
 
 def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:

@@ -20,6 +20,7 @@ from warpsmith.generator.cufft_transform import Strided
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import LibraryCall, Lifetime, Pointer, Program, Workspace
 from warpsmith.generator.registry import family_named
@@ -216,4 +217,4 @@ class TestChecks:
 def test_the_host_has_no_winners_of_it() -> None:
     family = family_named("fft_cufft")
     assert family is not None
-    assert family.legal_program(INVERSE, HOST, family.default(INVERSE, H200)) is None
+    assert Gate(INVERSE, HOST).program_if_legal(family, family.default(INVERSE, H200)) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -14,6 +15,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
@@ -29,7 +31,7 @@ from warpsmith.tuner.workers.compile_pool import CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Evaluator:
     """One problem on one kind of device, with everything that turns configs into measurements."""
 
@@ -121,9 +123,14 @@ class Evaluator:
             opened.enter_context(contextlib.closing(bench))
             yield cls(problem, device, by_name, compiler, identity, pool, bench)
 
+    @functools.cached_property
+    def gate(self) -> Gate:
+        """What every config passes before a program is made of it."""
+        return Gate(self.problem, self.device)
+
     def program(self, family: str, config: Config) -> Program:
-        """The candidate that `family` generates for `config`."""
-        return self.families[family].program(self.problem, config)
+        """The candidate that `family` generates for `config`. Raises IllegalConfig."""
+        return self.gate.program(self.families[family], config)
 
     def identity_of(self, program: Program) -> str:
         """What decides a program's machine code, as its trial keeps it: the compiler, and the libraries it calls."""
@@ -157,7 +164,7 @@ class Evaluator:
         if not self.may_hold(trial):
             return False
         family = self.families[trial.family]
-        program = family.legal_program(self.problem, self.device, trial.config)
+        program = self.gate.program_if_legal(family, trial.config)
         if program is None or program.fingerprint != trial.fingerprint:
             return False
         return trial.compiler == self.identity_of(program)

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import likely_first
+from warpsmith.generator.registry import defaults, likely_first
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.location import StoreChain
@@ -49,8 +50,14 @@ def present_answer(
         program = find(problem, device, stores, method).program
         if program.family in families:
             return program
-    first = next(iter(families.values()))
-    return first.program(problem, first.default(problem, device))
+    gate = Gate(problem, device)
+    reasons: list[str] = []
+    for family, config in defaults(gate, reasons, tuple(families.values())):
+        try:
+            return gate.program(family, config)
+        except IllegalConfig as refused:
+            reasons.append(str(refused))
+    raise BadArgument(f"no kernel family of {', '.join(families)} has a legal default: {'; '.join(reasons)}")
 
 
 def known_first(
@@ -72,8 +79,8 @@ def known_first(
     stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED, method) if key[0] in families]
     carried = [key for key in stored if key != (answer.family, answer.config)]
     in_order = likely_first(families.values(), problem, device)
-    defaults = [(family.name, family.default(problem, device)) for family in in_order]
-    quick = [key for key in defaults if families[key[0]].unrolled(problem, key[1]) <= MAX_UNROLLED]
+    legal = defaults(Gate(problem, device), [], tuple(in_order))
+    quick = [(each.name, config) for each, config in legal if each.unrolled(problem, config) <= MAX_UNROLLED]
     proposed = _proposed(problem, device, families, samples)
     return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *proposed, *quick, *carried[1:]]))
 

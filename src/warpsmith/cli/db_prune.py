@@ -13,6 +13,7 @@ from warpsmith.cli.output import print_facts, print_json
 from warpsmith.cli.subjects import DeviceKeyOption, OperationOption, check_scope, scope_of
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
@@ -93,7 +94,7 @@ def _prune(
 
 def _still_generated(problem: Problem, device: Device, family: str, config: Config, fingerprint: str) -> bool:
     known = family_named(family)
-    program = None if known is None else known.legal_program(problem, device, config)
+    program = None if known is None else Gate(problem, device).program_if_legal(known, config)
     return program is not None and program.fingerprint == fingerprint
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from warpsmith.generator.device import Device
 from warpsmith.generator.distances import between_devices
 from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
@@ -72,13 +73,13 @@ def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[
     return sorted(found)
 
 
-def candidates(problem: Problem, device: Device, nearest: Iterable[Ranked]) -> Iterator[Candidate]:
+def candidates(gate: Gate, nearest: Iterable[Ranked]) -> Iterator[Candidate]:
     """Winners with a config for the question, the likeliest first; each is looked at when it is asked for."""
     changed: list[tuple[Ranked, Candidate]] = []
     for each in nearest:
         while changed and changed[0][0] < each:
             yield heapq.heappop(changed)[1]
-        if (candidate := _carried(problem, device, each)) is None:
+        if (candidate := _carried(gate, each)) is None:
             continue
         if candidate.is_changed:
             later = dataclasses.replace(candidate, octaves=each.octaves + CHANGED)
@@ -89,11 +90,11 @@ def candidates(problem: Problem, device: Device, nearest: Iterable[Ranked]) -> I
         yield heapq.heappop(changed)[1]
 
 
-def _carried(problem: Problem, device: Device, near: Ranked) -> Candidate | None:
-    record = near.record
+def _carried(gate: Gate, near: Ranked) -> Candidate | None:
+    record, problem = near.record, gate.problem
     if (family := family_named(record.trial.family)) is None:
         return None
-    config = family.carried(record.trial.config, Subject(record.problem, record.device), problem, device)
+    config = gate.carried(family, record.trial.config, Subject(record.problem, record.device))
     if config is None or family.unrolled(problem, config) > MAX_UNROLLED:
         return None  # the first call of a plan would wait for the compiler
     return Candidate(record, family, config, near.octaves)

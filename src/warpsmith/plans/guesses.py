@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import answering
+from warpsmith.generator.registry import defaults
 from warpsmith.generator.space import Config
 from warpsmith.plans.candidates import Candidate, Ranked, candidates, ranked
 from warpsmith.plans.match import Match, MatchKind
@@ -26,53 +28,66 @@ class Guess:
     """The stored candidate that it comes from, where its kind says so."""
     reasons: tuple[str, ...]
 
-    def match(self, problem: Problem, *earlier: str) -> Match:
-        """The answer with its text; the reasons that came `earlier` stand first."""
-        program = self.family.program(problem, self.config)
+    def match(self, gate: Gate, *earlier: str) -> Match:
+        """The answer with its text; the reasons that came `earlier` stand first. Raises IllegalConfig."""
+        program = gate.program(self.family, self.config)
         return Match(self.kind, program, self.record, (*earlier, *self.reasons))
 
 
 def best_guess(problem: Problem, device: Device, records: Sequence[Record], family: Family | None = None) -> Guess:
-    """Of the nearest record whose config can be carried over, or a default.
+    """The first of the `guesses`. Raises BadArgument where there is none, with the reasons."""
+    return next(guesses(Gate(problem, device), records, family))
+
+
+def guesses(gate: Gate, records: Sequence[Record], family: Family | None = None) -> Iterator[Guess]:
+    """Answers that are not exact, the best first, each with a legal config: nearest records whose config can be carried
+    over, then defaults.
 
     Args:
-        problem: the question.
-        device: of the question.
+        gate: of the question's problem and device.
         records: what may answer, of any problem and device.
-        family: the one that all of `records` are of, and whose default answers; None for any, and the default of the
-            one that is likely to win.
+        family: the one that all of `records` are of, and whose default answers; None for any, and the defaults of all
+            families that may answer without a search.
 
-    Raises BadArgument where no family solves the problem.
+    Raises BadArgument where there is none.
     """
-    reasons: list[str] = []
+    problem, device, reasons = gate.problem, gate.device, list[str]()
     nearest = ranked(problem, device, records)
     answers = [each for each in nearest if problem.is_answered_by(each.record.problem)]
     here = [each for each in answers if each.record.device.key() == device.key()]
-    best = next(candidates(problem, device, answers), None)
-    if best is not None and best.record.device.key() == device.key():
-        return _guessed(problem, MatchKind.NEAR, best, reasons)
-    reasons.append(f"near: {_passed_over(here, best)}")
-    if best is not None:
-        return _guessed(problem, MatchKind.DEVICE, best, reasons)
+    found = candidates(gate, answers)
+    best = next(found, None)
+    if best is None or best.record.device.key() != device.key():
+        reasons.append(f"near: {_passed_over(here, best)}")
+    while best is not None:
+        kind = MatchKind.NEAR if best.record.device.key() == device.key() else MatchKind.DEVICE
+        yield _guessed(problem, kind, best, reasons)
+        best = next(found, None)
     reasons.append(f"device: {_passed_over(answers[len(here) :], best)}")
-    return _unmeasured(problem, device, nearest, reasons, family)
+    yield from _unmeasured(gate, nearest, reasons, family)
 
 
-def _unmeasured(
-    problem: Problem, device: Device, nearest: list[Ranked], reasons: list[str], family: Family | None
-) -> Guess:
-    """What answers where nothing is stored: from the winner of a like problem, or a family's default."""
+def _unmeasured(gate: Gate, nearest: list[Ranked], reasons: list[str], family: Family | None) -> Iterator[Guess]:
+    """What answers where nothing is stored: the winners of like problems, and families' defaults."""
+    problem = gate.problem
     unlike = (
         each for each in nearest if each.may_say_more_than_default and not problem.is_answered_by(each.record.problem)
     )
-    known = (each for each in candidates(problem, device, unlike) if each.is_likelier_than_default)
-    if (best := next(known, None)) is not None:
+    for best in candidates(gate, unlike):
+        if not best.is_likelier_than_default:
+            continue
         source = best.record.problem.key(), best.record.device.name
         whose = "the winner" if family is None else f"the fastest {family.name}"
-        reasons.append(f"default: the config is that of {whose} of {source[0]} on {source[1]}, or most like it")
-        return Guess(MatchKind.DEFAULT, best.family, best.config, None, tuple(reasons))
-    own, config = answering(problem, device) if family is None else (family, family.default(problem, device))
-    return Guess(MatchKind.DEFAULT, own, config, None, tuple(reasons))
+        told = f"default: the config is that of {whose} of {source[0]} on {source[1]}, or most like it"
+        yield Guess(MatchKind.DEFAULT, best.family, best.config, None, (*reasons, told))
+    refused: list[str] = []
+    answered = False
+    for own, config in defaults(gate, refused, None if family is None else (family,)):
+        answered = True
+        told = tuple(f"default: {why}" for why in refused)
+        yield Guess(MatchKind.DEFAULT, own, config, None, (*reasons, *told))
+    if not answered:
+        raise BadArgument(f"no kernel family answers {problem.key()} without a search: {'; '.join(refused)}")
 
 
 def _passed_over(nearest: list[Ranked], best: Candidate | None) -> str:

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import family_named, named_family
 from warpsmith.generator.space import Config
 from warpsmith.plans.candidates import candidates, ranked
 from warpsmith.plans.family_choice import better_guess, of_family
-from warpsmith.plans.guesses import Guess, best_guess
+from warpsmith.plans.guesses import Guess, guesses
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.location import StoreChain, open_for_look_up
@@ -47,11 +48,32 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
 
     Raises BadArgument where no family solves the problem, or where that of the name does not.
     """
+    return next(matches(problem, device, stores, method))
+
+
+def matches(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Iterator[Match]:
+    """All answers, the best first: the first is what `find` gives, the next what answers without it.
+
+    An answer whose program cannot be made is passed over, and the later ones say so in their reasons. Raises
+    BadArgument as `find` does, and where no answer is left.
+    """
     family = None if method == AUTO else named_family(problem, device, method)
     reasons: list[str] = []
+    has_answered = False
     if match := _exact(problem, device, stores, reasons, family):
-        return match
-    return _guessed(problem, device, stores, _right_records(problem, stores), family).match(problem, *reasons)
+        has_answered = True
+        yield match
+    gate = Gate(problem, device)
+    for guess in _guesses(gate, stores, _right_records(problem, stores), family):
+        try:
+            match = guess.match(gate, *reasons)
+        except IllegalConfig as refused:
+            reasons.append(f"{guess.kind}: {refused}")
+            continue
+        has_answered = True
+        yield match
+    if not has_answered:
+        raise BadArgument(f"no kernel family answers {problem.key()}: {'; '.join(reasons)}")
 
 
 def exact(problem: Problem, device: Device, stores: StoreChain[Winners], family: Family | None = None) -> Match | None:
@@ -75,11 +97,11 @@ def known_configs(
         if exact := _exact(problem, device, stores, [], family):
             found[exact.program.family, exact.program.config] = None
         else:
-            guess = _guessed(problem, device, stores, records, family)
+            guess = next(_guesses(Gate(problem, device), stores, records, family))
             found[guess.family.name, guess.config] = None
     if family is not None:
         records = of_family(family, stores, records)
-    for candidate in candidates(problem, device, ranked(problem, device, records)):
+    for candidate in candidates(Gate(problem, device), ranked(problem, device, records)):
         if len(found) >= count:
             break
         found[candidate.family.name, candidate.config] = None
@@ -97,17 +119,23 @@ def program_of(record: Record, problem: Problem, device: Device) -> Program | No
     version has no family of that name.
     """
     family = family_named(record.trial.family)
-    return None if family is None else family.legal_program(problem, device, record.trial.config)
+    return None if family is None else Gate(problem, device).program_if_legal(family, record.trial.config)
 
 
-def _guessed(
-    problem: Problem, device: Device, stores: StoreChain[Winners], records: tuple[Record, ...], family: Family | None
-) -> Guess:
-    """The best answer that is not exact, of any family or of one. Raises BadArgument as `find` does."""
+def _guesses(
+    gate: Gate, stores: StoreChain[Winners], records: tuple[Record, ...], family: Family | None
+) -> Iterator[Guess]:
+    """The answers that are not exact, the best first, of any family or of one. Raises BadArgument as `find` does."""
     if family is not None:
-        return best_guess(problem, device, of_family(family, stores, records), family)
-    ordinary = best_guess(problem, device, records)
-    return better_guess(problem, device, stores, records, ordinary) or ordinary
+        yield from guesses(gate, of_family(family, stores, records), family)
+        return
+    ordinary = guesses(gate, records)
+    first = next(ordinary)
+    better = better_guess(gate.problem, gate.device, stores, records, first)
+    if better is not None:
+        yield better
+    yield first
+    yield from ordinary
 
 
 def _exact(

@@ -1,0 +1,32 @@
+"""A share of each loop's cases, from a fixed seed; README of the folder: `run.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+import run
+
+CASES = {"legality": 1500}
+"""Cases of each loop in CI; a loop that is not named here is run by hand."""
+SHARES = 4
+"""Tests a loop is cut into, for the workers of pytest."""
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("name", CASES)
+def test_no_case_fails(name: str, share: int) -> None:
+    found, count = run.failures(name, run.loop(name).cases(seed=share, count=CASES[name] // SHARES))
+    assert count == CASES[name] // SHARES
+    assert [f"{case}: {wrong}" for case, wrong in found] == []
+
+
+def test_nothing_is_in_the_ledger() -> None:
+    assert run.ledger() == frozenset()
+
+
+def test_a_loop_that_fails_tells_which_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = run.loop("legality")
+    monkeypatch.setattr(module, "check", lambda _: "illegal")
+    (case,) = module.cases(seed=7, count=1)
+    assert run.failures("legality", [case]) == ([(str(case), "illegal")], 1)
+    assert str(module.parse(str(case))) == str(case)
