@@ -8,7 +8,7 @@ An exception inside a family is that family's refusal, so that another one may a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
@@ -79,6 +79,16 @@ class Gate:
             config = family.default(self.problem, self.device)
         self._require(family, config, "the default")
         return config
+
+    def starts(self, family: Family) -> tuple[Config, ...]:
+        """The legal ones of the configs that a search of the family begins with, the default first."""
+        found: list[Config] = []
+        with suppress(IllegalConfig):
+            found.append(self.default(family))
+        with suppress(IllegalConfig), _contained(family):
+            starts = family.starts(self.problem, self.device)
+            found += [config for config in starts if self.why_not(family, config) is None]
+        return tuple(dict.fromkeys(found))
 
     def carried(self, family: Family, config: Config, home: Subject) -> Config | None:
         """The legal config here that is most like `config` of `home`; None where the family has none."""

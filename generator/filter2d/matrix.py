@@ -249,8 +249,10 @@ def _likely_byte_walk(problem: Filter2d) -> _Walk:
     if _is_large(problem):
         return _Walk(1, 12, 96, 5, 4, 1) if problem.filter[0] >= TALL else _Walk(2, 8, 32, 3, 4, 1)
     is_long = problem.output.size >= LIKELY_SIZE // 2 and problem.filter[0] > 9
-    rows, unroll = (48, 4) if is_long else (12, 12)
-    return _Walk(1, unroll, rows, 3 if _product_rows(problem) == 1 else 5, 2, 4)  # whole rounds of a turn
+    rows = 48 if is_long else 12
+    if _product_rows(problem) == 2:
+        return _Walk(1, 12, rows, 5, 2, 4)  # a turn is one round of the products that are read ahead
+    return _Walk(1, 4 if is_long else 12, rows, 3, 2, 4)
 
 
 def _half_rows(problem: Filter2d) -> int:

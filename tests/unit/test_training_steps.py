@@ -131,7 +131,7 @@ class TestSpectra:
 
 class TestPrograms:
     def test_transform_each_operand_once(self) -> None:
-        programs = SharedPrograms.of(kernels(L3))
+        programs = SharedPrograms.of(kernels(L3), GPU)
         steps = {
             name: [[each.buffer for each in step.arguments if isinstance(each, Pointer)] for step in program.steps]
             for name, program in {
@@ -151,7 +151,7 @@ class TestPrograms:
         }
 
     def test_agree_on_what_is_kept(self) -> None:
-        programs = SharedPrograms.of(kernels(L3)).programs
+        programs = SharedPrograms.of(kernels(L3), GPU).programs
         kept = {
             (each.name, each.nbytes)
             for program in programs
@@ -168,7 +168,7 @@ class TestPrograms:
         other = next(iter(FFT.space(wgrad.problem, GPU).neighbours(wgrad.config)))
         first = next(name for name, value in other.items if dict(wgrad.config.items)[name] != value)
         assert first.startswith("first.")
-        programs = SharedPrograms.of({**made, Pass.WGRAD: dataclasses.replace(wgrad, config=other)})
+        programs = SharedPrograms.of({**made, Pass.WGRAD: dataclasses.replace(wgrad, config=other)}, GPU)
         texts = {
             unit.source for program in programs.given_dy.values() for unit in program.units if unit.name == "first"
         }
@@ -184,7 +184,7 @@ class TestPrograms:
                 config = TENSOR.space(dataclasses.replace(problem, workspace=2**40), GPU).like(wanted)
                 assert config is not None
                 fitting = Kernel(problem, TENSOR, config).fitting(found, GPU)
-                taken = sum(-(-each.nbytes // 256) * 256 for each in fitting.program().workspaces)
+                taken = sum(-(-each.nbytes // 256) * 256 for each in fitting.program(GPU).workspaces)
                 beside = {Pass.FPROP: 0, Pass.DGRAD: found.nbytes("x"), Pass.WGRAD: found.nbytes("w")}
                 assert taken + beside[pass_] <= tight.workspace
 

@@ -8,11 +8,12 @@ import math
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.distances import between_devices
 from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config, Space
 from warpsmith.store.samples import Sample
@@ -240,9 +241,8 @@ def _by_family(group: _Group) -> Mapping[str, list[Sample]]:
     return found
 
 
-def _own_starts(family: Family, here: Subject) -> Iterator[Config]:
-    yield family.default(*here)
-    yield from family.starts(*here)
+def _own_starts(family: Family, here: Subject) -> tuple[Config, ...]:
+    return Gate(*here).starts(family)
 
 
 def _climbed(family: Family, here: Subject, starts: Iterable[Config], model: Effects, count: int) -> list[Config]:

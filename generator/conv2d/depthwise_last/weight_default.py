@@ -52,7 +52,10 @@ def _legal(problem: Conv2d, device: Device) -> Iterator[tuple[WeightGeometry, Co
             resident = resident_blocks(threads, whole.registers + OTHER_REGISTERS, whole.shared_bytes, device)
             busy = (2 * whole.all_strips - 1) // whole.members
             most = max(min(resident * device.multiprocessors // whole.blocks, busy), 1)
-            for splits in [each for each in values["splits"] if each <= most][-2:]:
-                config = Config.of({**wanted, "splits": splits})
-                if space.contains(config):
-                    yield WeightGeometry.of(problem, config), config
+            few = [each for each in values["splits"] if each <= most][-2:]
+            more = [each for each in values["splits"] if each > most]
+            legal = (config for splits in few if space.contains(config := Config.of({**wanted, "splits": splits})))
+            if (found := tuple(legal)) == ():  # fewer blocks than the sums are split into at the least
+                legal = (config for splits in more if space.contains(config := Config.of({**wanted, "splits": splits})))
+                found = tuple(itertools.islice(legal, 1))
+            yield from ((WeightGeometry.of(problem, config), config) for config in found)

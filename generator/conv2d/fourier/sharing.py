@@ -21,6 +21,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.holding import Held, KeptAs, held, keeping
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.program import Program
@@ -153,8 +154,8 @@ class Kernel:
             ),
         )
 
-    def program(self) -> Program:
-        """The whole pass; the spectra of its inputs are kept under names that all passes have in common.
+    def program(self, device: Device) -> Program:
+        """The whole pass on `device`; the spectra of its inputs are kept under names that all passes have in common.
 
         Those of y are as many as those of dy, and have their place.
         """
@@ -163,7 +164,7 @@ class Kernel:
         if self.problem.pass_ is Pass.FPROP:
             last = next(stage for stage in stages if stage.memory.get("signal") == self.problem.output.name)
             kept[last.memory["spectrum"]] = KeptAs(kept_name(DY))
-        return keeping(self.family.program(self.problem, self.config), kept)
+        return keeping(Gate(self.problem, device).program(self.family, self.config), kept)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,14 +179,17 @@ class SharedPrograms:
     """The same without dy, whose spectra are there."""
 
     @classmethod
-    def of(cls, kernels: Mapping[Pass, Kernel]) -> SharedPrograms:
-        """Those of kernels whose spectra agree. dy is transformed as dgrad does it, whichever gradient comes first."""
+    def of(cls, kernels: Mapping[Pass, Kernel], device: Device) -> SharedPrograms:
+        """The programs of kernels whose spectra agree. dgrad's config transforms dy, whichever gradient comes first.
+
+        Raises IllegalConfig where a kernel's config is not legal on `device`, or wgrad's with that transform.
+        """
         dgrad = kernels[Pass.DGRAD]
         gradients = {Pass.DGRAD: dgrad, Pass.WGRAD: kernels[Pass.WGRAD].with_transform_of(dgrad, DY)}
-        programs = {pass_: kernel.program() for pass_, kernel in gradients.items()}
+        programs = {pass_: kernel.program(device) for pass_, kernel in gradients.items()}
         others = {Pass.DGRAD: W, Pass.WGRAD: X}
         return cls(
-            kernels[Pass.FPROP].program(),
+            kernels[Pass.FPROP].program(device),
             {pass_: _parts(program, others[pass_]).rest for pass_, program in programs.items()},
             {pass_: _parts(program, others[pass_], DY).rest for pass_, program in programs.items()},
         )

@@ -11,6 +11,7 @@ loads and stores, transposed results); Cooley and Tukey 1965 for the passes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 
 from warpsmith.generator.device import Device
@@ -59,6 +60,9 @@ class FftBlock(Family):
             nbytes, memory = 8 * elements, device.shared_per_block_bytes
             part = "one transform" if max(shares_of(problem)) == 1 else "half of one transform"
             return f"{part} takes {nbytes} bytes of shared memory; a block has {memory}"
+        # Gaps, copies and products leave no config to a tile that fills a block's memory. Others have thousands.
+        if problem.product is not None or not fits(2 * elements, device):
+            return _why_empty(problem, device)
         return None
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -84,6 +88,14 @@ class FftBlock(Family):
         text = FftBlockText.of(fft, config)
         launch = block_launch(text, tuple(Pointer(operand.name) for operand in fft.operands))
         return Program.of_source(self.name, config, block_source(text, config), (launch,))
+
+
+@lru_cache(maxsize=256)
+def _why_empty(problem: Fft, device: Device) -> str | None:
+    """Two milliseconds, and a layer asks it of the same transform for each of its families."""
+    if (why := space_of(problem, device).why_empty) is None:
+        return None
+    return f"has no tile for {device.shared_per_block_bytes} bytes of shared memory in a block: {why}"
 
 
 def block_source(text: FftBlockText, config: Config) -> str:

@@ -36,7 +36,7 @@ class SharedKernels:
             pass_: Kernel(problems[pass_], self.families[pass_], match.program.config)
             for pass_, match in self.matches.items()
         }
-        return SharedPrograms.of({pass_: each.fitting(self.spectra, device) for pass_, each in kernels.items()})
+        return SharedPrograms.of({pass_: each.fitting(self.spectra, device) for pass_, each in kernels.items()}, device)
 
 
 def shared_kernels(problems: Mapping[Pass, Conv2d], device: Device, stores: StoreChain[Winners]) -> SharedKernels | str:

@@ -8,6 +8,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
+from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.problem import AUTO
 from warpsmith.plans.make import plan
 from warpsmith.plans.plan import open_runtime
@@ -37,7 +38,7 @@ def training_step(layer: Conv2d, device: str, store: str | None, reuse: bool | N
         return _usual(problems, device, store, choice)
     try:
         return _shared(problems, kernels, ref, choice)
-    except TooLittleWorkspace as error:
+    except (TooLittleWorkspace, IllegalConfig) as error:
         if reuse:
             raise
         return _usual(problems, device, store, Choice(False, ChosenBy.NECESSITY, str(error)))

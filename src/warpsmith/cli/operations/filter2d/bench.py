@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Annotated
@@ -43,6 +44,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
+from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 from warpsmith.tuner.spaces.regions import Region, path_words
 
@@ -163,9 +165,9 @@ def _refuse(why: str, options: dict[str, object]) -> None:
 
 
 def _subject(problem: Filter2d, device: Device) -> Subject:
-    plain, own = FILTER2D.simplest, {}
-    if plain.why_not(problem, device) is None:
-        own[GLOBAL_ONLY] = plain.program(problem, plain.default(problem, device))
+    plain, own, gate = FILTER2D.simplest, {}, Gate(problem, device)
+    with contextlib.suppress(IllegalConfig):
+        own[GLOBAL_ONLY] = gate.program(plain, gate.default(plain))
     return Subject(problem, {"filter": f"{problem.filter[0]}x{problem.filter[1]}"}, own)
 
 

@@ -1,0 +1,167 @@
+"""No config reaches a program that its family's space does not contain, and no family's fault ends a look-up."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from builders import winner
+from warpsmith.errors import BadArgument
+from warpsmith.generator import registry
+from warpsmith.generator.device import H200, Device
+from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.gate import Gate, IllegalConfig
+from warpsmith.generator.operation import Operation
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.plans.lookup import find, known_configs, matches
+from warpsmith.plans.match import MatchKind
+from warpsmith.store.location import StoreChain
+from warpsmith.store.store import Store
+
+ROOT = Path(__file__).parents[2]
+GPU = dataclasses.replace(H200, name="Test GPU")
+PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
+PLAIN = Filter2dPlain()
+ILLEGAL, LEGAL = Config.of({"rows": 3}), Config.of({"rows": 4})
+
+
+class Fake(Family):
+    """A family that is likely to win, with a fault of one's choice."""
+
+    name = "filter2d_fake"
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    def _fail(self, place: str) -> None:
+        if self._fault == place:
+            raise KeyError(f"{place}\nof the fake")
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002
+        self._fail("why_not")
+        return None
+
+    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002
+        self._fail("space")
+        rule = Constraint("rows are even", lambda rows: rows % 2 == 0)
+        return Space((Parameter("rows", (2, 3, 4), "of a walk"),), (rule,))
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:  # noqa: ARG002
+        self._fail("is_likely")
+        return True
+
+    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002
+        self._fail("default")
+        return ILLEGAL if self._fault == "illegal" else LEGAL
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:  # noqa: ARG002
+        self._fail("starts")
+        return (ILLEGAL, LEGAL)
+
+    def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:  # noqa: ARG002
+        self._fail("carried")
+        return ILLEGAL if self._fault == "carries" else LEGAL
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        self._fail("program")
+        assert config == LEGAL
+        plain = PLAIN.program(problem, PLAIN.default(problem, H200))
+        return dataclasses.replace(plain, family=self.name, config=config)
+
+
+@pytest.fixture
+def fake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """The fake with the fault of the test's parameter, as the first family of image filters."""
+    made = Fake(request.param)
+    operation = Operation(Filter2d, (made, PLAIN), simplest=PLAIN)
+    monkeypatch.setattr(registry, "OPERATIONS", {**registry.OPERATIONS, "filter2d": operation})
+    monkeypatch.setattr(registry, "FAMILIES", (made, PLAIN))
+    return made
+
+
+def with_faults(*faults: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("fake", faults, indirect=True)
+
+
+@with_faults("none")
+def test_the_fake_answers_where_it_has_no_fault(fake: Fake) -> None:
+    assert find(PROBLEM, GPU, StoreChain(())).program.family == fake.name
+
+
+@with_faults("illegal", "default", "program", "why_not", "space")
+class TestFaults:
+    """The plain family answers in place of one whose default is illegal, or which raises."""
+
+    def test_the_next_family_answers(self, fake: Fake) -> None:
+        match = find(PROBLEM, GPU, StoreChain(()))
+        assert match.kind is MatchKind.DEFAULT
+        assert match.program.family == PLAIN.name
+        assert [fake.name in reason for reason in match.reasons].count(True) == (fake._fault != "why_not")
+        assert all("\n" not in reason for reason in match.reasons)
+
+    def test_a_caller_who_names_the_family_is_told_why_not(self, fake: Fake) -> None:
+        with pytest.raises(BadArgument, match=fake.name) as caught:
+            find(PROBLEM, GPU, StoreChain(()), fake.name)
+        assert "\n" not in str(caught.value)
+
+    def test_a_search_begins_with_what_is_legal(self, fake: Fake) -> None:
+        known = known_configs(PROBLEM, GPU, StoreChain(()), 8)
+        assert (fake.name, ILLEGAL) not in known
+        if fake._fault != "program":
+            assert known[0][0] == PLAIN.name
+
+
+@with_faults("is_likely")
+def test_a_model_that_fails_leaves_the_family_among_the_others(fake: Fake) -> None:
+    assert [each.name for each in registry.likely_first((PLAIN, fake), PROBLEM, GPU)] == [PLAIN.name, fake.name]
+
+
+@with_faults("carried", "carries")
+def test_a_winner_that_cannot_be_carried_over_is_passed_over(fake: Fake, tmp_path: Path) -> None:
+    record = winner(dataclasses.replace(PROBLEM, image=(500, 640)), device=GPU, family=fake)
+    with Store.open(str(tmp_path / "store.db"), write=True) as store:
+        store.put_winner(record)
+        match = find(PROBLEM, GPU, StoreChain((store,)))
+    assert (match.kind, match.program.config) == (MatchKind.DEFAULT, LEGAL)
+
+
+@with_faults("none")
+def test_answers_go_on_to_the_plain_family(fake: Fake) -> None:
+    found = [match.program.family for match in matches(PROBLEM, GPU, StoreChain(()))]
+    assert found == [fake.name, PLAIN.name]
+
+
+@with_faults("illegal", "starts")
+def test_only_legal_starts_come_through(fake: Fake) -> None:
+    starts = Gate(PROBLEM, GPU).starts(fake)
+    assert starts == (LEGAL,)
+
+
+@with_faults("none")
+def test_no_program_is_made_of_an_illegal_config(fake: Fake) -> None:
+    gate = Gate(PROBLEM, GPU)
+    with pytest.raises(IllegalConfig, match="rows are even"):
+        gate.program(fake, ILLEGAL)
+    assert gate.program_if_legal(fake, ILLEGAL) is None
+    assert gate.program(fake, LEGAL).family == fake.name
+
+
+def test_nothing_outside_of_the_generator_makes_a_program_around_the_gate() -> None:
+    """`family.program(problem, config)` checks nothing: the gate and the evaluator, which asks the gate, do."""
+    offenders = []
+    for folder in (ROOT / "src", ROOT / "tuner"):
+        for path in sorted(folder.rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                if is_call and node.func.attr == "program" and len(node.args) == 2:
+                    whose = ast.unparse(node.func.value).rpartition(".")[2].lstrip("_")
+                    if whose not in ("gate", "evaluator"):
+                        offenders.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert offenders == []
