@@ -11,23 +11,27 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import itertools
+import multiprocessing
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+Checked = tuple[list[tuple[str, str]], int]
+"""Failing cases with what is wrong, and how many cases were checked."""
 FOLDER = Path(__file__).parent
 LOOPS = tuple(sorted(path.stem.removeprefix("loop_") for path in FOLDER.glob("loop_*.py")))
 
 
 def loop(name: str) -> ModuleType:
     """The module of a loop."""
-    if str(FOLDER) not in sys.path:
-        sys.path.insert(0, str(FOLDER))
+    sys.path[:0] = [str(each) for each in (FOLDER, FOLDER.parent) if str(each) not in sys.path]
     return importlib.import_module(f"loop_{name}")
 
 
@@ -37,7 +41,7 @@ def ledger() -> frozenset[str]:
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
-def failures(name: str, cases: Iterable[Any], seconds: float | None = None) -> tuple[list[tuple[str, str]], int]:
+def failures(name: str, cases: Iterable[Any], seconds: float | None = None) -> Checked:
     """The failing cases with what is wrong, and how many cases were checked.
 
     Args:
@@ -59,7 +63,13 @@ def failures(name: str, cases: Iterable[Any], seconds: float | None = None) -> t
                 wrong = f"{type(failed).__name__}: {failed} ({Path(where.filename).name}:{where.lineno})"
             if wrong is not None:
                 found.append((str(case), " ".join(wrong.split())))
+                print(f"{name} {case}\n    {found[-1][1][:500]}", flush=True)
     return found, count
+
+
+def share(name: str, asked: tuple[int, int], part: tuple[int, int], seconds: float | None) -> Checked:
+    """The failures among every n-th case of a seed and a number of cases, where `part` is (which, n)."""
+    return failures(name, itertools.islice(loop(name).cases(*asked), part[0], None, part[1]), seconds)
 
 
 def main() -> int:
@@ -68,23 +78,25 @@ def main() -> int:
     parser.add_argument("loop", choices=LOOPS)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1, help="that share the cases")
     parser.add_argument("--seconds", type=float, help="end after so long, whatever is left")
     parser.add_argument("--again", metavar="CASE", help="check one case again, as it was printed")
     asked = parser.parse_args()
-    module = loop(asked.loop)
-    cases = [module.parse(asked.again)] if asked.again else module.cases(asked.seed, asked.cases)
-    found, count = failures(asked.loop, cases, asked.seconds)
-    kinds: Counter[str] = Counter()
-    for case, wrong in found:
-        kinds[wrong.partition(":")[0]] += 1
-        if kinds[wrong.partition(":")[0]] <= 5:
-            print(f"{asked.loop} {case}\n    {wrong}")
-    for kind, times in kinds.most_common():
+    if asked.again:
+        checked = [failures(asked.loop, [loop(asked.loop).parse(asked.again)])]
+    else:
+        parts = range(asked.processes)
+        with ProcessPoolExecutor(asked.processes, multiprocessing.get_context("spawn")) as pool:
+            given = (asked.loop, (asked.seed, asked.cases))
+            started = [pool.submit(share, *given, (part, asked.processes), asked.seconds) for part in parts]
+            checked = [each.result() for each in started]
+    found = [each for failing, _ in checked for each in failing]
+    count = sum(checked_cases for _, checked_cases in checked)
+    for kind, times in Counter(wrong.partition(":")[0] for _, wrong in found).most_common():
         print(f"{times} x {kind}")
     new = [case for case, _ in found if f"{asked.loop} {case}" not in ledger()]
-    print(
-        f"{asked.loop}: {count} cases from seed {asked.seed}, {len(found)} failed, {len(new)} of them not in the ledger"
-    )
+    told = f"{count} cases from seed {asked.seed}, {len(found)} failed, {len(new)} of them not in the ledger"
+    print(f"{asked.loop}: {told}")
     return 1 if new else 0
 
 
