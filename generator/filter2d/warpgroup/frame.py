@@ -19,6 +19,8 @@ from warpsmith.generator.filter2d.warpgroup.geometry import (
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Constraint, Parameter
 
+LEAST_DEPTH = 8
+"""Elements that products sum over, at the least."""
 EDGE_DEPTH = 32
 """Elements that products sum over, at most, where borders are made by loads: a thread then copies two single elements
 of a row at the most."""
@@ -52,9 +54,11 @@ def has_loads(problem: Filter2d) -> bool:
     """Whether loads can make the border of a result of any width.
 
     An asynchronous copy has 4 bytes at the least, so that elements of 2 and 1 could not be copied one by one. Strips
-    that overlap would add the sums of parts twice, so that a filter that may have some has its frame apart.
+    that overlap would add the sums of parts twice, so that a filter that may have some has its frame apart. Rows of one
+    column have no elements beside a warp's own, and the text of the loads has arrays of those.
     """
-    return problem.dtype is DType.FLOAT32 and depth(problem) <= EDGE_DEPTH and problem.filter[0] <= WHOLE_ROWS
+    has_edges = LEAST_DEPTH < depth(problem) <= EDGE_DEPTH
+    return problem.dtype is DType.FLOAT32 and has_edges and problem.filter[0] <= WHOLE_ROWS
 
 
 def frame_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
