@@ -33,15 +33,18 @@ class Gate:
     def __init__(self, problem: Problem, device: Device) -> None:
         self.problem = problem
         self.device = device
+        self._reasons: dict[str, str | None] = {}
         self._spaces: dict[str, Space] = {}
 
     def why_unable(self, family: Family) -> str | None:
         """The reason why a family cannot solve the problem, in one line; None where it can."""
-        try:
-            with _contained(family):
-                return family.why_not(self.problem, self.device)
-        except IllegalConfig as failed:
-            return str(failed)
+        if family.name not in self._reasons:
+            try:
+                with _contained(family):
+                    self._reasons[family.name] = family.why_not(self.problem, self.device)
+            except IllegalConfig as failed:
+                self._reasons[family.name] = str(failed)
+        return self._reasons[family.name]
 
     def space(self, family: Family) -> Space:
         """The space of a family that can solve the problem, made once. Raises IllegalConfig where that fails."""

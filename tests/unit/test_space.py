@@ -61,6 +61,9 @@ class TestPoints:
         rng = random.Random(0)
         assert {space.drawn(rng) for _ in range(1000)} == (set(space.configs()) or {None})
 
+    def test_a_space_is_empty_where_a_part_of_it_is(self, space: Space) -> None:
+        assert (space.why_empty is None) is (next(space.configs(), None) is not None)
+
     def test_by_hand(self) -> None:
         found = {(c.integer("width"), c.integer("vector"), c.text("store")) for c in SPACES["one rule"].configs()}
         pairs = {(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (8, 1), (8, 2), (8, 4)}
@@ -245,3 +248,42 @@ class TestJoined:
 
     def test_has_a_fingerprint_of_its_own(self) -> None:
         assert self.SPACE.fingerprint != Space.joined({"y": self.ROWS, "x": self.ROWS}).fingerprint
+
+
+class TestParts:
+    """Parameters that no rule ties together are drawn by themselves."""
+
+    STAGES = 12
+    FULL = Space(
+        tuple(Parameter(name, tuple(range(20)), "of a stage") for name in ("a", "b", "c", "d")),
+        (Constraint("a and b are alike", lambda a, b: a == b), Constraint("c is less than d", lambda c, d: c < d)),
+    )
+    EMPTY = Space(FULL.parameters, (*FULL.constraints, Constraint("a is more than b", lambda a, b: a > b)))
+
+    def joined(self, last: Space) -> Space:
+        """A pipeline of many stages, of which a walk over all would try 20 to the power of 48 values."""
+        return Space.joined({f"stage{number}": self.FULL for number in range(self.STAGES)} | {"last": last})
+
+    def test_an_empty_last_stage_is_found_before_a_draw(self) -> None:
+        space = self.joined(self.EMPTY)
+        assert space.why_empty == "no values of last.a, last.b are legal together"
+        assert space.drawn(random.Random(0)) is None
+        assert space.like(dict.fromkeys((each.name for each in space.parameters), 3)) is None
+
+    def test_a_draw_of_stages_is_the_draw_of_each(self) -> None:
+        space = self.joined(self.FULL)
+        for seed in range(20):
+            drawn = space.drawn(random.Random(seed))
+            assert drawn is not None
+            assert space.contains(drawn)
+
+    def test_a_draw_is_the_first_of_a_walk_over_all_parameters(self) -> None:
+        for seed in range(50):
+            rng = random.Random(seed)
+            orders = [rng.sample(each.values, len(each.values)) for each in self.FULL.parameters]
+            assert self.FULL.drawn(random.Random(seed)) == next(self.FULL._walk(orders))
+
+    def test_a_part_that_takes_too_long_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("warpsmith.generator.space.MOST_STEPS", 100)
+        assert self.EMPTY.drawn(random.Random(0)) is None
+        assert self.FULL.drawn(random.Random(0)) is not None
