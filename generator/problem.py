@@ -86,7 +86,8 @@ class NonFinite(enum.StrEnum):
     WINDOW = "window"
     """Those alone whose window contains it. Under a tap that is known to be zero it may go unseen."""
     ANY = "any"
-    """Others near it too: pixels outside a window may be multiplied by zero, as products of matrices do."""
+    """Others near it too: pixels outside a window may be multiplied by zero, as products of matrices do. In a layer it
+    may be any result of the same image, or of a gradient of weights; in neither case one of another image."""
 
 
 class Role(enum.StrEnum):

@@ -23,7 +23,7 @@ from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy, NonFinite, Problem
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -59,6 +59,8 @@ class Conv2dCircular(Family):
             return "solves conv2d only"
         if problem.accuracy is Accuracy.ELEMENTWISE:
             return "has errors relative to the whole result: accuracy normwise"
+        if problem.nonfinite is NonFinite.WINDOW:
+            return "lets a NaN reach all results of its plane: needs nonfinite any"
         if not problem.groups == problem.input[1] == problem.weight[0]:
             return "each channel needs one filter of its own"
         if problem.stride != (1, 1) or problem.dilation != (1, 1):
