@@ -144,8 +144,8 @@ class Conv2d(Problem):
     ) -> Conv2d:
         """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it: the dgrad of a layer.
 
-        A plan takes (dy, w) or (dy, w, b): the input, the weights as PyTorch has them, and one number a channel of the
-        result, which is dx. The fields of what is returned are those of the layer: `input` is the shape of dx.
+        A plan takes (dy, w) or (dy, w, b), w as PyTorch has it and b a number a channel of dx, the result. `input` of
+        what is returned is the shape of dx.
 
         Args:
             input: shape (N, C_in, h, w) of what is given as dy.
@@ -154,9 +154,7 @@ class Conv2d(Problem):
             padding: rows and columns that the result lacks on each side.
             output_padding: rows and columns that it has more below and right; less than the stride or the dilation.
             dilation, groups: as of a layer, which has the others alike.
-
-        Raises BadArgument as a layer does, and where the result would be empty or `output_padding` reaches beyond the
-        last tap by more than the padding.
+        Raises BadArgument as a layer and `shapes_of_transposed` do.
         """
         shape, pads = shapes_of_transposed(input, weight, stride, padding, output_padding, dilation, groups)
         return cls(

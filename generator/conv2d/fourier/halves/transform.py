@@ -27,6 +27,7 @@ from warpsmith.generator.fft.block.guesses import (
 from warpsmith.generator.fft.block.halves import HalvedSpectra, HalvesOrder
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.text import text_key
 from warpsmith.generator.fft.words import Loads, Packing, require_fft
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
@@ -54,6 +55,8 @@ class HalvedTransform(FftBlock):
         if isinstance(problem, Fft) and prod(problem.size) > MOST_POINTS:
             told = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
             return f"{told} at the most; these have {prod(problem.size)}"
+        if isinstance(problem, Fft) and not problem.may_pair:
+            return "stores halves of two planes side by side, and an image has an odd number of them"
         return super().why_not(problem, device)
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -70,7 +73,7 @@ class HalvedTransform(FftBlock):
         fft = require_fft(problem)
         (signal,) = fft.inputs
         maximum = Maximum(self.name, signal, samples(signal))
-        found = render("conv2d/halves_largest.cu.jinja", key=fft.key(), g=maximum, threads=THREADS)
+        found = render("conv2d/halves_largest.cu.jinja", key=text_key(fft), g=maximum, threads=THREADS)
         halves = HalvedSpectra.of(fft, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
         text = FftBlockText.of(fft, config, halves)
         numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))

@@ -79,14 +79,10 @@ def bench_conv2d(
 
     Bias and ReLU are of the forward pass alone, in this comparison.
     """
+    shape = (input_shape, weight, stride, padding, dilation, groups)
     problems = [
         conv2d(
-            input_shape,
-            weight,
-            stride,
-            padding,
-            dilation,
-            groups,
+            *shape,
             pass_,
             precision,
             layout,
