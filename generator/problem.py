@@ -72,8 +72,8 @@ class Accuracy(enum.StrEnum):
     """Each output's own sum of |weight| * |pixel|: an output is accurate whatever its neighbours are."""
     NORMWISE = "normwise"
     """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
-    pixels, such as Winograd's. Of a layer it is twice the root mean square of the whole result, or the output's own sum
-    where that is larger, and admits Fourier transforms."""
+    pixels, such as Winograd's. Of a layer it is twice the root mean square of an image's results, of all in a gradient
+    of weights, or the output's own sum where that is larger, and admits Fourier transforms."""
     IMAGEWISE = "imagewise"
     """The filter's largest gain, which is the largest magnitude of its Fourier transform, times the largest |pixel| of
     the plane and of what lies outside it; or each output's own sum of |weight| * |pixel|, where that is larger. Admits

@@ -59,10 +59,10 @@ class Conv2d(Problem):
             shapes, and strides that put the channels of a pixel, or of a tap, side by side.
         bias: whether fprop adds one number a filter, and dgrad one a channel of dx.
         relu: whether fprop or dgrad ends in a ReLU. A NaN stays one.
-        accuracy: what the error bound is relative to. `normwise`, the default, is twice the root mean square
-            of the whole result, or the result's own sum of |terms| where that is larger: it admits Fourier transforms,
-            which let a NaN or an infinity among the inputs reach other results too, and whose errors may be larger
-            where the largest numbers of both operands meet at no distance that is kept. `elementwise` is the sum alone.
+        accuracy: what the error bound is relative to. `normwise`, the default, is twice the root mean square of an
+            image's results, in wgrad of all, or the result's own sum of |terms| where that is larger: it admits
+            Fourier transforms, whose errors may be larger where the largest numbers of both operands meet at no
+            distance that is kept. `elementwise` is the sum alone.
         workspace: the most bytes of scratch memory that a plan may take.
         padding_mode: what the padding is made of, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each
             pixel the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.

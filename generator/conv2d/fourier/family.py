@@ -31,6 +31,7 @@ from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
+from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
@@ -186,6 +187,11 @@ class Conv2dFftWarpgroup(Conv2dFftTensor):
     flops_a_ns = 110_000.0
     """86 to 151 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
     accuracy = Accuracy.NORMWISE
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if isinstance(problem, Conv2d) and problem.pass_ is not Pass.WGRAD and problem.input[0] > 1:
+            return "splits numbers relative to the largest of several images, which are to keep to themselves"
+        return super().why_not(problem, device)
 
 
 class Conv2dFftThin(Conv2dFft):

@@ -1,0 +1,98 @@
+"""Images of a batch keep to themselves: whatever one of them holds, the results of the others are as accurate as alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from joined import plan_of
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
+
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+BOUND = 1e-6
+TRANSFORMING = ("conv2d_fft", "conv2d_circular")
+"""How the names of families by transforms begin."""
+ODD = {"input": (3, 3, 11, 9), "weight": (5, 3, 3, 2), "padding": 1}
+ODD_TILES = {"input": (3, 1, 20, 23), "weight": (3, 1, 4, 3)}
+EVEN = {"input": (4, 64, 9, 10), "weight": (64, 64, 3, 3), "padding": 1}
+DEPTHWISE = {"input": (3, 3, 15, 14), "weight": (3, 1, 7, 7), "padding": 3, "groups": 3}
+FUSED = {"input": (3, 3, 11, 9), "weight": (4, 3, 3, 2)}
+FUSED_GRADIENT = {"input": (3, 4, 11, 9), "weight": (3, 4, 3, 2)}
+LAYERS = [
+    *(Conv2d(**fields, pass_=pass_) for fields in (ODD, ODD_TILES, EVEN, DEPTHWISE) for pass_ in ("fprop", "dgrad")),
+    Conv2d(**FUSED),
+    Conv2d(**FUSED_GRADIENT, pass_="dgrad"),
+]
+
+
+def _spot(value: float) -> Callable[[NDArray[np.float32]], None]:
+    def put(image: NDArray[np.float32]) -> None:
+        image[0, 3, 4] = value
+
+    return put
+
+
+def _times(factor: float) -> Callable[[NDArray[np.float32]], None]:
+    def multiply(image: NDArray[np.float32]) -> None:
+        image *= np.float32(factor)
+
+    return multiply
+
+
+SPOILS = {
+    "nan": _spot(np.nan),
+    "inf": _spot(-np.inf),
+    "1e38": _spot(1e38),
+    "1e6 times": _times(1e6),
+    "1e12 times": _times(1e12),
+    "1e-12 times": _times(1e-12),
+}
+CASES = [
+    (family, layer)
+    for layer in LAYERS
+    for family in FAMILIES
+    if family.name.startswith(TRANSFORMING) and family.why_not(layer, DEVICE) is None
+    if layer not in LAYERS[-2:] or "fused" in family.name
+]
+
+
+@pytest.mark.parametrize(("family", "layer"), CASES, ids=lambda each: each.name if isinstance(each, Family) else "")
+def test_an_image_is_not_felt_by_the_others(
+    host: Runtime, quickest: HostCompiler, family: Family, layer: Conv2d
+) -> None:
+    plan = plan_of(host, quickest, layer, family.program(layer, family.default(layer, DEVICE)))
+    for number in (0, 1):
+        for what, spoil in SPOILS.items():
+            given: dict[str, Any] = dict(random_operands(layer, 3))
+            images = given[layer.inputs[0].name] = given[layer.inputs[0].name].copy()
+            spoil(images[number])
+            found = plan(*given.values())
+            expected, scale = reference(layer, given)
+            others = np.arange(len(images)) != number
+            error = np.abs(found[others] - expected[others]) / scale[others]
+            assert np.nanmax(error) <= BOUND, (what, number, layer.key())
+            assert np.isfinite(found[others]).all(), (what, number, layer.key())
+            if "times" in what:
+                assert (np.abs(found[number] - expected[number]) <= BOUND * scale[number]).all(), (what, layer.key())
+
+
+def test_every_family_by_transforms_is_among_them() -> None:
+    solving = {family.name for family, layer in CASES}
+    named = {each.name for each in FAMILIES if each.name.startswith(TRANSFORMING)}
+    assert solving == named - {"conv2d_fft_cublas"}  # its products run on GPUs alone
+
+
+def test_both_gradients_and_layers_have_odd_numbers() -> None:
+    assert {layer.pass_ for _, layer in CASES} == {Pass.FPROP, Pass.DGRAD}
