@@ -1,9 +1,6 @@
-"""Images of a batch keep to themselves: whatever one of them holds, the results of the others are as accurate as alone."""
+"""Images of a batch keep to themselves: whatever one holds, the results of the others are as accurate as alone."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +23,7 @@ TRANSFORMING = ("conv2d_fft", "conv2d_circular")
 """How the names of families by transforms begin."""
 ODD = {"input": (3, 3, 11, 9), "weight": (5, 3, 3, 2), "padding": 1}
 ODD_TILES = {"input": (3, 1, 20, 23), "weight": (3, 1, 4, 3)}
-EVEN = {"input": (4, 64, 9, 10), "weight": (64, 64, 3, 3), "padding": 1}
+EVEN = {"input": (3, 32, 5, 6), "weight": (32, 32, 3, 3), "padding": 1}
 DEPTHWISE = {"input": (3, 3, 15, 14), "weight": (3, 1, 7, 7), "padding": 3, "groups": 3}
 FUSED = {"input": (3, 3, 11, 9), "weight": (4, 3, 3, 2)}
 FUSED_GRADIENT = {"input": (3, 4, 11, 9), "weight": (3, 4, 3, 2)}
@@ -37,28 +34,22 @@ LAYERS = [
 ]
 
 
-def _spot(value: float) -> Callable[[NDArray[np.float32]], None]:
-    def put(image: NDArray[np.float32]) -> None:
-        image[0, 3, 4] = value
-
-    return put
+SPOILS: tuple[tuple[float, ...], ...] = ((np.nan, 1.0, 1e6), (1.0, 1e12, -np.inf), (1e38, 1.0, 1e-12))
+"""Of each image, run by run: by how much it is multiplied, or the one number that it is given."""
+SPOILING = (np.nan, -np.inf, 1e38)
 
 
-def _times(factor: float) -> Callable[[NDArray[np.float32]], None]:
-    def multiply(image: NDArray[np.float32]) -> None:
-        image *= np.float32(factor)
+def spoilt(images: NDArray[np.float32], spoils: tuple[float, ...]) -> NDArray[np.float32]:
+    """`images` with what the first ones are to hold."""
+    images = images.copy()
+    for image, spoil in zip(images, spoils, strict=False):
+        if spoil in SPOILING or np.isnan(spoil):
+            image[0, 3, 4] = spoil
+        else:
+            image *= np.float32(spoil)
+    return images
 
-    return multiply
 
-
-SPOILS = {
-    "nan": _spot(np.nan),
-    "inf": _spot(-np.inf),
-    "1e38": _spot(1e38),
-    "1e6 times": _times(1e6),
-    "1e12 times": _times(1e12),
-    "1e-12 times": _times(1e-12),
-}
 CASES = [
     (family, layer)
     for layer in LAYERS
@@ -73,19 +64,14 @@ def test_an_image_is_not_felt_by_the_others(
     host: Runtime, quickest: HostCompiler, family: Family, layer: Conv2d
 ) -> None:
     plan = plan_of(host, quickest, layer, family.program(layer, family.default(layer, DEVICE)))
-    for number in (0, 1):
-        for what, spoil in SPOILS.items():
-            given: dict[str, Any] = dict(random_operands(layer, 3))
-            images = given[layer.inputs[0].name] = given[layer.inputs[0].name].copy()
-            spoil(images[number])
-            found = plan(*given.values())
-            expected, scale = reference(layer, given)
-            others = np.arange(len(images)) != number
-            error = np.abs(found[others] - expected[others]) / scale[others]
-            assert np.nanmax(error) <= BOUND, (what, number, layer.key())
-            assert np.isfinite(found[others]).all(), (what, number, layer.key())
-            if "times" in what:
-                assert (np.abs(found[number] - expected[number]) <= BOUND * scale[number]).all(), (what, layer.key())
+    name, drawn = layer.inputs[0].name, random_operands(layer, 3)
+    for spoils in SPOILS:
+        given = {**drawn, name: spoilt(drawn[name], spoils)}
+        found = np.asarray(plan(*given.values()))
+        expected, scale = reference(layer, given)
+        whole = [n for n in range(layer.input[0]) if n >= len(spoils) or 1e-12 <= spoils[n] <= 1e12]
+        error = np.abs(found[whole] - expected[whole]) / scale[whole]
+        assert error.max(axis=(1, 2, 3)).tolist() == pytest.approx([0] * len(whole), abs=BOUND), (spoils, layer.key())
 
 
 def test_every_family_by_transforms_is_among_them() -> None:

@@ -7,8 +7,9 @@ wgrad multiplies the pair of x by the conjugate of the pair of dy: the real part
 sum of both images' correlations, since FFT(a + i b) conj(FFT(c + i d)) is the transform of a*c + b*d + i (b*c - a*d).
 So pairs are added up as spectra, in the order of the batch, and transformed back once.
 
-A transform's error is relative to its whole tile. In fprop and dgrad the planes of a pair are scaled, each by a power of
-two, so that neither is felt by the other; of one that is not finite zeros are transformed, and all its results are NaN.
+A transform's error is relative to its whole tile. In fprop and dgrad the planes of a pair are scaled, each by a power
+of two, so that neither is felt by the other; in the place of one that is not finite zeros are transformed, and all its
+results are NaN.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
-from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
@@ -154,7 +153,9 @@ class Conv2dFft(Pipeline):
         return with_ends(with_fold(joined, parts, RESULT), parts, spectra, RESULT)
 
     def _product(self, parts: FourierParts) -> Cgemm:
-        return dataclasses.replace(parts.product, accuracy=self.accuracy)
+        """Rows of an image's result are told apart from those of another one."""
+        has_rows_apart = self.accuracy is Accuracy.NORMWISE and not parts.is_sum and parts.layer.input[0] > 1
+        return dataclasses.replace(parts.product, accuracy=Accuracy.ROWWISE if has_rows_apart else self.accuracy)
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)
@@ -187,11 +188,6 @@ class Conv2dFftWarpgroup(Conv2dFftTensor):
     flops_a_ns = 110_000.0
     """86 to 151 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
     accuracy = Accuracy.NORMWISE
-
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if isinstance(problem, Conv2d) and problem.pass_ is not Pass.WGRAD and problem.input[0] > 1:
-            return "splits numbers relative to the largest of several images, which are to keep to themselves"
-        return super().why_not(problem, device)
 
 
 class Conv2dFftThin(Conv2dFft):
