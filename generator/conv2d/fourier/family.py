@@ -154,7 +154,7 @@ class Conv2dFft(Pipeline):
 
     def _product(self, parts: FourierParts) -> Cgemm:
         """Rows of an image's result are told apart from those of another one."""
-        has_rows_apart = self.accuracy is Accuracy.NORMWISE and not parts.is_sum and parts.layer.input[0] > 1
+        has_rows_apart = self.accuracy is Accuracy.NORMWISE and not parts.is_sum and parts.images > 1
         return dataclasses.replace(parts.product, accuracy=Accuracy.ROWWISE if has_rows_apart else self.accuracy)
 
     def _parts(self, problem: Problem) -> FourierParts:

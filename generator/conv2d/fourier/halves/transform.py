@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import ClassVar
 
+from warpsmith.generator.conv2d.fourier.halves.powers import ImagePowers
 from warpsmith.generator.conv2d.halves.maximum import THREADS, Maximum, samples
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.family import FftBlock, block_launch, block_source, nearest_config
@@ -72,6 +73,8 @@ class HalvedTransform(FftBlock):
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)
         (signal,) = fft.inputs
+        if fft.together is not None:
+            return self._program_of_images(fft, config)
         maximum = Maximum(self.name, signal, samples(signal))
         found = render("conv2d/halves_largest.cu.jinja", key=text_key(fft), g=maximum, threads=THREADS)
         halves = HalvedSpectra.of(fft, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
@@ -86,6 +89,21 @@ class HalvedTransform(FftBlock):
             (Unit("", block_source(text, config)), Unit(LARGEST, found)),
             (largest, *_launches(text)),
             (numbers, Workspace(POWER, 4, holds=(signal.name,))),
+        )
+
+    def _program_of_images(self, problem: Fft, config: Config) -> Program:
+        """The same where each image has a power of two of its own."""
+        halves = HalvedSpectra.of(problem, self.order, 0, is_sampled=False)
+        text = FftBlockText.of(problem, config, halves)
+        powers = ImagePowers.of(self.name, problem, halves, (LARGEST, POWER))
+        signal, spectrum = problem.operands
+        arguments = (Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name))
+        return Program(
+            self.name,
+            config,
+            (Unit("", block_source(text, config)), powers.unit(problem)),
+            (*powers.launches(), block_launch(text, arguments)),
+            powers.workspaces(),
         )
 
     def _likely(self, problem: Fft, device: Device) -> tuple[Config, ...]:
