@@ -130,6 +130,9 @@ class Fft(Problem):
         together = count(self.together, "together")
         if self.batch % together:
             raise BadArgument(f"a batch of {self.batch} signals is no whole number of groups of together={together}")
+        if self.tiling is not None and together % (self.tiling.tiles * self.tiling.inner):
+            planes = self.tiling.tiles * self.tiling.inner
+            raise BadArgument(f"tiles of planes belong together in multiples of {planes}; got together={together}")
         return None if together == self.batch else together
 
     @property
