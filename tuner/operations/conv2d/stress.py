@@ -98,8 +98,8 @@ def _set_apart(problem: Conv2d, images: NDArray[np.float32], generator: np.rando
     if len(images) < 2:
         return
     large, spoilt = generator.choice(len(images), 2, replace=False)
-    is_large = problem.dtype is not DType.FLOAT16
-    if is_large and (len(images) > 2 or generator.random() < 0.5):
+    is_large = problem.dtype is not DType.FLOAT16 and (len(images) > 2 or generator.random() < 0.5)
+    if is_large:
         images[large] *= np.float32(2.0**_APART_OCTAVES)
     if len(images) > 2 or not is_large:
         at = generator.integers(0, images[spoilt].size, 2)

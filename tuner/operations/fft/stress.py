@@ -70,9 +70,10 @@ def _set_apart(groups: NDArray[Any], generator: np.random.Generator) -> None:
     no transform may let the rest feel it. Of two groups either.
     """
     large, spoilt = generator.choice(len(groups), 2, replace=False)
-    if len(groups) > 2 or generator.random() < 0.5:
+    is_large = len(groups) > 2 or generator.random() < 0.5
+    if is_large:
         groups[large] *= np.float32(2.0**_OCTAVES)
-    if len(groups) > 2 or not np.abs(groups[large]).max() > 2.0**_OCTAVES:
+    if len(groups) > 2 or not is_large:
         at = tuple(generator.integers(0, size) for size in groups.shape[1:])
         groups[(spoilt, *at)] = np.nan
 
