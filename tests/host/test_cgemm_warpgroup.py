@@ -64,10 +64,7 @@ class TestResults:
         problems = [asked(*sizes, b=b) for b in ("n", "c") for sizes in ((3, 5, 9, 35), (1, 130, 34, 70))]
         rowwise = [dataclasses.replace(problem, accuracy="rowwise") for problem in problems]
         cases = [case(each, columns=32, terms=terms) for each in rowwise for terms in (16, 32, 64)]
-        bench.check_all(cases, stress_inputs, stressed=True)
-        bench.check_all(
-            [case(rowwise[3], dealt_to=each) for each in (0, HOST.multiprocessors)], stress_inputs, stressed=True
-        )
+        bench.check_all([*cases, *covering(rowwise[3], WARPGROUP)], stress_inputs, stressed=True)
 
     @pytest.mark.parametrize("size", [2.0**-55, 2.0**60, 2.0**-70])
     def test_of_numbers_as_small_or_large_as_products_allow(self, size: float, bench: Bench) -> None:
