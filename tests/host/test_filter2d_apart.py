@@ -18,7 +18,7 @@ DEVICE = DeviceRef(DeviceKind.HOST).device()
 PROBLEM = Filter2d((37, 41), (9, 9), planes=3, border="reflect", accuracy="imagewise", nonfinite="any")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["filter2d_fft", "filter2d_overlap"])
+@pytest.mark.parametrize("name", ["filter2d_fft", "filter2d_overlap_save"])
 def test_no_plane_is_felt_by_another(host: Runtime, quickest: HostCompiler, name: str) -> None:
     family = family_named(name)
     assert family is not None
