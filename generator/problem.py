@@ -72,8 +72,11 @@ class Accuracy(enum.StrEnum):
     """Each output's own sum of |weight| * |pixel|: an output is accurate whatever its neighbours are."""
     NORMWISE = "normwise"
     """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
-    pixels, such as Winograd's. Of a layer it is twice the root mean square of the whole result, or the output's own sum
-    where that is larger, and admits Fourier transforms."""
+    pixels, such as Winograd's. Of a layer it is twice the root mean square of an image's results, of all in a gradient
+    of weights, or the output's own sum where that is larger, and admits Fourier transforms."""
+    ROWWISE = "rowwise"
+    """Of a product of matrices: twice the root mean square of each row of a result, or the output's own sum where that
+    is larger. Admits numbers that are split relative to the largest of their row."""
     IMAGEWISE = "imagewise"
     """The filter's largest gain, which is the largest magnitude of its Fourier transform, times the largest |pixel| of
     the plane and of what lies outside it; or each output's own sum of |weight| * |pixel|, where that is larger. Admits
@@ -86,7 +89,8 @@ class NonFinite(enum.StrEnum):
     WINDOW = "window"
     """Those alone whose window contains it. Under a tap that is known to be zero it may go unseen."""
     ANY = "any"
-    """Others near it too: pixels outside a window may be multiplied by zero, as products of matrices do."""
+    """Others near it too: pixels outside a window may be multiplied by zero, as products of matrices do. In a layer it
+    may be any result of the same image, or of a gradient of weights; in neither case one of another image."""
 
 
 class Role(enum.StrEnum):

@@ -28,7 +28,8 @@ from warpsmith.generator.device import H200, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
+from warpsmith.generator.filter2d.problem import ACCURACIES
+from warpsmith.generator.problem import DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.store import Store
@@ -81,7 +82,7 @@ FACTORS: dict[str, Sequence[Any]] = {
     "channels": [1, 2, 3, 4],
     "filters": [1, 2, 5, 19],
     "planes": [1, 3],
-    "accuracy": list(Accuracy),
+    "accuracy": list(ACCURACIES),
     "nonfinite": list(NonFinite),
     "convolve": [False, True],
     "anchor": ["centre", "first", "last"],

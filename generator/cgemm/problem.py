@@ -19,7 +19,7 @@ MAX_BATCH = 2**30 - 1
 MAX_ELEMENTS = 2**36
 """Of an operand: half a terabyte. A thread for each element of so many makes no more blocks than a grid may have."""
 
-ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE)
+ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.ROWWISE, Accuracy.NORMWISE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +41,15 @@ class Cgemm(Problem):
             |terms|, those of |a| |b|, in its real and imaginary part alike: a product's two parts share its terms.
             `normwise` is twice the root mean square of the real numbers of its whole matrix c[i], or that sum where it
             is larger: it admits numbers that are split relative to the largest of a tile, which keep what is within
-            2^-16 of that to float32's last bits, and less of what is smaller.
+            2^-16 of that to float32's last bits, and less of what is smaller. `rowwise` is the same of each row of
+            c[i] by itself: rows of op(a[i]) may be of any size beside each other.
 
     Raises:
         BadArgument: a size below 1 or from 2^30 on, a matrix of 2^31 elements or more, or an unknown op or accuracy.
 
     What is not finite in a row of op(a) or a column of op(b) makes results of that row or column not finite, and no
-    others. With `normwise`, an infinity may give NaNs where others give infinities, and tiles of numbers below 2^-112
-    throughout lose digits.
+    others. Unless it is `elementwise`, an infinity may give NaNs where others give infinities, and tiles of numbers
+    below 2^-112 throughout lose digits.
 
     Source: the products of a convolution by Fourier transforms, Mathieu et al. 2014, "Fast Training of Convolutional
     Networks through FFTs", section 2; one for each frequency.

@@ -10,7 +10,8 @@ are signs of products and orders in shared memory that the instruction takes as 
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", sections 3.1 (sums outside the
 tensor cores) and 3.3 (the product of both low parts is left out), there with low parts scaled by 2^11, which keeps
-numbers of any size apart but needs sums of their own; wgmma in the PTX manual.
+numbers of any size apart but needs sums of their own; wgmma in the PTX manual. With `rowwise` accuracy each row of a
+tile of a has a power of two of its own, found by the threads that have copied it, and sums are scaled back row by row.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ class CgemmWarpgroup(Family):
             return "solves cgemm only"
         if (why_not := device.why_no_warpgroups) is not None:
             return why_not
-        if problem.accuracy is not Accuracy.NORMWISE:
-            return 'splits numbers relative to the largest of a tile: needs accuracy="normwise"'
+        if problem.accuracy is Accuracy.ELEMENTWISE:
+            return 'splits numbers relative to the largest of a tile: needs accuracy="normwise" or "rowwise"'
+        if problem.accuracy is Accuracy.ROWWISE and problem.a.transposes:
+            return "scales rows by themselves where their terms lie side by side: takes a as it is"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:

@@ -7,6 +7,7 @@ import dataclasses
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_geometry import COMPLEX_BYTES, PAIR, WARP, OperandTiles, TiledProduct
 from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares, handed_bytes
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.space import Config
 
 GROUP_ROWS = 64
@@ -124,6 +125,8 @@ class WarpgroupGeometry(TiledProduct):
     columns: int
     dealt_to: int
     """Blocks that all tiles are dealt out to; 0 where each has one of its own."""
+    scales_rows: bool
+    """Whether each row of a has a power of two of its own."""
     products: int = 1
     """Of a block."""
 
@@ -136,6 +139,7 @@ class WarpgroupGeometry(TiledProduct):
             groups=config.integer("groups"),
             columns=config.integer("columns"),
             dealt_to=config.integer("dealt_to"),
+            scales_rows=problem.accuracy is Accuracy.ROWWISE,
             terms=config.integer("terms"),
             stages=config.integer("stages"),
             splits=config.integer("splits"),
@@ -176,6 +180,8 @@ class WarpgroupGeometry(TiledProduct):
     @property
     def shared_bytes(self) -> int:
         largest = 4 * 2 * self.warps  # a float of each warp and operand
+        if self.scales_rows:
+            largest += 4 * BUFFERS * self.a.block  # and of each row, of the tile that comes and of the one before
         return BUFFERS * self.parts_bytes + self.stages * self.staged_bytes + largest
 
     @property

@@ -17,6 +17,8 @@ the one took 1.03 times the best of the other, the default 1.06; farther off, ot
 DEFAULT_REACH = 0.5
 """`Family.default_reach` of families of layers: two of what `_SIDES` names, but no other size. The default took 1.01
 times the best where a winner from 0.8 octaves away with another padding took 1.15."""
+NONFINITE_CHANGED = 2.0**-10
+"""Whether a NaN may reach beyond its window: the same config is the same kernel, wherever its family solves both."""
 _SIDES = ("padding", "padding_mode", "bias", "relu", "accuracy", "workspace")
 
 
@@ -30,6 +32,7 @@ def between_convolutions(one: Conv2d, other: Conv2d) -> float | None:
     steps = sum(getattr(one, name) != getattr(other, name) for name in ("stride", "dilation"))
     rest = (
         TAP_OCTAVE * taps
+        + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
         + RULE_CHANGED * steps
         + _between_groups(one, other)
         + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in _SIDES)

@@ -16,12 +16,12 @@ from warpsmith.generator.conv2d.shapes import Pair, output_size, pads_of, pair_o
 from warpsmith.generator.conv2d.transposed import shapes_of_transposed
 from warpsmith.generator.conv2d.words import ImageLayout, Pass, Precision
 from warpsmith.generator.padding import PaddingMode, Pads, told_pads
-from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, dtype_of, member
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, dtype_of, member
 
 USUAL_WORKSPACE = 2**30
 """Bytes of scratch memory that a plan may take where the caller says nothing: 1 GiB."""
 ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE)
-_SIZES = ("input", "weight", "accuracy", "workspace")
+_SIZES = ("input", "weight", "accuracy", "workspace", "nonfinite")
 """Fields in which problems may differ that have a winner in common."""
 
 
@@ -59,14 +59,18 @@ class Conv2d(Problem):
             shapes, and strides that put the channels of a pixel, or of a tap, side by side.
         bias: whether fprop adds one number a filter, and dgrad one a channel of dx.
         relu: whether fprop or dgrad ends in a ReLU. A NaN stays one.
-        accuracy: what the error bound is relative to. `normwise`, the default, is twice the root mean square
-            of the whole result, or the result's own sum of |terms| where that is larger: it admits Fourier transforms,
-            which let a NaN or an infinity among the inputs reach other results too, and whose errors may be larger
-            where the largest numbers of both operands meet at no distance that is kept. `elementwise` is the sum alone.
+        accuracy: what the error bound is relative to. `normwise`, the default, is twice the root mean square of an
+            image's results, in wgrad of all, or the result's own sum of |terms| where that is larger: it admits
+            Fourier transforms, whose errors may be larger where the largest numbers of both operands meet at no
+            distance that is kept. `elementwise` is the sum alone.
         workspace: the most bytes of scratch memory that a plan may take.
         padding_mode: what the padding is made of, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each
             pixel the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.
         dtype: of all operands, `float32`, `float16` or `bfloat16`, or a dtype of NumPy or PyTorch of that name.
+        nonfinite: which results a NaN or an infinity may reach, and a finite number so large that a transform of its
+            plane overflows. `any`, the default: other results of the same image in fprop and dgrad, and any of wgrad.
+            `window`: those alone whose sum has it as a term. Either way no image of a batch reaches another's results,
+            and a number of w that is not finite may reach all results of its filter, or of its channel in dgrad.
 
     Raises:
         BadArgument: shapes that do not fit each other, a result without elements, 2^31 weights or 2^36 elements of an
@@ -96,6 +100,7 @@ class Conv2d(Problem):
     workspace: int = USUAL_WORKSPACE
     padding_mode: PaddingMode = PaddingMode.ZEROS
     dtype: DType = DType.FLOAT32
+    nonfinite: NonFinite = NonFinite.ANY
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -110,6 +115,7 @@ class Conv2d(Problem):
         set_field(self, "precision", member(Precision, self.precision, "precision"))
         set_field(self, "layout", member(ImageLayout, self.layout, "layout"))
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
+        set_field(self, "nonfinite", member(NonFinite, self.nonfinite, "nonfinite"))
         set_field(self, "workspace", count(self.workspace, "workspace", least=0))
         for name in ("bias", "relu"):
             set_field(self, name, bool(getattr(self, name)))
@@ -134,11 +140,12 @@ class Conv2d(Problem):
         accuracy: Accuracy = Accuracy.NORMWISE,
         workspace: int = USUAL_WORKSPACE,
         dtype: DType = DType.FLOAT32,
+        nonfinite: NonFinite = NonFinite.ANY,
     ) -> Conv2d:
         """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it: the dgrad of a layer.
 
-        A plan takes (dy, w) or (dy, w, b): the input, the weights as PyTorch has them, and one number a channel of the
-        result, which is dx. The fields of what is returned are those of the layer: `input` is the shape of dx.
+        A plan takes (dy, w) or (dy, w, b), w as PyTorch has it and b a number a channel of dx, the result. `input` of
+        what is returned is the shape of dx.
 
         Args:
             input: shape (N, C_in, h, w) of what is given as dy.
@@ -147,9 +154,7 @@ class Conv2d(Problem):
             padding: rows and columns that the result lacks on each side.
             output_padding: rows and columns that it has more below and right; less than the stride or the dilation.
             dilation, groups: as of a layer, which has the others alike.
-
-        Raises BadArgument as a layer does, and where the result would be empty or `output_padding` reaches beyond the
-        last tap by more than the padding.
+        Raises BadArgument as a layer and `shapes_of_transposed` do.
         """
         shape, pads = shapes_of_transposed(input, weight, stride, padding, output_padding, dilation, groups)
         return cls(
@@ -167,6 +172,7 @@ class Conv2d(Problem):
             accuracy=accuracy,
             workspace=workspace,
             dtype=dtype,
+            nonfinite=nonfinite,
         )
 
     @property
@@ -250,7 +256,9 @@ class Conv2d(Problem):
         return between_convolutions(self, other) if isinstance(other, Conv2d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In N, C, H, W and K. A winner under another accuracy is right wherever its family solves the problem."""
+        """In N, C, H, W and K. A winner under another accuracy or `nonfinite` is right wherever its family solves the
+        problem.
+        """
         if not isinstance(other, Conv2d):
             return False
         names = [name for name in self._field_names() if name not in _SIZES]
@@ -267,6 +275,10 @@ class Conv2d(Problem):
         spec = {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding], "dtype": str(self.dtype)}
         if not self._other_dtype:
             del spec["dtype"]  # so that what was stored before there were others is the same
+        if self.nonfinite is NonFinite.ANY:
+            del spec["nonfinite"]  # likewise
+        else:
+            spec["nonfinite"] = str(self.nonfinite)
         return spec
 
     @classmethod
@@ -290,6 +302,7 @@ class Conv2d(Problem):
             "bias": "yes" if self.bias else None,
             "relu": "yes" if self.relu else None,
             "accuracy": None if self.accuracy is Accuracy.NORMWISE else self.accuracy,
+            "nonfinite": None if self.nonfinite is NonFinite.ANY else self.nonfinite,
             "workspace": None if self.workspace == USUAL_WORKSPACE else self.workspace,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

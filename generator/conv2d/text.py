@@ -7,7 +7,7 @@ import dataclasses
 from warpsmith.generator.conv2d.problem import USUAL_WORKSPACE, Conv2d
 from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, DType, Problem
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 from warpsmith.generator.program import Pointer
 
 SOURCE = {Pass.FPROP: "x", Pass.DGRAD: "dy"}
@@ -126,8 +126,9 @@ class Conv2dText:
 
 
 def text_key(problem: Conv2d) -> str:
-    """The key that texts begin with. None depends on accuracy or workspace, and a time holds under any of them."""
-    return dataclasses.replace(problem, accuracy=Accuracy.NORMWISE, workspace=USUAL_WORKSPACE).key()
+    """The key that texts begin with. None depends on accuracy, nonfinite or workspace, and a time holds under any."""
+    usual = dataclasses.replace(problem, accuracy=Accuracy.NORMWISE, nonfinite=NonFinite.ANY, workspace=USUAL_WORKSPACE)
+    return usual.key()
 
 
 def _reaches_outside(problem: Conv2d, axis: int) -> bool:

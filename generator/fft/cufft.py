@@ -17,6 +17,7 @@ from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strid
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
+from warpsmith.generator.fft.text import text_key
 from warpsmith.generator.fft.words import require_fft
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Operand, Problem
@@ -171,7 +172,7 @@ class ScalePass:
         operand, vector = _scaled(problem, scaling), config.integer("vector")
         told = "scales what cuFFT has written" if scaling is Scaling.AFTER else "scales what cuFFT is to read"
         return cls(
-            problem_key=problem.key(),
+            problem_key=text_key(problem),
             family=FftCufft.name,
             entry="fft_cufft_scale",
             summary=(f"One number a thread: {told}.",) if vector < 4 else (f"Four numbers a thread: {told}.",),

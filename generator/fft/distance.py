@@ -35,6 +35,7 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
         + SIDE_CHANGED * (one.start != other.start)
         + _between_tilings(one, other)
         + SIDE_CHANGED * (one.border != other.border)
+        + SIDE_CHANGED * (one.may_pair != other.may_pair)
         + RULE_CHANGED * (_kind_of_product(one) != _kind_of_product(other))
     )
     return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None

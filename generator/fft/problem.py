@@ -53,13 +53,17 @@ class Fft(Problem):
         product: two spectra a and b whose product the spectrum is, in place of the spectrum itself: a is then (rows,
             columns, ...) of frequencies and of what `Product` says, and b likewise; it may have an offset besides.
             `c2r` alone has one, frequency by frequency in natural order.
+        together: how many signals that follow each other in the batch share their errors, and what is not finite: a
+            whole number of such groups makes the batch. 1 keeps each signal to itself, as NumPy does; None, the
+            default, lets two real signals of the whole batch be taken as one complex signal.
 
     Raises:
         BadArgument: a size below 2, a `valid` part, a `start`, a `tiling`, a `border` or a `product` that does not fit,
             a border and tiles, or an unknown value of an option.
 
-    Errors are bounded relative to the root mean square of the whole result. For `c2r` the columns of the spectrum that
-    are their own mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
+    Errors are bounded relative to the root mean square of the whole result, or, with `together`, of each group's own
+    results; a NaN or an infinity reaches no further either. For `c2r` the columns of the spectrum that are their own
+    mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
     `numpy.fft.irfft2`: what is not is ignored.
 
     Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 5.
@@ -80,6 +84,7 @@ class Fft(Problem):
     tiling: Tiling | None = None
     border: Border | None = None
     product: Product | None = None
+    together: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -106,6 +111,7 @@ class Fft(Problem):
         tiles = tiling_of(self.tiling, self.signal_size, self.batch, is_inverse=bool(self.inverse))
         set_field(self, "tiling", tiles)
         set_field(self, "product", self._checked_product())
+        set_field(self, "together", self._checked_group())
 
     def _checked_product(self) -> Product | None:
         product = Product.of(self.product)
@@ -117,6 +123,22 @@ class Fft(Problem):
         if product.batch != self.batch:
             raise BadArgument(f"a product of {product.rows} by {product.columns} is no batch of {self.batch}")
         return product
+
+    def _checked_group(self) -> int | None:
+        if self.together is None:
+            return None
+        together = count(self.together, "together")
+        if self.batch % together:
+            raise BadArgument(f"a batch of {self.batch} signals is no whole number of groups of together={together}")
+        if self.tiling is not None and together % (self.tiling.tiles * self.tiling.inner):
+            planes = self.tiling.tiles * self.tiling.inner
+            raise BadArgument(f"tiles of planes belong together in multiples of {planes}; got together={together}")
+        return None if together == self.batch else together
+
+    @property
+    def may_pair(self) -> bool:
+        """Whether two real signals that follow each other, the first of them an even one, may share their errors."""
+        return self.together is None or self.together % 2 == 0
 
     @classmethod
     def of_shape(
@@ -245,14 +267,23 @@ class Fft(Problem):
         return isinstance(other, Fft) and other.of_two() == self.of_two()
 
     def of_two(self) -> Fft:
-        """The same of two transforms, each tile in a plane of its own."""
+        """The same of two transforms, each tile in a plane of its own; they are apart where groups are odd."""
         tiling, product = self.tiling, self.product
-        return dataclasses.replace(self, batch=2, tiling=tiling and tiling.alike(), product=product and product.alike())
+        return dataclasses.replace(
+            self,
+            batch=2,
+            tiling=tiling and tiling.alike(),
+            product=product and product.alike(),
+            together=None if self.may_pair else 1,
+        )
 
     def spec(self) -> dict[str, Any]:
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if self.together is None:
+            del fields["together"]  # so that what was stored before there were groups is the same
         return {
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            **fields,
             **words,
             "size": list(self.size),
             "valid": list(self.valid) if self.valid is not None else None,
@@ -280,6 +311,7 @@ class Fft(Problem):
             "layout": None if self.layout is Layout.BATCH else self.layout,
             "order": None if self.order is Order.NATURAL else self.order,
             "product": self.product,
+            "together": self.together,
             "tiles": self.tiling.words() if self.tiling else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])

@@ -13,6 +13,7 @@ PACKED = {
     Packing.COMPLEX: "",
     Packing.HALF: " Two columns of a real signal are one complex number.",
     Packing.PAIR: " Two real signals are one complex one.",
+    Packing.ALONE: " Each real signal is the real and the imaginary part of a complex one.",
 }
 """A sentence on each packing, to follow others."""
 
@@ -27,6 +28,11 @@ class Power:
     row: int = -1
     angle: str = ""
     factors: tuple[int, int] = (0, 0)
+
+
+def text_key(problem: Fft) -> str:
+    """The key that texts begin with. None depends on which signals belong together: their configs do."""
+    return problem.key() if problem.together is None else dataclasses.replace(problem, together=None).key()
 
 
 def powers_of(count: int, order: int, twiddles: Twiddles, turn: int) -> tuple[Power, ...]:

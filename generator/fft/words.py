@@ -19,6 +19,13 @@ class Packing(enum.StrEnum):
     """Two columns that follow each other are one complex number: half as many columns."""
     PAIR = "pair"
     """Two transforms that follow each other are one."""
+    ALONE = "alone"
+    """Each is a pair with itself: nothing may be paired with it, and two columns are no complex number."""
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the real and the imaginary part are a signal each."""
+        return self in (Packing.PAIR, Packing.ALONE)
 
     @property
     def transforms(self) -> int:

@@ -14,6 +14,8 @@ from warpsmith.generator.filter2d.border import Border as Border
 from warpsmith.generator.filter2d.distance import between_filters
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
+ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE, Accuracy.IMAGEWISE)
+
 
 @dataclasses.dataclass(frozen=True)
 class Filter2d(Problem):
@@ -84,7 +86,7 @@ class Filter2d(Problem):
         # One problem has one key: whatever says what is the case anyway is None.
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
         set_field(self, "border", Border.of(self.border))
-        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy"))
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
         nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
         set_field(self, "nonfinite", NonFinite.WINDOW if self.dtype is DType.UINT8 else nonfinite)
         for name, most in (("planes", None), ("filters", None), ("channels", 4)):

@@ -59,6 +59,13 @@ class TestResults:
         cases = [case(problem, terms=terms) for problem, terms in zip(problems, (16, 32, 64), strict=True)]
         bench.check_all(cases, stress_inputs, stressed=True)
 
+    def test_of_rows_that_are_to_keep_to_themselves(self, bench: Bench) -> None:
+        """Every third row is a million times as large as the others, of tiles with all ways to copy them."""
+        problems = [asked(*sizes, b=b) for b in ("n", "c") for sizes in ((3, 5, 9, 35), (1, 130, 34, 70))]
+        rowwise = [dataclasses.replace(problem, accuracy="rowwise") for problem in problems]
+        cases = [case(each, columns=32, terms=terms) for each in rowwise for terms in (16, 32, 64)]
+        bench.check_all([*cases, *covering(rowwise[3], WARPGROUP)], stress_inputs, stressed=True)
+
     @pytest.mark.parametrize("size", [2.0**-55, 2.0**60, 2.0**-70])
     def test_of_numbers_as_small_or_large_as_products_allow(self, size: float, bench: Bench) -> None:
         """What undoes the scales of both tiles may be beyond a float's exponents."""

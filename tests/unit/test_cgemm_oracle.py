@@ -71,6 +71,17 @@ class TestReference:
         np.testing.assert_allclose(scale, np.maximum(sums, peaks), rtol=1e-12)
         assert (scale[2, 0] > 2 * sums[2, 0]).all()
 
+    def test_the_scale_of_rows_is_that_of_each_row_by_itself(self) -> None:
+        problem = Cgemm(3, 5, 7, 11, accuracy="rowwise")  # type: ignore[arg-type]
+        operands = random_operands(problem, 1)
+        _, before = reference(problem, operands)
+        operands["a"][1, 2] *= np.float32(1e6)
+        expected, scale = reference(problem, operands)
+        _, sums = reference(dataclasses.replace(problem, accuracy="elementwise"), operands)
+        peaks = 2 * np.sqrt((expected**2).mean(axis=(2, 3), keepdims=True))
+        np.testing.assert_allclose(scale, np.maximum(sums, peaks), rtol=1e-12)
+        assert (scale > before).any(axis=(2, 3)).nonzero()[0].tolist() == [1]
+
     def test_terms_are_those_of_real_numbers(self) -> None:
         assert JUDGE.terms(Cgemm(3, 5, 7, 11)) == 44
 

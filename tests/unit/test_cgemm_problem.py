@@ -63,7 +63,7 @@ class TestKey:
             "k": [8],
             "a": ["t", "c"],
             "b": ["t", "c"],
-            "accuracy": ["normwise"],
+            "accuracy": ["rowwise", "normwise"],
         }
         assert changed.keys() == {field.name for field in dataclasses.fields(Cgemm)}
         problems = [USUAL, *(cgemm(**{name: value}) for name, values in changed.items() for value in values)]
@@ -116,7 +116,7 @@ class TestRefusals:
             ({"m": -1}, "m must be 1 to 1073741823; got -1"),
             ({"n": 2.5}, "n must be 1 to"),
             ({"k": 2**30}, "k must be 1 to"),
-            ({"accuracy": "imagewise"}, "unknown accuracy 'imagewise'; choose one of elementwise, normwise"),
+            ({"accuracy": "imagewise"}, "unknown accuracy 'imagewise'; choose one of elementwise, rowwise, normwise"),
             ({"a": "h"}, "unknown op of a 'h'; choose one of n, t, c"),
             ({"b": None}, "unknown op of b None"),
             ({"m": 2**16, "k": 2**15}, r"a matrix of a has 2\^31 elements or more"),

@@ -75,6 +75,9 @@ class TestRefusals:
             assert "9.0" in str(WARPGROUP.why_not(problem, other))
         elementwise = dataclasses.replace(problem, accuracy="elementwise")
         assert "normwise" in str(WARPGROUP.why_not(elementwise, H200))
+        for a, able in (("n", True), ("t", False), ("c", False)):
+            rows = dataclasses.replace(problem, accuracy="rowwise", a=a)
+            assert (WARPGROUP.why_not(rows, H200) is None) is able
         assert WARPGROUP.why_not(problem, H200) is None
         assert WARPGROUP.why_not(problem, HOST) is None
 

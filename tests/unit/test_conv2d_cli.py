@@ -59,6 +59,8 @@ def problem(**fields: Any) -> Conv2d:
         (("--pass", "dgrad", "--bias"), {"pass_": Pass.DGRAD, "bias": True}),
         (("--bias", "--relu"), {"bias": True, "relu": True}),
         (("--accuracy", "elementwise"), {"accuracy": "elementwise"}),
+        (("--nonfinite", "any"), {}),
+        (("--nonfinite", "window"), {"nonfinite": "window"}),
         (("--workspace", "256M"), {"workspace": 2**28}),
         (("--workspace", "0"), {"workspace": 0}),
         (("--padding", "2,1", "--padding-mode", "reflect"), {"padding": (2, 1), "padding_mode": "reflect"}),
@@ -77,8 +79,9 @@ def test_every_field_has_an_option() -> None:
 def test_a_transposed_convolution_is_the_gradient_of_a_layer() -> None:
     shape = ("--input", "2,6,5,7", "--weight", "6,3,3,2", "--groups", "2", "--stride", "2", "--dilation", "1,2")
     options = ("--transposed", "--padding", "1", "--output-padding", "1,0", "--bias", "--dtype", "float16")
+    options = (*options, "--nonfinite", "window")
     assert given(*shape, *options) == Conv2d.transposed(
-        (2, 6, 5, 7), (6, 3, 3, 2), 2, 1, (1, 0), (1, 2), 2, bias=True, dtype=DType.FLOAT16
+        (2, 6, 5, 7), (6, 3, 3, 2), 2, 1, (1, 0), (1, 2), 2, bias=True, dtype=DType.FLOAT16, nonfinite="window"
     )
 
 
@@ -104,6 +107,7 @@ def test_a_transposed_convolution_is_the_gradient_of_a_layer() -> None:
             "unknown padding_mode 'mirror'; choose one of zeros, reflect, replicate, circular",
         ),
         (("--padding", "7", "--padding-mode", "reflect"), "padding_mode reflect makes at most 6 rows on each side"),
+        (("--nonfinite", "all"), "unknown nonfinite 'all'"),
         (("--accuracy", "exact"), "unknown accuracy 'exact'"),
         (("--workspace", "1T"), "--workspace must be a number of bytes, such as 4096, 64K, 256M or 1G; got '1T'"),
     ],

@@ -13,8 +13,9 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
+from warpsmith.generator.conv2d.text import text_key
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.problem import DType, Problem, Role
+from warpsmith.generator.problem import DType, NonFinite, Problem, Role
 
 SHAPES: dict[str, Any] = {"input": (2, 4, 7, 9), "weight": (6, 4, 3, 2)}
 LAYER = Conv2d(**SHAPES)
@@ -71,7 +72,18 @@ class TestCanonicalForm:
         spec = json.loads(json.dumps(problem.spec()))
         assert Problem.from_spec("conv2d", spec) == problem
         fields = {field.name for field in dataclasses.fields(Conv2d)}
-        assert spec.keys() == (fields - {"dtype"} if problem.dtype is DType.FLOAT32 else fields)
+        usual = {"dtype"} if problem.dtype is DType.FLOAT32 else set()
+        usual |= {"nonfinite"} if problem.nonfinite is NonFinite.ANY else set()
+        assert spec.keys() == fields - usual
+
+    def test_a_rule_for_what_is_not_finite_shows_where_it_is_not_the_usual_one(self) -> None:
+        strict = conv2d(nonfinite="window")
+        assert conv2d(nonfinite="any") == conv2d() == Problem.from_spec("conv2d", conv2d().spec())
+        assert "nonfinite" not in conv2d().key()
+        assert strict.key().endswith(" nonfinite=window")
+        assert strict.spec()["nonfinite"] == "window"
+        assert Problem.from_spec("conv2d", json.loads(json.dumps(strict.spec()))) == strict
+        assert text_key(strict) == text_key(conv2d())  # no text depends on it
 
     def test_a_spec_of_before_there_were_modes_has_zeros(self) -> None:
         spec = conv2d(padding=1).spec()
@@ -99,6 +111,7 @@ class TestKey:
             "bias": [True],
             "relu": [True],
             "accuracy": ["elementwise"],
+            "nonfinite": ["window"],
             "workspace": [0, 2**28],
             "padding_mode": [],  # which shows where there is padding
             "precision": ["tf32", "f16", "bf16"],
@@ -302,7 +315,7 @@ class TestDistance:
         assert distance > 0
         assert not LAYER.is_resized(other)
 
-    @pytest.mark.parametrize("fields", [{"accuracy": "elementwise"}, {"workspace": 0}])
+    @pytest.mark.parametrize("fields", [{"accuracy": "elementwise"}, {"nonfinite": "window"}, {"workspace": 0}])
     def test_winners_of_another_accuracy_or_workspace_answer_where_their_families_solve_it(
         self, fields: dict[str, Any]
     ) -> None:
@@ -375,6 +388,7 @@ REFUSED = [
         r"the padded x has 2\^30 elements or more in a row or a column",
     ),
     ({"pass_": "forward"}, "unknown pass 'forward'; choose one of fprop, dgrad, wgrad"),
+    ({"nonfinite": "all"}, "unknown nonfinite 'all'; choose one of window, any"),
     ({"accuracy": "exact"}, "unknown accuracy 'exact'; choose one of elementwise, normwise"),
     ({"workspace": -1}, "workspace must be 0 or more; got -1"),
     ({"workspace": 1.5}, "workspace must be 0 or more; got 1.5"),

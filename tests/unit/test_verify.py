@@ -79,6 +79,14 @@ class TestBound:
         result[0, 0] = 1.01 * BOUND * scale
         assert not check(result, of).right
 
+    def test_nothing_is_asked_where_the_scale_is_nan(self) -> None:
+        result, of = of_zeros(5, 7)
+        of.scale[1], of.expected[1, 3], result[1] = np.nan, np.nan, 1.0
+        result[1, 2:5] = np.nan, np.inf, -np.inf
+        assert verify(result, of, DType.FLOAT32).right
+        result[2, 0] = np.nan
+        assert verify(result, of, DType.FLOAT32).wrong == 1
+
     def test_each_element_has_a_scale_of_its_own(self) -> None:
         result, of = of_zeros(2, 2)
         of.scale[0, 1] = 1e6

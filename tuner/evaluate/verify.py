@@ -39,7 +39,8 @@ class Verdict:
 def verify(result: NDArray[Any], reference: Reference, dtype: DType, bound: float = FLOAT32_BOUND) -> Verdict:
     """Compares `result`, of element type `dtype`, with its reference, both of one shape but for complex parts.
 
-    An error is wrong where it is over `bound` times the reference's scale.
+    An error is wrong where it is over `bound` times the reference's scale. Where the scale is NaN, anything is
+    right: nothing is promised of an image that holds a NaN or an infinity.
 
     An element that is not a number is wrong: outputs are filled with NaN before a candidate runs, so it was
     never written. uint8 has none: there a fill of 255 is right where the reference is saturated.
@@ -75,7 +76,7 @@ def _scaled_error(
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _error(got, expected, dtype)
         scaled = np.where(error == 0, 0.0, error / scale)
-    return np.where(np.isnan(scaled), np.inf, scaled)
+    return np.where(np.isnan(scale), 0.0, np.where(np.isnan(scaled), np.inf, scaled))
 
 
 def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> NDArray[np.float64]:

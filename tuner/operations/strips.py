@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 
 from warpsmith.devices.host.machine import cores
 
@@ -19,8 +22,14 @@ def for_each_strip(rows: int, row_bytes: int, work: Callable[[slice], None]) -> 
     step = max(1, STRIP_BYTES // max(1, row_bytes))
     slices = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
     if len(slices) == 1:  # threads cost more than a small problem
-        work(slices[0])
+        _unwarned(work, slices[0])
         return
     with ThreadPoolExecutor(min(cores(), _MOST_THREADS)) as pool:
-        for _ in pool.map(work, slices):
+        for _ in pool.map(functools.partial(_unwarned, work), slices):
             pass
+
+
+def _unwarned(work: Callable[[slice], None], part: slice) -> None:
+    """Calls `work` without NumPy's warnings of what is not finite: stress data hold such numbers."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        work(part)

@@ -7,7 +7,9 @@ wgrad multiplies the pair of x by the conjugate of the pair of dy: the real part
 sum of both images' correlations, since FFT(a + i b) conj(FFT(c + i d)) is the transform of a*c + b*d + i (b*c - a*d).
 So pairs are added up as spectra, in the order of the batch, and transformed back once.
 
-A transform's error is relative to its whole tile, and what is not finite spreads over a pair of planes.
+A transform's error is relative to its whole tile. In fprop and dgrad the planes of a pair are scaled, each by a power
+of two, so that neither is felt by the other; in the place of one that is not finite zeros are transformed, and all its
+results are NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy, NonFinite, Problem
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -59,6 +61,8 @@ class Conv2dCircular(Family):
             return "solves conv2d only"
         if problem.accuracy is Accuracy.ELEMENTWISE:
             return "has errors relative to the whole result: accuracy normwise"
+        if problem.nonfinite is NonFinite.WINDOW:
+            return "lets a NaN reach all results of its plane: needs nonfinite any"
         if not problem.groups == problem.input[1] == problem.weight[0]:
             return "each channel needs one filter of its own"
         if problem.stride != (1, 1) or problem.dilation != (1, 1):

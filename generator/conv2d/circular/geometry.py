@@ -69,6 +69,8 @@ class Geometry:
     """Whether a filter's spectrum is read before the transform that it is multiplied with."""
     splits: int
     """Blocks that share a channel of wgrad."""
+    scales: bool
+    """Whether the two images of a tile are scaled apart, so that neither is felt in the other's results."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Geometry:
@@ -82,6 +84,7 @@ class Geometry:
             channels=problem.input[1],
             ahead=not is_weight and config.integer("ahead") == 1,
             splits=config.integer("splits") if is_weight else 1,
+            scales=not is_weight and problem.input[0] > 1,
         )
 
     @property

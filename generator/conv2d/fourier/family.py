@@ -153,7 +153,9 @@ class Conv2dFft(Pipeline):
         return with_ends(with_fold(joined, parts, RESULT), parts, spectra, RESULT)
 
     def _product(self, parts: FourierParts) -> Cgemm:
-        return dataclasses.replace(parts.product, accuracy=self.accuracy)
+        """Rows of an image's result are told apart from those of another one."""
+        has_rows_apart = self.accuracy is Accuracy.NORMWISE and not parts.is_sum and parts.images > 1
+        return dataclasses.replace(parts.product, accuracy=Accuracy.ROWWISE if has_rows_apart else self.accuracy)
 
     def _parts(self, problem: Problem) -> FourierParts:
         layer = require_conv2d(problem)

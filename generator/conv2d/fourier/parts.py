@@ -183,7 +183,15 @@ class FourierParts:
             layout=Layout.FREQUENCY,
             start=start,
             border=border,
+            together=self.together(operand, prod(planes)),
         )
+
+    def together(self, operand: Operand, batch: int) -> int | None:
+        """Transforms of an image's own, of `batch` in all, where two of them are not always a pair; None for filters,
+        which all images meet.
+        """
+        own = batch // self.layer.input[0]
+        return own if own % 2 and operand.name not in ("w", "dw") else None
 
 
 _WRITTEN_IN_PART = 3.0

@@ -68,7 +68,15 @@ class TiledParts(FourierParts):
         valid = self.step if operand.name in ("y", "dx") or self._is_gradient_of_weights(operand) else None
         tiling = Tiling(self.tiles, self.step, self._origin(operand), (plane[0], plane[1]), inner)
         batch = outer * inner * prod(self.tiles)
-        return Fft(self.basis.size, batch, kind, valid=valid, layout=Layout.FREQUENCY, tiling=tiling)
+        return Fft(
+            self.basis.size,
+            batch,
+            kind,
+            valid=valid,
+            layout=Layout.FREQUENCY,
+            tiling=tiling,
+            together=self.together(operand, batch),
+        )
 
     def _of_filters(self, batch: int, taps: tuple[int, int], kind: Kind) -> Fft:
         """For dgrad the last tap is the first point, the others before it, so that valid results begin there."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy
+from warpsmith.generator.problem import Accuracy, NonFinite
 
 
 def why_not_halves(layer: Conv2d) -> str | None:
@@ -15,3 +17,16 @@ def why_not_halves(layer: Conv2d) -> str | None:
     if layer.padding_mode is not PaddingMode.ZEROS:
         return "has zeros between its images: solves padding_mode zeros only"
     return why_not_counted(layer)
+
+
+def why_not_within_windows(layer: Conv2d) -> str | None:
+    """Why products of 16-bit numbers do not keep a NaN to the results whose sum has it; None where they do, or need
+    not.
+    """
+    if layer.nonfinite is not NonFinite.WINDOW:
+        return None
+    if layer.pass_ is Pass.WGRAD:
+        return "multiplies what lies between images by zero, and a NaN beside it: needs nonfinite any"
+    if Folding.of(layer) is not None:
+        return "has taps of zero where rows or columns are channels, which a NaN meets: needs nonfinite any"
+    return None

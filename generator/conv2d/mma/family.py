@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.halves.folding import MOST_CHANNELS
-from warpsmith.generator.conv2d.halves.limits import why_not_halves
+from warpsmith.generator.conv2d.halves.limits import why_not_halves, why_not_within_windows
 from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
 from warpsmith.generator.conv2d.mma.choice import choice_of, expected_ns
 from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
@@ -49,7 +49,7 @@ class Conv2dMma(Family):
             return "solves conv2d only"
         if device.kind is DeviceKind.CUDA and device.compute_capability < CAPABILITY:
             return "needs compute capability 8.0 or newer, whose warps multiply matrices of bfloat16 too"
-        if (why_not := why_not_halves(problem)) is not None:
+        if (why_not := why_not_halves(problem) or why_not_within_windows(problem)) is not None:
             return why_not
         least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
         if not self.space(problem, device).contains(Config.of(least)):

@@ -17,7 +17,7 @@ Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.halves.limits import why_not_halves
+from warpsmith.generator.conv2d.halves.limits import why_not_halves, why_not_within_windows
 from warpsmith.generator.conv2d.halves.programs import image_program, weight_program
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
@@ -43,7 +43,9 @@ class Conv2dWarpgroup(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if (why_not := device.why_no_warpgroups or why_not_halves(problem)) is not None:
+        if (
+            why_not := device.why_no_warpgroups or why_not_halves(problem) or why_not_within_windows(problem)
+        ) is not None:
             return why_not
         if not self.space(problem, device).contains(self._least(problem)):
             return f"its tiles and what lies beside them do not fit into {problem.workspace} bytes of workspace"

@@ -59,7 +59,7 @@ from warpsmith.generator.conv2d.words import Pass, Precision
 from warpsmith.generator.device import H200, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy, NonFinite, Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -138,6 +138,8 @@ def _why_not_layer(layer: Conv2d) -> str | None:
         return "solves 3x3 layers of stride 1, dilation 1 and one group only"
     if layer.accuracy is not Accuracy.NORMWISE:
         return 'has errors relative to whole tiles: needs accuracy="normwise"'
+    if layer.nonfinite is NonFinite.WINDOW:
+        return "lets a NaN reach all results of its tile: needs nonfinite any"
     if layer.precision is not Precision.IEEE:
         return f"adds to the errors of rounded factors more than precision {layer.precision} allows: solves ieee only"
     if layer.padding_mode is not PaddingMode.ZEROS:

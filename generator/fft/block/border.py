@@ -43,7 +43,7 @@ def border_of(text: FftBlockText) -> BorderText | None:
         lines.append(f"const int second = {_source('2 * x', before - 1, there)} - column;")
     else:
         lines.append(f"const int column = {_source(*columns)};")
-    pitch, transforms = text.source_pitch, "2 * t" if packing is Packing.PAIR else "t"
+    pitch, transforms = text.source_pitch, text.pair if text.is_paired else "t"
     place = f"{transforms} * {pitch}{f' + row * {columns[2]}' if rows else ''} + column"
     # As if the border were part of the signal.
     whole = dataclasses.replace(problem, valid=problem.bordered_size, border=None)

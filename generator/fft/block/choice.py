@@ -161,7 +161,7 @@ def sequential_pool(problem: Fft, shape: TileShape, seconds: int = 1) -> Pool:
 
 def mirrored_columns(packing: Packing, points: int) -> int:
     """Columns of a half spectrum that another one mirrors."""
-    return (points - 1) // 2 if packing is Packing.PAIR else points // 2
+    return (points - 1) // 2 if packing.pairs else points // 2
 
 
 def columns_pool(problem: Fft, shape: TileShape, columns: int) -> Pool:

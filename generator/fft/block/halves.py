@@ -51,11 +51,15 @@ class HalvedSpectra:
     them, 0 where there is none: after the first launch, which takes the numbers by a pointer to them; the second launch
     takes a pointer to that one.
     """
+    together: int = 0
+    """Signals that follow each other and are scaled by one power of two, which they have in common with others of their
+    image; 0 where all signals are scaled by one.
+    """
 
     @classmethod
     def of(cls, problem: Fft, order: HalvesOrder, largest: int, *, is_sampled: bool) -> HalvedSpectra:
         growth = math.ceil(math.log2(math.prod(problem.bordered_size))) + (HEADROOM if is_sampled else 0)
-        return cls(order, problem.output.size, growth, largest, is_sampled)
+        return cls(order, problem.output.size, growth, largest, is_sampled, _of_a_row(problem))
 
     @property
     def low(self) -> int:
@@ -71,3 +75,10 @@ class HalvedSpectra:
     def place(self) -> str:
         """Where the high part of real number `number` lies, as text for CUDA."""
         return f"number + (number & ~{RUN - 1}ll)" if self.order is HalvesOrder.TURNS else "number"
+
+
+def _of_a_row(problem: Fft) -> int:
+    """Signals of a row of the product that follows: those of a tile, or of an image; 0 where no images are apart."""
+    if problem.together is None:
+        return 0
+    return problem.together if problem.tiling is None else problem.tiling.inner

@@ -23,7 +23,7 @@ def may_mirror(problem: Fft) -> bool:
     """Whether spectra lie so that both of a pair can be reached at once, and rows so that sets come in pairs."""
     is_flat_or_complex = len(problem.size) == 1 or not problem.is_real
     side_by_side = problem.batch if problem.product is None else problem.product.columns
-    if is_flat_or_complex or problem.layout is not Layout.FREQUENCY or side_by_side % 2:
+    if is_flat_or_complex or not problem.may_pair or problem.layout is not Layout.FREQUENCY or side_by_side % 2:
         return False
     return problem.size[0] % 2 == 0 and problem.size[1] % 4 == 0
 

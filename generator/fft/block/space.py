@@ -45,8 +45,8 @@ def packings(problem: Fft) -> tuple[Packing, ...]:
         return (Packing.COMPLEX,)
     columns = problem.size[-1]
     if columns % 2 or columns < 4 or problem.start is not None:  # two columns that are one would begin anywhere
-        return (Packing.PAIR,)
-    return (Packing.HALF, Packing.PAIR)
+        return (Packing.PAIR if problem.may_pair else Packing.ALONE,)
+    return (Packing.HALF, Packing.PAIR) if problem.may_pair else (Packing.HALF,)
 
 
 def word(radices: tuple[int, ...]) -> str:
@@ -230,7 +230,7 @@ def _row_constraints(rows: int) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "blocks share transforms where one would be too large for a tile: they do not pair them too",
-            lambda shares, packing: shares == 1 or packing != Packing.PAIR,
+            lambda shares, packing: shares == 1 or not Packing(packing).pairs,
         ),
     )
 
@@ -276,7 +276,7 @@ def shares_of(problem: Fft) -> tuple[int, ...]:
         return (1,)
     packed = packings(problem)
     nbytes = 8 * problem.size[0] * complex_columns(problem, packed[0])
-    return (1, 2) if packed[0] is not Packing.PAIR and nbytes >= SHARED_BYTES else (1,)
+    return (1, 2) if not packed[0].pairs and nbytes >= SHARED_BYTES else (1,)
 
 
 def fits(elements: int, device: Device, tiles: int = 1, gaps: int = GAPS[0], copied: int = 0) -> bool:

@@ -119,7 +119,7 @@ class Stages:
         """
         shape, packing = self.tile.shape, self.choice.packing
         others = mirrored_columns(packing, shape.x)
-        own = 2 if packing is Packing.PAIR and shape.x % 2 == 0 else 1
+        own = 2 if packing.pairs and shape.x % 2 == 0 else 1
         summary = "Columns that are their own mirror image: asked for before the others, written behind them."
         alone = self._mirrored("merge", summary, columns_pool(self.problem, shape, own), Mirror.ALL)
         if not others:
@@ -217,7 +217,7 @@ class Stages:
         wraps = packing is Packing.HALF
         column = "wrapped_x" if wraps else "x"
         lines = (f"const int wrapped_x = x == {shape.x} ? 0 : x;",) if wraps else ()
-        names = (*self._names, "second") if packing is Packing.PAIR else self._names
+        names = (*self._names, "second") if packing.pairs else self._names
         constants = [f"constexpr int {name} = 0;" for name in names if name not in dict(pool.variables)]
         known = Pool.of(t=shape.transforms, y=shape.y, mirrored_y=shape.y, mirrored_x=shape.x, **{column: shape.x})
         here = tuple((column if name == "x" else name, place) for name, place in self.tile.after)

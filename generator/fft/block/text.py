@@ -19,7 +19,7 @@ from warpsmith.generator.fft.block.walk import Walk
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.problem import Fft, Layout, Order
 from warpsmith.generator.fft.shapes import dimensions
-from warpsmith.generator.fft.text import PACKED, half_root, half_scale, scale, spectrum_place
+from warpsmith.generator.fft.text import PACKED, half_root, half_scale, scale, spectrum_place, text_key
 from warpsmith.generator.fft.words import Packing, Table
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.space import Config
@@ -37,6 +37,10 @@ class FftBlockText:
     @classmethod
     def of(cls, problem: Fft, config: Config, halves: HalvedSpectra | None = None) -> FftBlockText:
         return cls(problem, Choice.of(problem, config), halves)
+
+    @property
+    def key(self) -> str:
+        return text_key(self.problem)
 
     @cached_property
     def tile(self) -> Tile:
@@ -146,11 +150,11 @@ class FftBlockText:
     @property
     def is_own_mirror(self) -> str:
         """Whether column x is."""
-        return f"x == 0 || 2 * x == {self.x}" if self._pairs and self.x % 2 == 0 else "x == 0"
+        return f"x == 0 || 2 * x == {self.x}" if self.is_paired and self.x % 2 == 0 else "x == 0"
 
     @property
     def is_not_own_mirror(self) -> str:
-        return f"x != 0 && 2 * x != {self.x}" if self._pairs and self.x % 2 == 0 else "x != 0"
+        return f"x != 0 && 2 * x != {self.x}" if self.is_paired and self.x % 2 == 0 else "x != 0"
 
     @property
     def element_meaning(self) -> str:
@@ -158,6 +162,7 @@ class FftBlockText:
             Packing.COMPLEX: "one of the signal's",
             Packing.HALF: "columns 2 x and 2 x + 1 of a real signal",
             Packing.PAIR: "one of two real signals that follow each other",
+            Packing.ALONE: "one of a real signal, twice",
         }[self.choice.packing]
 
     @property
@@ -167,7 +172,10 @@ class FftBlockText:
     @property
     def signal_place(self) -> str:
         """Where element (t, y, x) of the tile lies in the signal."""
-        transforms, columns = self.pair if self._pairs else "t", "2 * x" if self.choice.packing is Packing.HALF else "x"
+        transforms, columns = (
+            self.pair if self.is_paired else "t",
+            "2 * x" if self.choice.packing is Packing.HALF else "x",
+        )
         rows = f" + {self._row} * {self.problem.signal_size[-1]}" if self.has_y else ""
         return f"{transforms} * {self._signal_pitch}{rows} + {columns}"
 
@@ -199,20 +207,22 @@ class FftBlockText:
     @property
     def second(self) -> int:
         """How far the imaginary part lies from the real one; alone, a transform is its own partner."""
-        return (self._signal_pitch if self.problem.batch > 1 else 0) if self._pairs else 1
+        return (self._signal_pitch if self._has_second else 0) if self.is_paired else 1
 
     @property
     def second_of_pair(self) -> str:
-        return f"{self.pair} + 1" if self.problem.batch > 1 else "0"
+        return f"{self.pair} + 1" if self._has_second else self._own
 
     @property
     def pair(self) -> str:
         """Of pair t the first transform, from the tile's first one on."""
+        if self.choice.packing is Packing.ALONE:
+            return "t"
         return "2 * t" if self.spectra is None else self.spectra.pair
 
     @property
     def either_of_pair(self) -> str:
-        return "2 * t + second" if self.problem.batch > 1 else "0"
+        return "2 * t + second" if self._has_second else self._own
 
     @property
     def inside(self) -> str:
@@ -260,8 +270,19 @@ class FftBlockText:
         return "row" if self.choice.shares == 2 and self.problem.inverse else "y"
 
     @property
-    def _pairs(self) -> bool:
-        return self.choice.packing is Packing.PAIR
+    def is_paired(self) -> bool:
+        """Whether the real and the imaginary part of an element are of a signal each."""
+        return self.choice.packing.pairs
+
+    @property
+    def _has_second(self) -> bool:
+        """Whether the two are different signals."""
+        return self.choice.packing is Packing.PAIR and self.problem.batch > 1
+
+    @property
+    def _own(self) -> str:
+        """The number of a signal that is a pair with itself."""
+        return "0" if self.problem.batch == 1 else "t"
 
     @property
     def _signal_pitch(self) -> int:

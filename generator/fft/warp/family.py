@@ -59,6 +59,8 @@ class FftWarp(Family):
             return "reads signals without a border only"
         if problem.layout is not Layout.BATCH:
             return "reads and writes spectra in batch layout only"
+        if not _packings(problem):
+            return "takes two signals of two columns as one, and these are apart"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
@@ -101,7 +103,8 @@ def _packings(problem: Fft) -> tuple[Packing, ...]:
     """The ways to make a real `problem` complex, the usual one first."""
     if not problem.is_real:
         return (Packing.COMPLEX,)
-    return (Packing.PAIR, Packing.HALF) if problem.size[-1] >= 4 else (Packing.PAIR,)
+    able = (Packing.PAIR, Packing.HALF) if problem.size[-1] >= 4 else (Packing.PAIR,)
+    return tuple(each for each in able if problem.may_pair or each is not Packing.PAIR)
 
 
 def _usual_points(points: int) -> int:

@@ -9,7 +9,7 @@ from math import ceil, gcd, prod
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.shapes import dimensions
-from warpsmith.generator.fft.text import PACKED, frequency_place, half_scale, scale
+from warpsmith.generator.fft.text import PACKED, frequency_place, half_scale, scale, text_key
 from warpsmith.generator.fft.warp.lanes import Choice, First, Spread, spreads
 from warpsmith.generator.fft.warp.twiddles import Factors
 from warpsmith.generator.fft.words import Packing, complex_columns
@@ -92,6 +92,10 @@ class FftWarpText:
     def lacks_second(self) -> bool:
         """Whether the last pair has one transform."""
         return self.choice.packing is Packing.PAIR and self.problem.batch % 2 == 1
+
+    @property
+    def key(self) -> str:
+        return text_key(self.problem)
 
     @property
     def scale(self) -> str:

@@ -25,7 +25,7 @@ _ROWS = 512
 def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The results and what their errors are measured against, as real numbers: real and imaginary parts lie side by
     side, in one dimension more. Both parts of a result are measured against its sum of |a| |b|, or twice the root mean
-    square of the real numbers of its matrix where that is larger and the problem's accuracy allows it.
+    square of the real numbers of its matrix, or its row, where that is larger and the problem's accuracy allows it.
     """
     expected = np.empty(problem.output.shape, np.complex128)
     scale = np.empty((*problem.output.shape, 2))
@@ -41,8 +41,9 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
 
     largest = max(operand.size for operand in problem.operands) // problem.batch
     for_each_strip(problem.batch * parts, STRIP_BYTES if parts > 1 else _WIDE * largest, strip)
-    if problem.accuracy is Accuracy.NORMWISE:  # of whole matrices, and so once all their rows are there
-        squares = np.square(expected.view(np.float64)).mean(axis=(1, 2), keepdims=True)
+    if problem.accuracy is not Accuracy.ELEMENTWISE:  # of whole matrices, and so once all their rows are there
+        axes = (2,) if problem.accuracy is Accuracy.ROWWISE else (1, 2)
+        squares = np.square(expected.view(np.float64)).mean(axis=axes, keepdims=True)
         np.maximum(scale, _PEAK * np.sqrt(squares)[..., None], out=scale)
     return expected.view(np.float64).reshape(scale.shape), scale
 

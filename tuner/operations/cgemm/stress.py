@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm
+from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.drawing import hard_kinds
 
 _OCTAVES = 10
@@ -36,7 +37,15 @@ def stress_slack(problem: Cgemm) -> float:
 
 def stress_inputs(problem: Cgemm, generator: np.random.Generator) -> dict[str, NDArray[np.complex64]]:
     """Inputs by the operand's name."""
-    return {operand.name: _matrices(operand.shape, generator) for operand in problem.inputs}
+    drawn = {operand.name: _matrices(operand.shape, generator) for operand in problem.inputs}
+    if problem.accuracy is Accuracy.ROWWISE:
+        _set_apart(drawn["a"].swapaxes(1, 2) if problem.a.transposes else drawn["a"])
+    return drawn
+
+
+def _set_apart(rows: NDArray[np.complex64]) -> None:
+    """Makes every third row a million times as large as the others, which are not to feel it."""
+    rows[:, 1::3] *= np.float32(2.0**20)
 
 
 def _matrices(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.complex64]:

@@ -61,10 +61,11 @@ def smaller(problem: Conv2d) -> Conv2d:
 
 def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Values, Values]:
     """The float64 result, and for each element what its error is relative to: the sum of its |terms|, the bias among
-    them, or twice the root mean square of all results where that is larger and the problem's accuracy allows it.
+    them, or twice the root mean square of its image's results, of a gradient of weights of all, where that is larger
+    and the problem's accuracy allows it.
 
-    A ReLU moves no result further from another than their sums are, so that errors of its sum bound those of its
-    result.
+    The scale of an image whose results are not all finite is NaN: nothing is asked of them. A ReLU
+    moves no result further from another than their sums are, so that errors of its sum bound those of its result.
 
     Args:
         problem: of any pass.
@@ -75,10 +76,19 @@ def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Va
         compute = by_transforms
     expected, scale = (compute(problem, operands, of) for of in (_values, _magnitudes))
     if problem.accuracy is Accuracy.NORMWISE:
-        scale = np.maximum(scale, _PEAK * math.sqrt(float(np.vdot(expected, expected)) / expected.size))
+        scale = np.maximum(scale, _PEAK * _root_mean_squares(problem, expected))
     if problem.relu:
         expected = np.maximum(expected, 0.0)
     return expected, scale
+
+
+def _root_mean_squares(problem: Conv2d, results: Values) -> Values:
+    """The root mean square of each image's results, (images, 1, 1, 1), or that of all weights' gradients; NaN where not
+    all are finite.
+    """
+    rows = results.reshape(1 if problem.pass_ is Pass.WGRAD else len(results), -1)
+    squares = np.array([float(np.vdot(row, row)) / row.size for row in rows])
+    return np.sqrt(np.where(np.isfinite(squares), squares, np.nan)).reshape(-1, 1, 1, 1)
 
 
 def _values(array: NDArray[Any]) -> Values:

@@ -18,8 +18,8 @@ from warpsmith.tuner.operations.strips import for_each_strip
 
 _PEAK = 2.0
 """Errors are small against so many times the root mean square of the whole result. With a relative L2 error of 5e-7,
-the largest of 2^27 normal errors is 5.7 times 5e-7 / sqrt(2) of it: 1.0e-6 of twice the root mean square. Not of each
-transform by itself: two real ones that are taken as one complex one share their errors."""
+the largest of 2^27 normal errors is 5.7 times 5e-7 / sqrt(2) of it: 1.0e-6 of twice the root mean square. Two real
+transforms that are taken as one complex one share their errors: each is told by itself where `Fft.together` is 1."""
 
 _MODES: dict[PaddingMode, Literal["reflect", "edge", "wrap"]] = {
     PaddingMode.REFLECT: "reflect",
@@ -38,7 +38,7 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     results = expected if problem.inverse else by_transform(problem, expected)
     product = None if problem.product is None else _Factors.of(problem.product, *sources)
     inputs = by_transform(problem, sources[0]) if problem.inverse and product is None else sources[0]
-    squares: list[float] = []  # the mean square of each strip's transforms, times their number
+    squares = np.empty(problem.batch)  # the mean square of each transform
 
     def strip(part: slice) -> None:
         if product is not None:
@@ -47,7 +47,7 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
             result = _inverse(problem, inputs[part])
         else:
             result = _forward(problem, inputs[part] if problem.tiling is None else tiles_of(problem, inputs, part))
-        squares.append(float(np.vdot(result, result).real) / result.size * len(result))
+        squares[part] = (np.abs(result) ** 2).reshape(len(result), -1).mean(axis=1)
         if problem.inverse and problem.tiling is not None:
             put_tiles(problem, results, part, result[signal_part(problem)])
         else:
@@ -55,7 +55,19 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
 
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)
-    return parts, np.full(parts.shape, _PEAK * math.sqrt(sum(squares) / problem.batch))
+    if problem.together is None:
+        return parts, np.full(parts.shape, _PEAK * math.sqrt(squares.mean()))
+    return parts, _scale_of_groups(problem, squares.reshape(-1, problem.together).mean(axis=1), parts.shape)
+
+
+def _scale_of_groups(problem: Fft, squares: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """What errors are measured against, group by group; NaN, and so nothing, where results are not all finite."""
+    each = _PEAK * np.sqrt(np.where(np.isfinite(squares), squares, np.nan))
+    scale = np.empty(shape)
+    is_last = not problem.inverse and problem.layout is Layout.FREQUENCY  # the batch's dimension, before the parts'
+    signals = np.moveaxis(scale, -2, 0) if is_last else scale
+    signals[...] = np.repeat(each, len(signals) // len(each)).reshape(-1, *(1,) * (signals.ndim - 1))
+    return scale
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

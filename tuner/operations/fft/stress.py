@@ -60,7 +60,22 @@ def _signals(
     parts[...] = drawn[np.arange(len(parts)) % len(drawn)] / _places(problem)
     if is_complex:
         make_hermitian(problem, signal)
+    if problem.together is not None and problem.product is None:
+        _set_apart(parts.reshape(problem.batch // problem.together, -1, *inner), generator)
     return signal
+
+
+def _set_apart(groups: NDArray[Any], generator: np.random.Generator) -> None:
+    """Makes one group of signals that belong together a million times as large as the others, and spoils another one:
+    no transform may let the rest feel it. Of two groups either.
+    """
+    large, spoilt = generator.choice(len(groups), 2, replace=False)
+    is_large = len(groups) > 2 or generator.random() < 0.5
+    if is_large:
+        groups[large] *= np.float32(2.0**_OCTAVES)
+    if len(groups) > 2 or not is_large:
+        at = tuple(generator.integers(0, size) for size in groups.shape[1:])
+        groups[(spoilt, *at)] = np.nan
 
 
 def _places(problem: Fft) -> NDArray[np.float32]:

@@ -1,8 +1,9 @@
 """Layers in the frequency domain whose spectra are halves in memory, each float32 as two.
 
 The forward transforms store what the products of tensor cores read, scaled by one power of two for all spectra of an
-operand; the products scale back, and write complex float32 numbers for the transform back. Errors are relative to the
-largest number of an operand, as those of a transform are to that of its plane.
+operand, or by one for each image of a batch in fprop and dgrad; the products scale back, and write complex float32
+numbers for the transform back. Errors are relative to the largest number of an operand, or of an image, as those of a
+transform are to that of its plane.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from warpsmith.generator.fft.block.guesses import SHORT
 from warpsmith.generator.fft.block.mirrored import may_mirror
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.pipeline import Stage
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import Accuracy, Problem
 
 IN_TURNS, APART = TransformInTurns(), TransformApart()
 SAMPLE_NS = 6200.0
@@ -58,11 +59,15 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
             product_us = expected_us(parts.product, self.product.default(self._product(parts), H200), H200)
             each_ns = parts.count * (1000 * product_us + parts.fold_ns + parts.inverse.bytes / SHORT_BYTES_A_NS)
             added = [_looked_ns(each) + each.bytes / SHORT_BYTES_A_NS for each in (first, second)]
+        if self._product(parts).accuracy is Accuracy.ROWWISE:  # all numbers are looked through, image by image
+            (signal,) = first.inputs
+            added[0] += signal.nbytes / BYTES_A_NS + 2 * STEP_NS - _looked_ns(first)
         return each_ns + parts.count * added[0] + (parts.count if parts.is_sum else 1) * added[1]
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         first, second, product, result = super().stages(problem)
         assert isinstance(product.problem, Cgemm)
+        first = self._with_images_apart(first, product.problem)
         a, b = _transform_of(product.problem.a.transposes), _transform_of(not product.problem.b.transposes)
         powers = (f"{first.name}_{POWER}", f"{second.name}_{POWER}")
         memory = {**product.memory, **dict(zip(POWERS, powers, strict=True))}
@@ -71,6 +76,17 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
             dataclasses.replace(second, family=b),
             dataclasses.replace(product, memory=memory),
             result,
+        )
+
+    def _with_images_apart(self, first: Stage, product: Cgemm) -> Stage:
+        """The transforms of the operand that is split with the batch, scaled image by image where there are several."""
+        assert isinstance(first.problem, Fft)
+        if product.accuracy is not Accuracy.ROWWISE:
+            return first
+        tiles = 1 if first.problem.tiling is None else first.problem.tiling.tiles
+        images = product.m // tiles
+        return dataclasses.replace(
+            first, problem=dataclasses.replace(first.problem, together=first.problem.batch // images)
         )
 
 

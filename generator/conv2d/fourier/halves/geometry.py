@@ -16,7 +16,7 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     block_threads,
 )
 from warpsmith.generator.fft.block.halves import PARTS, RUN
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import TensorMap
 
@@ -107,6 +107,8 @@ class HalvesGeometry:
     stages: int
     most_blocks: int
     """That take tiles in turns; 0 for one a tile."""
+    scales_rows: bool
+    """Whether each row of a has a power of two of its own."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> HalvesGeometry:
@@ -117,6 +119,7 @@ class HalvesGeometry:
             b=HalvesSide("b", problem.n, columns, 1, terms_inner=problem.b.transposes, **shared),
             stages=config.integer("stages"),
             most_blocks=config.integer("blocks"),
+            scales_rows=problem.accuracy is Accuracy.ROWWISE,
         )
 
     @property

@@ -59,8 +59,10 @@ class HalvesProduct(Family):
             return "solves cgemm only"
         if (why_not := device.why_no_warpgroups) is not None:
             return why_not
-        if problem.accuracy is not Accuracy.NORMWISE:
-            return 'splits numbers relative to the largest of all: needs accuracy="normwise"'
+        if problem.accuracy is Accuracy.ELEMENTWISE:
+            return 'splits numbers relative to the largest of all: needs accuracy="normwise" or "rowwise"'
+        if problem.accuracy is Accuracy.ROWWISE and problem.a.transposes:
+            return "takes a power of two for each row of a as it is"
         turned = [each for each, is_turned in _sizes(problem) if is_turned]
         if any(size % CHUNK for size in turned):  # the copy engine takes rows from multiples of 16 bytes on
             return f"takes rows of a multiple of {CHUNK} numbers; these have {', '.join(map(str, turned))}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import ClassVar
 
+from warpsmith.generator.conv2d.fourier.halves.powers import ImagePowers
 from warpsmith.generator.conv2d.halves.maximum import THREADS, Maximum, samples
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.family import FftBlock, block_launch, block_source, nearest_config
@@ -27,6 +28,7 @@ from warpsmith.generator.fft.block.guesses import (
 from warpsmith.generator.fft.block.halves import HalvedSpectra, HalvesOrder
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.text import text_key
 from warpsmith.generator.fft.words import Loads, Packing, require_fft
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
@@ -54,6 +56,8 @@ class HalvedTransform(FftBlock):
         if isinstance(problem, Fft) and prod(problem.size) > MOST_POINTS:
             told = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
             return f"{told} at the most; these have {prod(problem.size)}"
+        if isinstance(problem, Fft) and not problem.may_pair:
+            return "stores halves of two planes side by side, and an image has an odd number of them"
         return super().why_not(problem, device)
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -69,8 +73,10 @@ class HalvedTransform(FftBlock):
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)
         (signal,) = fft.inputs
+        if fft.together is not None:
+            return self._program_of_images(fft, config)
         maximum = Maximum(self.name, signal, samples(signal))
-        found = render("conv2d/halves_largest.cu.jinja", key=fft.key(), g=maximum, threads=THREADS)
+        found = render("conv2d/halves_largest.cu.jinja", key=text_key(fft), g=maximum, threads=THREADS)
         halves = HalvedSpectra.of(fft, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
         text = FftBlockText.of(fft, config, halves)
         numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
@@ -83,6 +89,21 @@ class HalvedTransform(FftBlock):
             (Unit("", block_source(text, config)), Unit(LARGEST, found)),
             (largest, *_launches(text)),
             (numbers, Workspace(POWER, 4, holds=(signal.name,))),
+        )
+
+    def _program_of_images(self, problem: Fft, config: Config) -> Program:
+        """The same where each image has a power of two of its own."""
+        halves = HalvedSpectra.of(problem, self.order, 0, is_sampled=False)
+        text = FftBlockText.of(problem, config, halves)
+        powers = ImagePowers.of(self.name, problem, halves, (LARGEST, POWER))
+        signal, spectrum = problem.operands
+        arguments = (Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name))
+        return Program(
+            self.name,
+            config,
+            (Unit("", block_source(text, config)), powers.unit(problem)),
+            (*powers.launches(), block_launch(text, arguments)),
+            powers.workspaces(),
         )
 
     def _likely(self, problem: Fft, device: Device) -> tuple[Config, ...]:

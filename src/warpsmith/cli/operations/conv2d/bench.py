@@ -22,12 +22,14 @@ from warpsmith.cli.benching import (
     peer_column,
 )
 from warpsmith.cli.operations.conv2d.words import (
+    AccuracyOption,
     BiasOption,
     DilationOption,
     DTypeOption,
     GroupsOption,
     InputOption,
     LayoutOption,
+    NonFiniteOption,
     PaddingModeOption,
     PaddingOption,
     PrecisionOption,
@@ -39,7 +41,7 @@ from warpsmith.cli.operations.conv2d.words import (
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
 
@@ -63,6 +65,8 @@ def bench_conv2d(
     precision: PrecisionOption = Precision.IEEE.value,
     layout: LayoutOption = ImageLayout.NCHW.value,
     dtype: DTypeOption = DType.FLOAT32.value,
+    accuracy: AccuracyOption = Accuracy.NORMWISE.value,
+    nonfinite: NonFiniteOption = NonFinite.ANY.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -75,14 +79,10 @@ def bench_conv2d(
 
     Bias and ReLU are of the forward pass alone, in this comparison.
     """
+    shape = (input_shape, weight, stride, padding, dilation, groups)
     problems = [
         conv2d(
-            input_shape,
-            weight,
-            stride,
-            padding,
-            dilation,
-            groups,
+            *shape,
             pass_,
             precision,
             layout,
@@ -90,6 +90,8 @@ def bench_conv2d(
             relu=relu and pass_ == Pass.FPROP,
             padding_mode=padding_mode,
             dtype=dtype,
+            accuracy=accuracy,
+            nonfinite=nonfinite,
         )
         for pass_ in passes or [str(each) for each in Pass]
     ]
@@ -106,6 +108,8 @@ def _workload(problem: Conv2d) -> str:
     words = [str(problem.dtype)]
     words += [f"precision {problem.precision}"] * (problem.precision is not Precision.IEEE)
     words += [str(problem.layout)] * (problem.layout is not ImageLayout.NCHW)
+    words += [f"accuracy {problem.accuracy}"] * (problem.accuracy is not Accuracy.NORMWISE)
+    words += [f"nonfinite {problem.nonfinite}"] * (problem.nonfinite is not NonFinite.ANY)
     return told.format(*shapes, *problem.stride, problem.groups, mode, ", ".join(words))
 
 

@@ -13,7 +13,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.conv2d.checks import DTYPES
 from warpsmith.generator.conv2d.problem import ACCURACIES
-from warpsmith.generator.problem import Accuracy, DType, member
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, member
 
 InputOption = Annotated[
     str, typer.Option("--input", metavar="N,C,H,W", help="Shape of x: images, channels, rows, columns.")
@@ -83,6 +83,14 @@ AccuracyOption = Annotated[
         "--accuracy", help=f"What errors are relative to: {', '.join(ACCURACIES)}; normwise admits Fourier transforms."
     ),
 ]
+NonFiniteOption = Annotated[
+    str,
+    typer.Option(
+        "--nonfinite",
+        help="Where a NaN or an infinity may show: in results alone whose sum has it (window), or in others of the "
+        "same image too, and in all of wgrad (any), which admits Fourier transforms and Winograd's method.",
+    ),
+]
 WorkspaceOption = Annotated[
     str, typer.Option("--workspace", metavar="BYTES", help="The most scratch memory of a plan, such as 256M or 1G.")
 ]
@@ -106,6 +114,7 @@ def conv2d(
     dtype: DTypeOption = DType.FLOAT32.value,
     transposed: TransposedOption = False,
     output_padding: OutputPaddingOption = "0",
+    nonfinite: NonFiniteOption = NonFinite.ANY.value,
 ) -> Conv2d:
     """Convolution layers and their gradients, as torch.nn.functional.conv2d computes them."""
     made: Callable[..., Conv2d]
@@ -133,6 +142,7 @@ def conv2d(
         accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
         workspace=_nbytes(workspace, "--workspace"),
         dtype=member(DType, dtype, "dtype", DTYPES),
+        nonfinite=member(NonFinite, nonfinite, "nonfinite"),
     )
 
 

@@ -52,6 +52,15 @@ LayoutOption = Annotated[
 OrderOption = Annotated[
     str, typer.Option("--order", help=f"Order of the frequencies: {', '.join(Order)} (bit-reversed).")
 ]
+TogetherOption = Annotated[
+    int | None,
+    typer.Option(
+        "--together",
+        metavar="N",
+        help="Signals that follow each other and share their errors, and what is not finite: 1 keeps each to itself; "
+        "default all of the batch.",
+    ),
+]
 
 
 def fft(
@@ -65,6 +74,7 @@ def fft(
     order: OrderOption = Order.NATURAL.value,
     start: StartOption = None,
     border: BorderOption = None,
+    together: TogetherOption = None,
 ) -> Fft:
     """Batched Fourier transforms of one or two dimensions, with the conventions of numpy.fft."""
     return Fft(
@@ -78,4 +88,5 @@ def fft(
         order=member(Order, order, "order"),
         start=None if start is None else sizes(start, "--start"),
         border=Border.of(border),
+        together=together,
     )

@@ -44,6 +44,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
+from warpsmith.generator.filter2d.problem import ACCURACIES
 from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 from warpsmith.tuner.spaces.regions import Region, path_words
@@ -125,7 +126,7 @@ def bench_filter2d(
             dtype=member(DType, dtype, "dtype", PIXELS),
             border=Border.of(border),
             channels=channels,
-            accuracy=member(Accuracy, accuracy, "accuracy"),
+            accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
             nonfinite=member(NonFinite, nonfinite, "nonfinite"),
         )
         for size in filters or ((SWEPT_FILTER,) if sweep else PAPER_FILTERS)

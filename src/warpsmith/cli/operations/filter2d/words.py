@@ -11,6 +11,7 @@ import typer
 from warpsmith.cli.options import extent, pair
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.problem import ACCURACIES
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def filter2d(
         anchor=_anchor(anchor, origin, taps),
         pitch=pitch,
         result_pitch=result_pitch,
-        accuracy=member(Accuracy, accuracy, "accuracy"),
+        accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
         nonfinite=member(NonFinite, nonfinite, "nonfinite"),
     )
 

@@ -1,0 +1,91 @@
+"""Images of a batch keep to themselves: whatever one holds, the results of the others are as accurate as alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from joined import plan_of
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.registry import FAMILIES
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
+
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+BOUND = 1e-6
+TRANSFORMING = ("conv2d_fft", "conv2d_circular")
+"""How the names of families by transforms begin."""
+ODD: dict[str, Any] = {"input": (3, 3, 11, 9), "weight": (5, 3, 3, 2), "padding": 1}
+ODD_TILES: dict[str, Any] = {"input": (3, 1, 20, 23), "weight": (3, 1, 4, 3)}
+EVEN: dict[str, Any] = {"input": (3, 32, 5, 6), "weight": (32, 32, 3, 3), "padding": 1}
+DEPTHWISE: dict[str, Any] = {"input": (3, 3, 15, 14), "weight": (3, 1, 7, 7), "padding": 3, "groups": 3}
+FUSED: dict[str, Any] = {"input": (3, 3, 11, 9), "weight": (4, 3, 3, 2)}
+FUSED_GRADIENT: dict[str, Any] = {"input": (3, 4, 11, 9), "weight": (3, 4, 3, 2)}
+LAYERS = [
+    *(Conv2d(**fields, pass_=pass_) for fields in (ODD, ODD_TILES, EVEN, DEPTHWISE) for pass_ in ("fprop", "dgrad")),
+    Conv2d(**FUSED),
+    Conv2d(**FUSED_GRADIENT, pass_="dgrad"),
+]
+
+
+SPOILS: tuple[tuple[float, ...], ...] = ((np.nan, 1.0, 1e6), (1.0, 1e12, -np.inf), (1e38, 1.0, 1e-12))
+"""Of each image, run by run: by how much it is multiplied, or the one number that it is given."""
+SPOILING = (np.nan, -np.inf, 1e38)
+
+
+def spoilt(images: NDArray[np.float32], spoils: tuple[float, ...]) -> NDArray[np.float32]:
+    """`images` with what the first ones are to hold."""
+    images = images.copy()
+    for image, spoil in zip(images, spoils, strict=False):
+        if spoil in SPOILING or np.isnan(spoil):
+            image[0, 3, 4] = spoil
+        else:
+            image *= np.float32(spoil)
+    return images
+
+
+def is_case(family: Family, layer: Conv2d) -> bool:
+    """Whether a family's own way is met by a layer, and has not been met by one before."""
+    if not family.name.startswith(TRANSFORMING) or family.why_not(layer, DEVICE) is not None:
+        return False
+    if layer in LAYERS[-2:]:
+        return "fused" in family.name
+    if layer.input[1] == EVEN["input"][1]:
+        return "warpgroup" in family.name or "halves" in family.name
+    return not family.name.endswith(("_2", "_3")) or layer.input[1] == ODD["input"][1]
+
+
+CASES = [(family, layer) for layer in LAYERS for family in FAMILIES if is_case(family, layer)]
+
+
+@pytest.mark.parametrize(("family", "layer"), CASES, ids=lambda each: each.name if isinstance(each, Family) else "")
+def test_an_image_is_not_felt_by_the_others(
+    host: Runtime, quickest: HostCompiler, family: Family, layer: Conv2d
+) -> None:
+    plan = plan_of(host, quickest, layer, family.program(layer, family.default(layer, DEVICE)))
+    name, drawn = layer.inputs[0].name, random_operands(layer, 3)
+    for spoils in SPOILS:
+        given = {**drawn, name: spoilt(drawn[name], spoils)}
+        found = np.asarray(plan(*given.values()))
+        expected, scale = reference(layer, given)
+        whole = [n for n in range(layer.input[0]) if n >= len(spoils) or 1e-12 <= spoils[n] <= 1e12]
+        error = np.abs(found[whole] - expected[whole]) / scale[whole]
+        assert error.max(axis=(1, 2, 3)).tolist() == pytest.approx([0] * len(whole), abs=BOUND), (spoils, layer.key())
+
+
+def test_every_family_by_transforms_is_among_them() -> None:
+    solving = {family.name for family, layer in CASES}
+    named = {each.name for each in FAMILIES if each.name.startswith(TRANSFORMING)}
+    assert solving == named - {"conv2d_fft_cublas"}  # its products run on GPUs alone
+
+
+def test_both_gradients_and_layers_have_odd_numbers() -> None:
+    assert {layer.pass_ for _, layer in CASES} == {Pass.FPROP, Pass.DGRAD}
