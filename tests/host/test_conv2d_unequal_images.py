@@ -1,0 +1,79 @@
+"""Layers on the CPU whose batch has an image unlike the others: by products of 16-bit parts, slices and minimal filtering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from joined import plan_of
+from unequal_images import check_apart, laid_out
+from warpsmith.devices.base import Runtime
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.halves import maximum
+from warpsmith.generator.conv2d.mma.family import Conv2dMma
+from warpsmith.generator.conv2d.slices.family import Conv2dSlices
+from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.space import Config, Value
+
+DEVICE = DeviceRef(DeviceKind.HOST).device()
+SMALL: dict[str, Any] = {"input": (3, 7, 5, 5), "weight": (9, 7, 3, 3), "padding": 1}
+"""Images of which a tile has several, of a number of elements that is no multiple of four."""
+LAST: dict[str, Any] = {"input": (3, 16, 5, 4), "weight": (10, 16, 3, 2), "padding": 1, "layout": "nhwc"}
+STRIDED: dict[str, Any] = {"input": (3, 3, 9, 8), "weight": (10, 3, 4, 3), "stride": 2, "padding": 1}
+"""Of few channels, so that rows and columns are channels."""
+PIXELS: dict[str, Any] = {"input": (40, 20, 1, 1), "weight": (12, 20, 1, 1)}
+"""Images of one pixel: a block has many."""
+BIASED: dict[str, Any] = {**LAST, "bias": True, "relu": True}
+LARGER: dict[str, Any] = {"input": (2, 8, 70, 67), "weight": (3, 8, 1, 1)}
+"""Images of which more blocks look for the largest number than a thread reads by itself."""
+BFLOATS: dict[str, Any] = {"input": (3, 40, 6, 5), "weight": (40, 40, 3, 3), "padding": 1, "dtype": "bfloat16"}
+LINES = {"small": SMALL, "last": BIASED, "strided": STRIDED, "pixels": PIXELS}
+CASES: list[tuple[Family, dict[str, Any], dict[str, Value]]] = [
+    *((family, layer, {}) for family in (Conv2dWarpgroup(), Conv2dMma()) for layer in LINES.values()),
+    (Conv2dMma(), LARGER, {}),
+    (Conv2dMma(), {**SMALL, "precision": "tf32"}, {}),
+    (Conv2dMma(), BFLOATS, {}),
+    *((Conv2dSlices(), layer, {}) for layer in (SMALL, BIASED)),
+    (Conv2dWarpgroupIm2col(), {**BFLOATS, "layout": "nhwc"}, {}),
+    (Conv2dWinograd(), {**SMALL, "bias": True, "relu": True}, {"parts": 1}),
+    (Conv2dWinograd(), SMALL, {"parts": 3}),
+    (Conv2dWinograd(), {**SMALL, "input": (4, 7, 6, 6)}, {"parts": 2}),
+]
+
+
+def check(
+    host: Runtime, compiler: HostCompiler, family: Family, problem: Conv2d, wanted: dict[str, Value] | None = None
+) -> None:
+    config = Config.of({**family.default(problem, DEVICE).values(), **(wanted or {})})
+    assert family.space(problem, DEVICE).why_not(config) is None
+    plan = plan_of(host, compiler, problem, family.program(problem, config))
+    check_apart(problem, lambda given: np.array(plan(*(laid_out(given[each.name], each) for each in problem.inputs))))
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_no_image_reaches_another(host: Runtime, quickest: HostCompiler, case: int, pass_: Pass) -> None:
+    family, layer, wanted = CASES[case]
+    check(host, quickest, family, Conv2d(**layer, pass_=pass_), wanted)
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("layer", [SMALL, BIASED, STRIDED], ids=["small", "last", "strided"])
+def test_nor_does_one_that_is_sampled(
+    host: Runtime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], pass_: Pass
+) -> None:
+    """An image of which no sample has the largest numbers is laid out again, and no other."""
+    for name, value in (("SAMPLED_SIZE", 64), ("SAMPLE", 8), ("LEAST_SAMPLE", 4), ("LEAST_STEP", 2)):
+        monkeypatch.setattr(maximum, name, value)
+    problem, family = Conv2d(**layer, pass_=pass_), Conv2dMma()
+    program = family.program(problem, family.default(problem, DEVICE))
+    assert any(step.entry.endswith("again") for step in program.launches)
+    check(host, quickest, family, problem)
