@@ -66,8 +66,8 @@ def laid_out(numbers: Numbers, operand: Operand) -> Numbers:
 
 
 def check_apart(problem: Conv2d, call: Call) -> None:
-    """Whatever one image has, the others' results keep all their bits, and those of float32 are as accurate in each image
-    as in a batch of its own.
+    """Whatever one image has, the others' results keep all their bits. Those of float32 are as accurate in each image as
+    in a batch of its own.
 
     Args:
         problem: fprop or dgrad of two images or more.

@@ -66,7 +66,8 @@ def _computed(torch: Any, plan: Plan, problem: Conv2d, given: Mapping[str, Numbe
         values = torch.from_numpy(given[operand.name].astype(np.float32)).to(getattr(torch, str(operand.dtype)))
         is_last = operand.strides[1] == operand.dtype.itemsize and len(operand.shape) == 4
         memory = torch.channels_last if is_last else torch.contiguous_format
-        tensors.append(torch.empty(operand.shape, dtype=values.dtype, device="cuda", memory_format=memory).copy_(values))
+        tensor = torch.empty(operand.shape, dtype=values.dtype, device="cuda", memory_format=memory)
+        tensors.append(tensor.copy_(values))
     found = plan(*tensors)
     torch.cuda.synchronize()
     result: Numbers = found.float().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Layers on the CPU whose batch has an image unlike the others: by products of 16-bit parts, slices and minimal filtering."""
+"""Layers on the CPU whose batch has an image unlike the others: products of 16-bit parts, slices, minimal filtering."""
 
 from __future__ import annotations
 

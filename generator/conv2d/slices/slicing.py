@@ -10,8 +10,8 @@ What rounding loses is 0.29 of a step of q, at random; relative to a result it i
 smaller than the largest. A launch measures the mean magnitude and the mean square of each channel that is summed over,
 of both operands: with their products a channel of large numbers that meets small weights counts as what it adds to a
 result. Where the error that they let expect, SIGMAS standard deviations of it, is beyond BOUND of what errors are
-measured by (`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide. Images have powers and ranges
-of their own.
+measured by (`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide. Images have
+powers and ranges of their own.
 
 Source: Ootomo, Ozaki and Yokota 2024, "DGEMM on integer matrix multiplication unit", whose scheme is Ozaki's.
 """
@@ -68,8 +68,8 @@ class Slices(Arithmetic):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """The launch that measures an operand, a block each of the channels that are summed over, group by group; of a batch
-    the channels of each image by itself.
+    """The launch that measures the channels of an operand that are summed over, group by group; of a batch those of each
+    image by itself.
     """
 
     family: str
@@ -87,7 +87,7 @@ class Measure:
     """Pixels, or taps, of one of them."""
     inner_stride: int
     images: int = 1
-    """That are measured by themselves; 1 where all are measured together."""
+    """Images that are measured by themselves; 1 where all are measured together."""
 
     @classmethod
     def of_images(cls, images: Images) -> Measure:
@@ -143,7 +143,7 @@ class Measure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Range:
-    """The launch that finds the powers of two, and whether the range is too wide, of each image that is scaled by itself."""
+    """The launch that finds the powers of two and whether the range is too wide, image by image."""
 
     family: str
     measures: tuple[Measure, Measure]
@@ -169,11 +169,10 @@ class Range:
         return BOUND / SIGMAS
 
     def launch(self) -> Launch:
-        """Of its unit: a block for each image, or for all."""
+        """The launch of its unit: a block for each image, or one for all."""
         arguments = (*(Pointer(each.workspace.name) for each in self.measures), Pointer(RANGE))
-        return dataclasses.replace(
-            Launch.of_blocks(self.entry, self.measures[0].images, THREADS, arguments), unit=self.entry
-        )
+        launch = Launch.of_blocks(self.entry, self.measures[0].images, THREADS, arguments)
+        return dataclasses.replace(launch, unit=self.entry)
 
     def unit(self, problem: Conv2d) -> Unit:
         """Its text."""

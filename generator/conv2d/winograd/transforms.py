@@ -74,7 +74,7 @@ class Points(Halved, abc.ABC):
         return tuple(dataclasses.replace(each, offset=each.offset + 4 * first_image) for each in self.powers)
 
     def _launch(self, blocks: int, first_image: int = 0) -> Launch:
-        """Of the operand from an image on."""
+        """The launch that reads the operand from an image on."""
         arguments = (
             Pointer(self.operand.name, first_image * self.operand.strides[0]),
             Pointer(self.largest.workspace.name, 4 * first_image * self.largest.shares),
