@@ -66,7 +66,7 @@ def laid_out(numbers: Numbers, operand: Operand) -> Numbers:
 
 
 def check_apart(problem: Conv2d, call: Call) -> None:
-    """Whatever one image has, the others' results keep all their bits. Those of float32 are as accurate in each image as
+    """Whatever one image has, the others' results keep all their bits; float32 results are as accurate in each image as
     in a batch of its own.
 
     Args:

@@ -68,8 +68,8 @@ class Slices(Arithmetic):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """The launch that measures the channels of an operand that are summed over, group by group; of a batch those of each
-    image by itself.
+    """The launch that measures the channels of an operand that are summed over, group by group; those of a batch image
+    by image.
     """
 
     family: str
