@@ -64,7 +64,7 @@ def _computed(torch: Any, plan: Plan, problem: Conv2d, given: Mapping[str, Numbe
     tensors = []
     for operand in problem.inputs:
         values = torch.from_numpy(given[operand.name].astype(np.float32)).to(getattr(torch, str(operand.dtype)))
-        is_last = operand.strides[1] == operand.dtype.itemsize and len(operand.shape) == 4
+        is_last = len(operand.shape) == 4 and operand.strides[1] == operand.dtype.itemsize
         memory = torch.channels_last if is_last else torch.contiguous_format
         tensor = torch.empty(operand.shape, dtype=values.dtype, device="cuda", memory_format=memory)
         tensors.append(tensor.copy_(values))

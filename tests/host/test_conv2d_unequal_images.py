@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sanitized
 from joined import plan_of
 from unequal_images import check_apart, laid_out
 from warpsmith.devices.base import Runtime
@@ -21,6 +23,7 @@ from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -49,6 +52,12 @@ CASES: list[tuple[Family, dict[str, Any], dict[str, Value]]] = [
 ]
 
 
+def sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has small images sampled."""
+    for name, value in (("SAMPLED_SIZE", 64), ("SAMPLE", 8), ("LEAST_SAMPLE", 4), ("LEAST_STEP", 2)):
+        monkeypatch.setattr(maximum, name, value)
+
+
 def check(
     host: Runtime, compiler: HostCompiler, family: Family, problem: Conv2d, wanted: dict[str, Value] | None = None
 ) -> None:
@@ -71,9 +80,22 @@ def test_nor_does_one_that_is_sampled(
     host: Runtime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], pass_: Pass
 ) -> None:
     """An image of which no sample has the largest numbers is laid out again, and no other."""
-    for name, value in (("SAMPLED_SIZE", 64), ("SAMPLE", 8), ("LEAST_SAMPLE", 4), ("LEAST_STEP", 2)):
-        monkeypatch.setattr(maximum, name, value)
+    sample(monkeypatch)
     problem, family = Conv2d(**layer, pass_=pass_), Conv2dMma()
     program = family.program(problem, family.default(problem, DEVICE))
     assert any(step.entry.endswith("again") for step in program.launches)
     check(host, quickest, family, problem)
+
+
+@pytest.mark.usefixtures("compile_without_optimisation")
+def test_clean_under_the_sanitizers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Images that begin anywhere, of one pixel, and in parts of a batch; sampled or read whole."""
+    cases: list[tuple[Conv2d, Program]] = []
+    for family, layer, wanted in (CASES[4], CASES[7], CASES[11], CASES[-2]):
+        problem = Conv2d(**layer)
+        config = Config.of({**family.default(problem, DEVICE).values(), **wanted})
+        cases.append((problem, family.program(problem, config)))
+    sample(monkeypatch)
+    problem = Conv2d(**SMALL, pass_=Pass.DGRAD)
+    cases.append((problem, Conv2dMma().program(problem, Conv2dMma().default(problem, DEVICE))))
+    sanitized.check(cases, tmp_path)
