@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import sanitized
+from host.test_conv2d_im2col import SHAPES as IM2COL_SHAPES
+from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
 from joined import plan_of
 from unequal_images import check_apart, laid_out
 from warpsmith.devices.base import Runtime
@@ -25,6 +27,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
+from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.conv2d.oracle import reference
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Any] = {"input": (3, 7, 5, 5), "weight": (9, 7, 3, 3), "padding": 1}
@@ -85,6 +89,38 @@ def test_nor_does_one_that_is_sampled(
     program = family.program(problem, family.default(problem, DEVICE))
     assert any(step.entry.endswith("again") for step in program.launches)
     check(host, quickest, family, problem)
+
+
+# Layers of few channels whose steps are channels are not among them: their filters have taps of zero where the stride
+# does not divide the rows, and a NaN meets these.
+WINDOWS: list[tuple[Family, dict[str, Any]]] = [
+    (Conv2dWarpgroup(), SHAPES["padded"]),
+    (Conv2dMma(), {**SHAPES["strides"], "input": (2, 20, 11, 9), "weight": (10, 20, 3, 5)}),
+    (Conv2dMma(), SHAPES["dilation"]),
+    (Conv2dMma(), SHAPES["groups"]),
+    (Conv2dMma(), {**CHANNELS_LAST[2], "dtype": "float16"}),
+    (Conv2dSlices(), SHAPES["both"]),
+    (Conv2dWarpgroupIm2col(), {**BFLOATS, "layout": "nhwc"}),
+    (Conv2dWarpgroupIm2col(), {**IM2COL_SHAPES["groups within copies"], "dtype": "float16", "layout": "nhwc"}),
+]
+
+
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+@pytest.mark.parametrize("case", range(len(WINDOWS)))
+def test_a_nan_stays_in_its_windows(host: Runtime, quickest: HostCompiler, case: int, pass_: Pass) -> None:
+    """It reaches the results whose sum has it, of its own group, and no others."""
+    family, layer = WINDOWS[case]
+    problem = Conv2d(**layer, pass_=pass_)
+    plan = plan_of(host, quickest, problem, family.program(problem, family.default(problem, DEVICE)))
+    source, weights = problem.inputs[:2]
+    given = random_operands(problem, 3)
+    for place in ((0, 0, 0, 0), (0, 1, -1, -1), (0, -1, source.shape[2] // 2, source.shape[3] // 2)):
+        changed, alone = given[source.name].copy(), np.zeros(source.shape)
+        changed[place], alone[place] = np.nan, 1.0
+        expected, _ = reference(problem, {source.name: alone, weights.name: np.ones(weights.shape)})
+        operands = {**given, source.name: changed}
+        found = np.array(plan(*(laid_out(operands[each.name], each) for each in problem.inputs)))
+        assert np.array_equal(np.isnan(found.astype(np.float32)), expected != 0), place
 
 
 @pytest.mark.usefixtures("compile_without_optimisation")
