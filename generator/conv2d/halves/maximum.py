@@ -76,9 +76,9 @@ class Maximum:
         if not self.is_sampled:
             return 1
         step = self.fours // _sample(self.images)
-        return (
-            step if self.images == 1 else step - 1 | 1
-        )  # an odd one meets all channels of pixels that lie side by side
+        if self.images == 1:
+            return step
+        return step - 1 | 1  # an odd one meets all channels of pixels that lie side by side
 
     @property
     def entry(self) -> str:
