@@ -21,6 +21,8 @@ Call = Callable[[Mapping[str, Numbers]], Numbers]
 """What computes a layer's result of its inputs by name."""
 UNLIKE = 1
 """The image that is."""
+CHECKED = 3
+"""Images at the most whose results are held against float64 sums while all are alike."""
 
 
 class Unlike(enum.Enum):
@@ -77,7 +79,7 @@ def check_apart(problem: Conv2d, call: Call) -> None:
     source = problem.inputs[0].name
     usual = call(given)
     is_checked = problem.dtype is DType.FLOAT32
-    for image in range(problem.input[0] if is_checked else 0):
+    for image in range(min(problem.input[0], CHECKED) if is_checked else 0):
         _check_image(problem, given, usual, image)
     others = np.arange(problem.input[0]) != UNLIKE
     bits = np.dtype(f"u{usual.dtype.itemsize}")
