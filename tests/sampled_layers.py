@@ -6,10 +6,12 @@ import contextlib
 import enum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.binary import Binaries
 from warpsmith.generator.conv2d import Conv2d
+from warpsmith.generator.conv2d.halves.arithmetic import scaled_images
 from warpsmith.generator.conv2d.halves.maximum import Maximum
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, Measurement
@@ -48,12 +50,22 @@ class BesideTheSample(Conv2dJudge):
     def inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
         found = dict(super().inputs(problem, generator))
         for operand in problem.inputs:
-            maximum = Maximum.of("", operand)
+            maximum = Maximum.of("", operand, scaled_images(problem))
             if maximum.is_sampled:
                 numbers = found[operand.name].reshape(-1)
-                is_read = np.arange(numbers.size) // 4 % maximum.step == 0
+                is_read = _is_read(maximum)
                 if self._beside is Beside.ALL_OF_IT:
                     numbers[is_read] = 0.0
                 else:
                     numbers[np.flatnonzero(~is_read)[::63]] *= self._beside.value
         return found
+
+
+def _is_read(maximum: Maximum) -> NDArray[np.bool_]:
+    """Whether the sample has a number, by its place."""
+    found = np.zeros(maximum.operand.size, dtype=bool)
+    for image in range(maximum.images):
+        first = -(-image * maximum.numbers // 4)  # a vector of four
+        read = first + np.arange(0, maximum.fours // maximum.step * maximum.step, maximum.step)
+        found[(4 * read[:, None] + np.arange(4)).reshape(-1)] = True
+    return found

@@ -25,6 +25,7 @@ LAYERS: tuple[dict[str, Any], ...] = (SHAPES["groups"], SHAPES["few channels"], 
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maximum, "SAMPLED_SIZE", 64)
     monkeypatch.setattr(maximum, "SAMPLE", 8)
+    monkeypatch.setattr(maximum, "LEAST_SAMPLE", 4)
 
 
 @pytest.mark.usefixtures("sampled")

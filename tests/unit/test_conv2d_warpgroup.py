@@ -17,13 +17,14 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.folding import Folding, folded
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
+from warpsmith.generator.conv2d.halves.maximum import MOST_SHARES, SAMPLE, Maximum
 from warpsmith.generator.conv2d.warpgroup.choice import image_clocks, weight_clocks
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import least_image
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.device import H200
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.conv2d.oracle import reference
@@ -185,10 +186,41 @@ class TestArithmetic:
         self, dtype: str, precision: str, expected: tuple[Any, ...]
     ) -> None:
         problem = Conv2d(**LAYERS[0], dtype=dtype, precision=precision)  # type: ignore[arg-type]
-        assert dataclasses.astuple(Arithmetic.of(problem)) == expected
+        found = Arithmetic.of(problem)
+        assert (found.element, found.parts, found.scales, found.promotes) == expected
+
+    def test_images_have_powers_of_their_own_where_results_are_images(self) -> None:
+        layer = {"input": (5, 16, 9, 8), "weight": (8, 16, 3, 3)}
+        images = [Arithmetic.of(Conv2d(**layer, pass_=pass_)).images for pass_ in Pass]  # type: ignore[arg-type]
+        assert images == [5, 5, 1]
+        assert Arithmetic.of(Conv2d(**layer, dtype="float16")).images == 1  # type: ignore[arg-type]
 
     def test_takes_three_products_for_each_of_float32(self) -> None:
         assert Arithmetic.of(Conv2d(**LAYERS[0])).products == 3
+
+
+class TestMaximum:
+    @pytest.mark.parametrize(
+        "shape", [(128, 3, 227, 227), (8, 64, 97, 97), (2, 3, 1001, 999), (1056, 65, 8, 8), (3, 3, 5, 7)]
+    )
+    def test_blocks_of_an_image_read_no_other(self, shape: tuple[int, ...]) -> None:
+        found = Maximum.of("", Operand("x", Role.INPUT, shape, DType.FLOAT32), shape[0])
+        size = math.prod(shape[1:])
+        for image in range(shape[0]):
+            first = -(-image * size // 4)  # a vector of four that lies in the image
+            read = found.fours // found.step
+            assert image * size <= 4 * first
+            assert 4 * (first + (read - 1) * found.step + 1) <= (image + 1) * size
+        assert found.shares * shape[0] == found.blocks
+        assert found.shares <= MOST_SHARES
+
+    def test_an_image_is_sampled_where_that_reads_less(self) -> None:
+        """Of large batches of small images a quarter of all vectors would be read."""
+        large, many = ((16, 64, 96, 96), (4096, 64, 4, 4))
+        found = [Maximum.of("", Operand("x", Role.INPUT, each, DType.FLOAT32), each[0]) for each in (large, many)]
+        assert [each.is_sampled for each in found] == [True, False]
+        assert found[0].fours // found[0].step >= SAMPLE // 16
+        assert found[0].step % 2 == 1
 
 
 def clocks_of(problem: Conv2d, config: Config) -> float:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.words import Precision
+from warpsmith.generator.conv2d.words import Pass, Precision
 from warpsmith.generator.problem import DType
 
 
@@ -23,16 +23,19 @@ class Arithmetic:
     parts: int
     """2: high and low; 1: high alone."""
     scales: bool
-    """Whether an operand is scaled so that its largest number is near the largest half."""
+    """Whether numbers are scaled so that the largest of an image, or of all weights, is near the largest half."""
     promotes: bool
     """Whether sums leave the tensor cores after each stage, since these cut off what float32 rounds."""
+    images: int = 1
+    """Images of the source that have a power of two each; 1 where the source has one for all."""
 
     @classmethod
     def of(cls, problem: Conv2d) -> Arithmetic:
         is_exact = problem.precision is Precision.IEEE
         if problem.dtype is not DType.FLOAT32:
             return cls(problem.dtype, parts=1, scales=False, promotes=is_exact)
-        return cls(DType.FLOAT16, parts=2 if is_exact else 1, scales=True, promotes=is_exact)
+        images = scaled_images(problem)
+        return cls(DType.FLOAT16, parts=2 if is_exact else 1, scales=True, promotes=is_exact, images=images)
 
     chunk: ClassVar[int] = 8
     """Numbers that lie side by side: 16 bytes."""
@@ -54,3 +57,8 @@ class Arithmetic:
     def is_bfloat(self) -> bool:
         """Whether the numbers are bfloat16."""
         return self.element is DType.BFLOAT16
+
+
+def scaled_images(problem: Conv2d) -> int:
+    """Images of a layer's source that are scaled one by one; 1 for wgrad, which sums over them."""
+    return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]

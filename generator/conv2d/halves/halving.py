@@ -1,9 +1,10 @@
 """Images and weights as 16-bit numbers: the kernels that lay them out, and scale and split those of float32.
 
-A number x, scaled so that the largest of its operand lies in [2^14, 2^15), is the sum of high = half(x) and low =
-half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number, and of an image whose numbers
-are sampled below 2^-33. The largest finite number of an operand is found by a launch before: `maximum.Maximum`. Data of
-16 bits are laid out as they are.
+A number x, scaled so that the largest of its image, or of all weights, lies in [2^14, 2^15), is the sum of high =
+half(x) and low = half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number, and of an
+image whose numbers are sampled below 2^-33. The largest finite numbers are found by a launch before:
+`maximum.Maximum`. Who multiplies scales a result back by the power of two of its image. Data of 16 bits are laid out
+as they are.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3.
 """
@@ -43,7 +44,12 @@ class Halved(abc.ABC):
     def maximum(self) -> Maximum | None:
         """What finds the largest number, where the operand is scaled."""
         has_own = self.arithmetic.scales and not self.arithmetic.is_sliced
-        return Maximum.of(self.family, self.operand) if has_own else None
+        return Maximum.of(self.family, self.operand, self.scaled_images) if has_own else None
+
+    @property
+    def scaled_images(self) -> int:
+        """Images that are scaled one by one; 1 where the operand has one power of two."""
+        return 1
 
     @property
     def powers(self) -> tuple[Pointer, ...]:
@@ -52,8 +58,8 @@ class Halved(abc.ABC):
 
     @property
     def range_place(self) -> int:
-        """Where in the range the power of two of slices is."""
-        return int(self.operand.name == "w")
+        """Where in the range the power of two of slices is, or that of the first image: those of images come first."""
+        return self.arithmetic.images if self.operand.name == "w" else 0
 
     @property
     def entry(self) -> str:
@@ -90,6 +96,8 @@ class Halved(abc.ABC):
         maximum = self.maximum
         first = () if maximum is None else (maximum.launch(),)
         largest = () if maximum is None else (Pointer(maximum.workspace.name),)
+        if maximum is not None and self.scaled_images > 1:
+            largest = (*largest, maximum.power)
         if self.arithmetic.is_sliced:
             largest = (Pointer(RANGE, 4 * self.range_place),)
         arguments = (Pointer(self.operand.name), *largest, Pointer(self.halves.name))
@@ -195,6 +203,15 @@ class Images(Halved):
         return CHUNK_BYTES * self.arithmetic.parts * self.part_length
 
     @property
+    def scaled_images(self) -> int:
+        return self.arithmetic.images
+
+    @property
+    def block_images(self) -> int:
+        """Images that a block of threads has positions of, at the most."""
+        return images_of(THREADS, self.rows.pitch * self.columns.pitch, self.images)
+
+    @property
     def blocks_a_plane(self) -> int:
         """Blocks of threads, a position each."""
         return -(-self.length // THREADS)
@@ -270,3 +287,8 @@ class Filters(Halved):
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
         """Their texts."""
         return self._units(problem, "conv2d/halves_filters.cu.jinja")
+
+
+def images_of(positions: int, pitch: int, images: int) -> int:
+    """Images, of so many, that a run of positions meets at the most, where an image has `pitch` positions."""
+    return min(images, (positions + pitch - 2) // pitch + 1)

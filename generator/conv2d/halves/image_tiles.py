@@ -70,6 +70,8 @@ class ImageTiles(abc.ABC):
     """Where channels of the sums are pixels of the result."""
     result_strides: tuple[int, ...]
     """Of the result, in elements."""
+    stays_scaled: bool = dataclasses.field(default=False, kw_only=True)
+    """Whether results keep the powers of two of both operands: who reads them takes these off."""
 
     is_turned = False
     """What lies side by side in shared memory is summed over."""
@@ -145,6 +147,16 @@ class ImageTiles(abc.ABC):
     def results(self) -> int:
         """Channels of the result, in a group."""
         return self.filters.results
+
+    @property
+    def scales_back(self) -> bool:
+        """Whether results are multiplied by powers of two."""
+        return self.arithmetic.scales and not self.stays_scaled
+
+    @property
+    def scaled_images(self) -> int:
+        """Images whose results have a power of two each; 1 where all results have the same, or none."""
+        return self.images.scaled_images if self.scales_back else 1
 
     @property
     def chunks(self) -> int:

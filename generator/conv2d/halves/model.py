@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.conv2d.halves.arithmetic import scaled_images
 from warpsmith.generator.conv2d.halves.maximum import samples
 from warpsmith.generator.conv2d.problem import Conv2d
 
@@ -43,6 +44,6 @@ def other_us(problem: Conv2d, halves_bytes: int) -> float:
     """What makes the halves, which take so many bytes, and five launches, or one more for each operand that is sampled:
     of these little is read before they are laid out, of others all.
     """
-    sampled = [samples(operand) for operand in problem.inputs]
+    sampled = [samples(operand, scaled_images(problem)) for operand in problem.inputs]
     read = sum(operand.nbytes * (1 if once else 2) for operand, once in zip(problem.inputs, sampled, strict=True))
     return (read + halves_bytes) / BYTES_A_US + (5 + sum(sampled)) * LAUNCH_US

@@ -2,9 +2,9 @@
 
 The kernel is that of `conv2d_mma`, of three digits in base 256 instead of two halves (`slicing.py` has the method and
 its source): of a product of two numbers eight products of digits are taken. Its sums are integers, so that a result
-depends on the inputs alone, and no config has other bits. Where an operand has too wide a range for three digits, or
-a number is not finite, a launch finds that out, the kernel that multiplies ends at once, and another one computes all
-results in double precision, slowly and in one order: no host waits for the answer.
+depends on its image and the weights alone, and no config has other bits. Where an image or the weights have too wide a
+range for three digits, or a number is not finite, a launch finds that out, and a later one computes all results of the
+image in double precision, slowly and in one order: no host waits for the answer.
 
 It takes 8/3 of the products of halves at twice their rate, so it is chosen by who wants its bits, and answers nothing
 unasked. The gradient of weights sums along the line of positions, where digits of neighbours do not lie side by side:

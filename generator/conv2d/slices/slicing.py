@@ -10,7 +10,8 @@ What rounding loses is 0.29 of a step of q, at random; relative to a result it i
 smaller than the largest. A launch measures the mean magnitude and the mean square of each channel that is summed over,
 of both operands: with their products a channel of large numbers that meets small weights counts as what it adds to a
 result. Where the error that they let expect, SIGMAS standard deviations of it, is beyond BOUND of what errors are
-measured by (`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide.
+measured by (`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide. Images have
+powers and ranges of their own.
 
 Source: Ootomo, Ozaki and Yokota 2024, "DGEMM on integer matrix multiplication unit", whose scheme is Ozaki's.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic, scaled_images
 from warpsmith.generator.conv2d.halves.halving import RANGE, Filters, Images
 from warpsmith.generator.conv2d.halves.maximum import THREADS
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -38,6 +39,8 @@ LARGEST = 127 * 2**16 + 127 * 2**8 + 127
 """That three digits make."""
 SIGMAS = 6.0
 BOUND = 1e-6
+WARP, BLOCK_NUMBERS = 32, 2048
+"""Threads that share a channel of an image, unless it has so many numbers: then a block does."""
 MEASURES = 3
 """Of a channel: its largest magnitude, the sum of magnitudes and that of squares."""
 
@@ -52,7 +55,7 @@ class Slices(Arithmetic):
 
     @classmethod
     def of(cls, problem: Conv2d) -> Slices:
-        return cls(problem.dtype, parts=DIGITS, scales=True, promotes=False)
+        return cls(problem.dtype, parts=DIGITS, scales=True, promotes=False, images=scaled_images(problem))
 
     @property
     def products(self) -> int:
@@ -65,7 +68,9 @@ class Slices(Arithmetic):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """The launch that measures an operand, a block each of the channels that are summed over, group by group."""
+    """The launch that measures the channels of an operand that are summed over, group by group; those of a batch image
+    by image.
+    """
 
     family: str
     operand: Operand
@@ -81,13 +86,16 @@ class Measure:
     inner: int
     """Pixels, or taps, of one of them."""
     inner_stride: int
+    images: int = 1
+    """Images that are measured by themselves; 1 where all are measured together."""
 
     @classmethod
     def of_images(cls, images: Images) -> Measure:
         operand, strides = images.operand, images.strides
         group_stride = images.channels * strides[1]
         sizes = operand.shape[0], strides[0], operand.shape[2] * operand.shape[3], strides[3]
-        return cls(images.family, operand, operand.shape[1], images.channels, group_stride, strides[1], *sizes)
+        own = images.channels, group_stride, strides[1], *sizes, images.scaled_images
+        return cls(images.family, operand, operand.shape[1], *own)
 
     @classmethod
     def of_filters(cls, filters: Filters) -> Measure:
@@ -103,18 +111,29 @@ class Measure:
 
     @property
     def numbers(self) -> int:
-        """Of a channel."""
-        return self.outer * self.inner
+        """Numbers of a channel that are measured together."""
+        return self.outer // self.images * self.inner
+
+    @property
+    def lines(self) -> int:
+        """Channels of all images that are measured by themselves."""
+        return self.images * self.blocks
+
+    @property
+    def channel_threads(self) -> int:
+        """Threads that share a channel: a warp, or a block where they have enough numbers to add up."""
+        return THREADS if self.images == 1 or self.numbers >= BLOCK_NUMBERS else WARP
 
     @property
     def workspace(self) -> Workspace:
         """Where a channel's measures are, side by side."""
-        return Workspace(f"measures_{self.operand.name}", 8 * MEASURES * self.blocks)
+        return Workspace(f"measures_{self.operand.name}", 8 * MEASURES * self.lines)
 
     def launch(self) -> Launch:
         """Of its unit."""
         arguments = (Pointer(self.operand.name), Pointer(self.workspace.name))
-        return dataclasses.replace(Launch.of_blocks(self.entry, self.blocks, THREADS, arguments), unit=self.entry)
+        blocks = -(-self.lines * self.channel_threads // THREADS)
+        return dataclasses.replace(Launch.of_blocks(self.entry, blocks, THREADS, arguments), unit=self.entry)
 
     def unit(self, problem: Conv2d) -> Unit:
         """Its text."""
@@ -124,7 +143,7 @@ class Measure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Range:
-    """The launch that finds both powers of two, and whether the range is too wide."""
+    """The launch that finds the powers of two and whether the range is too wide, image by image."""
 
     family: str
     measures: tuple[Measure, Measure]
@@ -133,8 +152,11 @@ class Range:
     """That a result sums over, at the most."""
 
     largest: ClassVar[int] = LARGEST
-    workspace: ClassVar[Workspace] = Workspace(RANGE, 4 * 3)
-    """Both powers, and 1 where the range is too wide."""
+
+    @property
+    def workspace(self) -> Workspace:
+        """The power of each image, that of the weights, and of each image 1 where the range is too wide."""
+        return Workspace(RANGE, 4 * (2 * self.measures[0].images + 1))
 
     @property
     def entry(self) -> str:
@@ -147,9 +169,10 @@ class Range:
         return BOUND / SIGMAS
 
     def launch(self) -> Launch:
-        """Of its unit: one block."""
+        """The launch of its unit: a block for each image, or one for all."""
         arguments = (*(Pointer(each.workspace.name) for each in self.measures), Pointer(RANGE))
-        return dataclasses.replace(Launch.of_blocks(self.entry, 1, THREADS, arguments), unit=self.entry)
+        launch = Launch.of_blocks(self.entry, self.measures[0].images, THREADS, arguments)
+        return dataclasses.replace(launch, unit=self.entry)
 
     def unit(self, problem: Conv2d) -> Unit:
         """Its text."""

@@ -150,7 +150,8 @@ def _why_not_layer(layer: Conv2d) -> str | None:
 def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
     """Of each part of the batch its tiles, their products, and the results."""
     pixels, weights, multiply, layer = geometry.pixels, geometry.weights, geometry.multiply, geometry.layer
-    factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *pixels.powers, *weights.powers)
+    powers = () if geometry.scales_back else (*pixels.powers, *weights.powers)
+    factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *powers)
     product = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, (*factors, Pointer(PRODUCTS)))
     product = dataclasses.replace(product, shared_bytes=multiply.shared_bytes, unit=MAIN)
     found: list[Launch] = []
@@ -159,7 +160,8 @@ def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
         result = Pointer(layer.output.name, first * layer.output.strides[0])
         bias = (Pointer("b"),) if layer.bias else ()
         blocks = geometry.blocks_across * geometry.results
-        back = Launch.of_blocks(BACK, blocks, geometry.threads, (Pointer(PRODUCTS), *bias, result))
+        scales = (*pixels.powers_from(first), *weights.powers) if geometry.scales_back else ()
+        back = Launch.of_blocks(BACK, blocks, geometry.threads, (Pointer(PRODUCTS), *scales, *bias, result))
         found += [pixels.launch(first), product, dataclasses.replace(back, unit=BACK)]
     return tuple(found)
 

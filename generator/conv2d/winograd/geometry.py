@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
+from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic, scaled_images
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.winograd.minimal import Minimal
@@ -53,7 +53,7 @@ class WinogradGeometry:
             rows=Axis.of(layer, 0, tile),
             columns=Axis.of(layer, 1, tile),
             product=product,
-            multiply=ImageGeometry.of(product, config),
+            multiply=dataclasses.replace(ImageGeometry.of(product, config), stays_scaled=scaled_images(layer) > 1),
             block_tiles=config.integer("block_tiles"),
             threads=config.integer("threads"),
         )
@@ -82,6 +82,11 @@ class WinogradGeometry:
     def blocks_across(self) -> int:
         """That transform a channel back."""
         return -(-self.tiles // self.threads)
+
+    @property
+    def scales_back(self) -> bool:
+        """Whether who transforms back takes powers of two off: products have those of one image, unless it is one."""
+        return self.multiply.stays_scaled
 
     @functools.cached_property
     def pixels(self) -> Tiles:

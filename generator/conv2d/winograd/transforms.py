@@ -1,7 +1,8 @@
 """The kernels of `conv2d_winograd` that transform pixels and weights, and write them as halves.
 
 They write what the main kernel of `conv2d_warpgroup` reads of a layer of 1x1 taps (`geometry.py`). The power of two
-that scales an operand is that of its own largest number: nothing that is transformed is larger (`minimal.py`).
+that scales the weights, or an image, is that of its own largest number: nothing that is transformed is larger
+(`minimal.py`). Where images have a power each, the kernel that transforms products back takes it off.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 
-from warpsmith.generator.conv2d.halves.halving import CHUNK, Halved
+from warpsmith.generator.conv2d.halves.halving import CHUNK, Halved, images_of
 from warpsmith.generator.conv2d.halves.maximum import Maximum
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
@@ -56,8 +57,8 @@ class Points(Halved, abc.ABC):
 
     @property
     def largest(self) -> Maximum:
-        """What finds the largest number, of all: float32 is always scaled, and parts of a batch by one power."""
-        return Maximum(self.family, self.operand)
+        """What finds the largest number, or that of each image of the whole batch: float32 is always scaled."""
+        return Maximum(self.family, self.operand, images=self.scaled_images)
 
     @property
     def maximum(self) -> Maximum:
@@ -68,11 +69,16 @@ class Points(Halved, abc.ABC):
     def threads(self) -> int:
         """Of a block."""
 
-    def _launch(self, blocks: int, offset: int = 0) -> Launch:
-        """Of the operand from so many bytes on."""
+    def powers_from(self, first_image: int) -> tuple[Pointer, ...]:
+        """The argument of a kernel that scales back, from an image of the batch on."""
+        return tuple(dataclasses.replace(each, offset=each.offset + 4 * first_image) for each in self.powers)
+
+    def _launch(self, blocks: int, first_image: int = 0) -> Launch:
+        """The launch that reads the operand from an image on."""
         arguments = (
-            Pointer(self.operand.name, offset),
-            Pointer(self.largest.workspace.name),
+            Pointer(self.operand.name, first_image * self.operand.strides[0]),
+            Pointer(self.largest.workspace.name, 4 * first_image * self.largest.shares),
+            *(self.powers_from(first_image) if self.scaled_images > 1 else ()),
             Pointer(self.halves.name),
         )
         return dataclasses.replace(Launch.of_blocks(self.entry, blocks, self.threads, arguments), unit=self.entry)
@@ -130,9 +136,18 @@ class Tiles(Points):
         """From high parts to low ones, in eight halves."""
         return self.minimal.products * self.chunks * self.length
 
+    @property
+    def scaled_images(self) -> int:
+        return self.arithmetic.images
+
+    @property
+    def block_images(self) -> int:
+        """Images that a block has tiles of, at the most."""
+        return images_of(self.block_tiles, self.rows.tiles * self.columns.tiles, self.images)
+
     def launch(self, first_image: int = 0) -> Launch:
         """Of the part of the batch that begins with that image."""
-        return self._launch(self.blocks_across * self.chunks, first_image * self.operand.strides[0])
+        return self._launch(self.blocks_across * self.chunks, first_image)
 
     def units(self, layer: Conv2d) -> tuple[Unit, ...]:
         """The texts of the largest number and of the transform."""

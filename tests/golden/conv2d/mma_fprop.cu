@@ -180,6 +180,12 @@ __device__ __forceinline__ float scaled(float sum, int power) {
            __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
 }
 
+// 2 to which power scales back a position's results: of its image, and of the weights.
+__device__ __forceinline__ int power_of(int position, const int* __restrict__ pixel_powers, int filter_power) {
+    const int image = min(position / (kRowPitch * kColumnPitch), 31);  // those behind are not stored
+    return -__ldg(pixel_powers + image) - filter_power;
+}
+
 // The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
 __device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
 
@@ -243,7 +249,7 @@ __device__ __forceinline__ float* target_of(int position, const Tile& tile, floa
 
 // Stores a warp's sums, kStagedColumns channels at a time by way of shared memory: neighbouring lanes then store
 // neighbouring positions, a line of memory rather than a sector of four.
-__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int first_position, int first_column, int power, float* staged, const float* __restrict__ b, float* __restrict__ y) {
+__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int first_position, int first_column, const int* __restrict__ pixel_powers, int filter_power, float* staged, const float* __restrict__ b, float* __restrict__ y) {
     const int lane = threadIdx.x % 32;
     float* targets[kWarpRows / 32];
 #pragma unroll
@@ -251,6 +257,12 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int fi
         targets[part] = target_of(first_position + 32 * part + lane, tile, y);
     }
     float* const own = staged + lane % 4 * 2 * kStagedPitch + lane / 4;
+    int powers[kTall][2];
+#pragma unroll
+    for (int i = 0; i < kTall; ++i) {
+        powers[i][0] = power_of(first_position + lane / 4 + 16 * i, pixel_powers, filter_power);
+        powers[i][1] = power_of(first_position + lane / 4 + 16 * i + 8, pixel_powers, filter_power);
+    }
 #pragma unroll
     for (int first = 0; first < kWarpColumns; first += kStagedColumns) {
         __syncwarp();  // what was staged before has been stored
@@ -258,7 +270,7 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int fi
         for (int i = 0; i < kTall; ++i) {
 #pragma unroll
             for (int n = 0; n < kStagedColumns / 2; ++n) {
-                own[(n / 4 * 8 + n % 2) * kStagedPitch + 16 * i + n % 4 / 2 * 8] = scaled(sums[i][first / 2 + n], power);
+                own[(n / 4 * 8 + n % 2) * kStagedPitch + 16 * i + n % 4 / 2 * 8] = scaled(sums[i][first / 2 + n], powers[i][n % 4 / 2]);
             }
         }
         __syncwarp();
@@ -279,7 +291,7 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int fi
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
 conv2d_mma(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
-           const int* __restrict__ pixel_power, const int* __restrict__ filter_power,
+           const int* __restrict__ pixel_powers, const int* __restrict__ filter_power,
            const float* __restrict__ b, float* __restrict__ y) {
     extern __shared__ __align__(128) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
@@ -319,8 +331,7 @@ conv2d_mma(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
         filter_stage = filter_stage + 1 == kStages ? 0 : filter_stage + 1;
         t = t + 1 == last_tap ? first_tap : t + 1;
     }
-    const int power = -*pixel_power - *filter_power;
     __syncthreads();  // all have read the last stage, where results are staged now
-    store(totals, tile, tile.position + first_row, tile.column * kTileColumns + first_column, power,
+    store(totals, tile, tile.position + first_row, tile.column * kTileColumns + first_column, pixel_powers, *filter_power,
           reinterpret_cast<float*>(memory) + warp * (kStagedColumns * kStagedPitch), b, y);
 }

@@ -1,7 +1,7 @@
 // warpsmith conv2d_slices
 // problem: conv2d pass=dgrad input=32x64x56x56 weight=128x64x3x3 precision=ieee stride=2x2 padding=1x1
 //
-// All results where the range of dy or w is too wide for three digits: a thread a result, in double precision, whose
+// All results of images where the range of dy or w is too wide for three digits: a thread a result, in double precision, whose
 // sum has the same order whatever the tile was. Else nothing.
 constexpr int kThreads = 256;
 constexpr int kBlocks = 1056;
@@ -69,7 +69,13 @@ __device__ __forceinline__ float* target_of(int position, const Tile& tile, floa
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 conv2d_slices_exact(const int* __restrict__ range, const float* __restrict__ dy, const float* __restrict__ w, float* __restrict__ dx) {
-    if (range[2] == 0) {
+    constexpr int kImages = 32;
+    const int* const is_wide = range + kImages + 1;
+    int any = 0;
+    for (int i = threadIdx.x; i < kImages; i += kThreads) {
+        any |= is_wide[i];
+    }
+    if (__syncthreads_or(any) == 0) {
         return;
     }
     for (int i = blockIdx.x; i < kLines * kPositionBlocks; i += kBlocks) {
@@ -79,7 +85,7 @@ conv2d_slices_exact(const int* __restrict__ range, const float* __restrict__ dy,
         tile.group = line / kPhases / kResults;
         tile.phase = phase;
         float* const target = target_of(position, tile, dx);
-        if (target == nullptr) {
+        if (target == nullptr || is_wide[position / (kRowPitch * kColumnPitch)] == 0) {
             continue;
         }
         const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);

@@ -175,6 +175,12 @@ __device__ __forceinline__ float scaled(float sum, int power) {
            __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
 }
 
+// 2 to which power scales back a position's results: of its image, and of the weights.
+__device__ __forceinline__ int power_of(int position, const int* __restrict__ pixel_powers, int filter_power) {
+    const int image = min(position / (kRowPitch * kColumnPitch), 31);  // those behind are not stored
+    return -__ldg(pixel_powers + image) - filter_power;
+}
+
 // The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
 __device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
 
@@ -238,7 +244,7 @@ __device__ __forceinline__ float* target_of(int position, const Tile& tile, floa
 
 // Stores a warp's sums, kStagedColumns channels at a time by way of shared memory: neighbouring lanes then store
 // neighbouring positions, a line of memory rather than a sector of four.
-__device__ __forceinline__ void store(const Results& sums, const Tile& tile, int first_position, int first_column, int power, float* staged, const float* __restrict__ b, float* __restrict__ y) {
+__device__ __forceinline__ void store(const Results& sums, const Tile& tile, int first_position, int first_column, const int* __restrict__ pixel_powers, int filter_power, float* staged, const float* __restrict__ b, float* __restrict__ y) {
     const int lane = threadIdx.x % 32;
     float* targets[kWarpRows / 32];
 #pragma unroll
@@ -246,6 +252,12 @@ __device__ __forceinline__ void store(const Results& sums, const Tile& tile, int
         targets[part] = target_of(first_position + 32 * part + lane, tile, y);
     }
     float* const own = staged + lane % 4 * 2 * kStagedPitch + lane / 4;
+    int powers[kTall][2];
+#pragma unroll
+    for (int i = 0; i < kTall; ++i) {
+        powers[i][0] = power_of(first_position + lane / 4 + 16 * i, pixel_powers, filter_power);
+        powers[i][1] = power_of(first_position + lane / 4 + 16 * i + 8, pixel_powers, filter_power);
+    }
 #pragma unroll
     for (int first = 0; first < kWarpColumns; first += kStagedColumns) {
         __syncwarp();  // what was staged before has been stored
@@ -253,7 +265,7 @@ __device__ __forceinline__ void store(const Results& sums, const Tile& tile, int
         for (int i = 0; i < kTall; ++i) {
 #pragma unroll
             for (int n = 0; n < kStagedColumns / 2; ++n) {
-                own[(n / 4 * 8 + n % 2) * kStagedPitch + 16 * i + n % 4 / 2 * 8] = scaled(sums[i][first / 2 + n], power);
+                own[(n / 4 * 8 + n % 2) * kStagedPitch + 16 * i + n % 4 / 2 * 8] = scaled(sums[i][first / 2 + n], powers[i][n % 4 / 2]);
             }
         }
         __syncwarp();
@@ -276,9 +288,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_slices(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
            const int* __restrict__ range,
            const float* __restrict__ b, float* __restrict__ y) {
-    if (range[2] != 0) {
-        return;  // three digits are too few: the next launch has them all
-    }
     extern __shared__ __align__(128) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -317,7 +326,6 @@ conv2d_slices(const uint4* __restrict__ pixels, const uint4* __restrict__ filter
         filter_stage = filter_stage + 1 == kStages ? 0 : filter_stage + 1;
         t = t + 1 == last_tap ? first_tap : t + 1;
     }
-    const int power = 8 - range[0] - range[1];
     Results results;
 #pragma unroll
     for (int i = 0; i < kTall; ++i) {
@@ -327,6 +335,6 @@ conv2d_slices(const uint4* __restrict__ pixels, const uint4* __restrict__ filter
         }
     }
     __syncthreads();  // all have read the last stage, where results are staged now
-    store(results, tile, tile.position + first_row, tile.column * kTileColumns + first_column, power,
+    store(results, tile, tile.position + first_row, tile.column * kTileColumns + first_column, range, range[32] - 8,
           reinterpret_cast<float*>(memory) + warp * (kStagedColumns * kStagedPitch), b, y);
 }

@@ -45,8 +45,7 @@ __device__ __forceinline__ void store(const float (&numbers)[16], Sixteen* high,
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_slices_halve_x(const float* __restrict__ x, const int* __restrict__ power, Sixteen* __restrict__ halves) {
-    const float factor = __uint_as_float(static_cast<unsigned>(127 + *power) << 23);
+conv2d_slices_halve_x(const float* __restrict__ x, const int* __restrict__ powers, Sixteen* __restrict__ halves) {
     int line = blockIdx.x / kBlocks;
     const int position = blockIdx.x % kBlocks * kThreads + threadIdx.x;
     if (position >= kLength) {
@@ -56,6 +55,7 @@ conv2d_slices_halve_x(const float* __restrict__ x, const int* __restrict__ power
     const int channel = line % kChunks * 16, group = line / kChunks;
     const int image = position / (kRowPitch * kColumnPitch);
     const int place = position % (kRowPitch * kColumnPitch);
+    const float factor = __uint_as_float(static_cast<unsigned>(127 + powers[min(image, kImages - 1)]) << 23);
     const int row = (place / kColumnPitch - kAbove);
     const int column = (place % kColumnPitch - kLeft);
     const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;

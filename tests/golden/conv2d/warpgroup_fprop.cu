@@ -222,6 +222,12 @@ __device__ __forceinline__ float scaled(float sum, int power) {
            __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
 }
 
+// 2 to which power scales back a position's results: of its image, and of the weights.
+__device__ __forceinline__ int power_of(int position, const int* __restrict__ pixel_powers, int filter_power) {
+    const int image = min(position / (kRowPitch * kColumnPitch), 31);  // those behind are not stored
+    return -__ldg(pixel_powers + image) - filter_power;
+}
+
 // The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
 __device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
 
@@ -297,17 +303,19 @@ __device__ __forceinline__ float* target_of(int position, const Tile& tile, floa
 
 // Stores a warpgroup's sums, kStagedColumns channels at a time by way of shared memory: neighbouring lanes then store
 // neighbouring positions, a line of memory rather than a sector of four.
-__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, int power, float* staged, const float* __restrict__ b, float* __restrict__ y) {
+__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, const int* __restrict__ pixel_powers, int filter_power, float* staged, const float* __restrict__ b, float* __restrict__ y) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int first_position = tile.position + 64 * group + lane;
     float* const targets[2] = {target_of(first_position, tile, y), target_of(first_position + 32, tile, y)};
     float* const own = staged + lane % 4 * 2 * kStagedPitch + warp * 16 + lane / 4;
+    const int own_position = tile.position + 64 * group + warp * 16 + lane / 4;
+    const int powers[2] = {power_of(own_position, pixel_powers, filter_power), power_of(own_position + 8, pixel_powers, filter_power)};
 #pragma unroll
     for (int first = 0; first < kTileColumns; first += kStagedColumns) {
         sync_warpgroup(group);  // what was staged before has been stored
 #pragma unroll
         for (int i = 0; i < kStagedColumns / 2; ++i) {
-            own[(i / 4 * 8 + i % 2) * kStagedPitch + i % 4 / 2 * 8] = scaled(sums[first / 2 + i], power);
+            own[(i / 4 * 8 + i % 2) * kStagedPitch + i % 4 / 2 * 8] = scaled(sums[first / 2 + i], powers[i % 4 / 2]);
         }
         sync_warpgroup(group);
 #pragma unroll
@@ -327,7 +335,7 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_warpgroup(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
-                 const int* __restrict__ pixel_power, const int* __restrict__ filter_power,
+                 const int* __restrict__ pixel_powers, const int* __restrict__ filter_power,
                  const float* __restrict__ b, float* __restrict__ y) {
     extern __shared__ __align__(128) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
@@ -350,7 +358,6 @@ conv2d_warpgroup(const uint4* __restrict__ pixels, const uint4* __restrict__ fil
     }
     take_registers<160>();
     const bool tells = threadIdx.x % 32 == 0;
-    const int power = -*pixel_power - *filter_power;
     const Halves own_pixels = halves<kPixelChunk, 128>(memory + group * (64 * 16));
     const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);
     Stage<kPixelStages> own;
@@ -391,6 +398,6 @@ conv2d_warpgroup(const uint4* __restrict__ pixels, const uint4* __restrict__ fil
                 }
             }
         }
-        store(totals, tile, group, power, staged + group * (kStagedColumns * kStagedPitch), b, y);
+        store(totals, tile, group, pixel_powers, *filter_power, staged + group * (kStagedColumns * kStagedPitch), b, y);
     }
 }

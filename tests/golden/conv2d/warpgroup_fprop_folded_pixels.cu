@@ -3,9 +3,11 @@
 //
 // The images of x as float16, on a line of positions with zeros between them; eight channels side by side.
 constexpr int kThreads = 256;
-constexpr int kLargest = 64;
+constexpr int kShares = 1;  // of an image, whose largest numbers were found
+constexpr int kBlockImages = 2;  // that a block of threads has positions of, at the most
 constexpr int kHeadroom = 6;  // powers of two that numbers may lie above the sample
 constexpr int kAllBlocks = 9750;
+constexpr int kLaidOut = 0x7fffffff;  // in place of a power of two: the image is right as it is
 
 constexpr int kImages = 128;
 constexpr int kChannels = 48;  // of a group
@@ -66,35 +68,32 @@ __device__ __forceinline__ unsigned magnitude(float number) {
     return bits < kInfinityBits ? bits : 0u;
 }
 
-// 2 to which power brings `largest` to [2^14, 2^15), as far as floats go.
-__device__ __forceinline__ int power_of(unsigned largest) {
-    return min(14 + 127 - static_cast<int>(largest >> 23), 126);
+// 2 to which power brings `largest` to [2^14, 2^15), or so much lower, as far as floats go.
+__device__ __forceinline__ int power_of(unsigned largest, int headroom = 0) {
+    return min(14 + 127 - static_cast<int>(largest >> 23) - headroom, 126);
 }
 
-// Remembers the largest number that is beyond 2^15 when it is scaled: halves end at 2^16.
-__device__ __forceinline__ void tell_beyond(unsigned most, int power, unsigned* __restrict__ largest) {
+// Remembers the largest number of an image that is beyond 2^15 when it is scaled: halves end at 2^16.
+__device__ __forceinline__ void tell_beyond(unsigned most, int power, unsigned* __restrict__ beyond, int image) {
     if (static_cast<int>(most >> 23) - 127 + power > 14) {
-        atomicMax(&largest[kLargest + 1], most);
+        atomicMax(&beyond[image], most);
+        atomicMax(&beyond[kImages], most);
     }
 }
 
-// The power for the largest number of the sample, of what each block has found, with headroom.
-__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
-    __shared__ unsigned of_warps[kThreads / 32];
-    unsigned most = 0;
-    for (int i = threadIdx.x; i < kLargest; i += kThreads) {
-        most = max(most, largest[i]);
-    }
-    most = __reduce_max_sync(0xffffffffu, most);
-    if (threadIdx.x % 32 == 0) {
-        of_warps[threadIdx.x / 32] = most;
+// The power of each image that a block has positions of, of what the blocks of its sample have found.
+__device__ __forceinline__ void find_powers(const unsigned* __restrict__ largest, int first_image, int (&powers)[kBlockImages]) {
+    for (int own = threadIdx.x; own < kBlockImages; own += kThreads) {
+        unsigned most = 0;
+        if (first_image + own < kImages) {
+#pragma unroll
+            for (int i = 0; i < kShares; ++i) {
+                most = max(most, largest[(first_image + own) * kShares + i]);
+            }
+        }
+        powers[own] = power_of(most, kHeadroom);
     }
     __syncthreads();
-#pragma unroll
-    for (int warp = 0; warp < kThreads / 32; ++warp) {
-        most = max(most, of_warps[warp]);
-    }
-    return power_of(most) - kHeadroom;
 }
 
 // Stores the halves of eight numbers that are scaled already: what each half leaves is the low one. An infinity leaves nothing.
@@ -133,9 +132,10 @@ __device__ __forceinline__ int folded_pixel(int channel, int row, int column) {
 }
 
 // Lays out the numbers of one block of threads.
-__device__ __forceinline__ void lay_out(int block, const float* __restrict__ x, int power, unsigned* __restrict__ largest,
+__device__ __forceinline__ void lay_out(int block, int first_image, const int (&own_powers)[kBlockImages],
+                                        const float* __restrict__ x, int* __restrict__ powers,
                                         Eight* __restrict__ halves) {
-    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
+    unsigned* const beyond = reinterpret_cast<unsigned*>(powers) + kImages;
     int line = block / kBlocks;
     const int position = block % kBlocks * kThreads + threadIdx.x;
     if (position >= kLength) {
@@ -145,6 +145,14 @@ __device__ __forceinline__ void lay_out(int block, const float* __restrict__ x, 
     const int channel = line % kChunks * 8;
     const int image = position / (kRowPitch * kColumnPitch);
     const int place = position % (kRowPitch * kColumnPitch);
+    const int power = image < kImages ? own_powers[image - first_image] : 0;
+    if (power == kLaidOut) {
+        return;
+    }
+    if (block < kBlocks && place == 0 && image < kImages) {
+        powers[image] = power;
+    }
+    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
     const int row = (place / kColumnPitch - kAbove);
     const int column = (place % kColumnPitch - kLeft);
     const bool is_pixel = image < kImages && row >= 0 && row < kRows && column >= 0 && column < kColumns;
@@ -157,30 +165,33 @@ __device__ __forceinline__ void lay_out(int block, const float* __restrict__ x, 
         most = max(most, magnitude(number));
         numbers[i] = number * factor;
     }
-    tell_beyond(most, power, largest);
+    tell_beyond(most, power, beyond, image);
     store(numbers, own, own + kLow);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_warpgroup_halve_x(const float* __restrict__ x, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
-    const int power = power_for(largest);
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        largest[kLargest] = static_cast<unsigned>(power);
-    }
-    lay_out(blockIdx.x, x, power, largest, halves);
+conv2d_warpgroup_halve_x(const float* __restrict__ x, const unsigned* __restrict__ largest, int* __restrict__ powers, Eight* __restrict__ halves) {
+    __shared__ int own_powers[kBlockImages];
+    const int block = blockIdx.x, first_image = block % kBlocks * kThreads / (kRowPitch * kColumnPitch);
+    find_powers(largest, first_image, own_powers);
+    lay_out(block, first_image, own_powers, x, powers, halves);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_warpgroup_halve_x_again(const float* __restrict__ x, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
-    const unsigned beyond = largest[kLargest + 1];
-    if (beyond == 0) {
+conv2d_warpgroup_halve_x_again(const float* __restrict__ x, const unsigned* __restrict__ largest, int* __restrict__ powers, Eight* __restrict__ halves) {
+    const unsigned* const beyond = reinterpret_cast<const unsigned*>(powers) + kImages;
+    if (beyond[kImages] == 0) {
         return;
     }
-    const int power = power_of(beyond);
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        largest[kLargest] = static_cast<unsigned>(power);
-    }
+    __shared__ int own_powers[kBlockImages];
     for (int block = blockIdx.x; block < kAllBlocks; block += gridDim.x) {
-        lay_out(block, x, power, largest, halves);
+        const int first_image = block % kBlocks * kThreads / (kRowPitch * kColumnPitch);
+        __syncthreads();  // all have read the powers of the block before
+        for (int own = threadIdx.x; own < kBlockImages; own += kThreads) {
+            const unsigned most = first_image + own < kImages ? beyond[first_image + own] : 0;
+            own_powers[own] = most == 0 ? kLaidOut : power_of(most);
+        }
+        __syncthreads();
+        lay_out(block, first_image, own_powers, x, powers, halves);
     }
 }

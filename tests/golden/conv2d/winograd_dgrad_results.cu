@@ -20,8 +20,15 @@ __device__ __forceinline__ void transform(const float (&d)[4], float (&v)[2]) {
     v[1] = 4.0f * d[1] - 4.0f * d[2] + 2.0f * d[3];
 }
 
+// A sum times two to a power that may be beyond a float's.
+__device__ __forceinline__ float scaled(float sum, int power) {
+    const int first = power / 2;
+    return sum * __uint_as_float(static_cast<unsigned>(127 + first) << 23) *
+           __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_winograd_results(const float* __restrict__ products, float* __restrict__ dx) {
+conv2d_winograd_results(const float* __restrict__ products, const int* __restrict__ pixel_powers, const int* __restrict__ filter_power, float* __restrict__ dx) {
     const int channel = blockIdx.x / kBlocks;
     const int tile = blockIdx.x % kBlocks * kThreads + threadIdx.x;
     if (tile >= kTiles) {
@@ -42,6 +49,7 @@ conv2d_winograd_results(const float* __restrict__ products, float* __restrict__ 
     const int row = place / kTilesAcross * kTile, column = place % kTilesAcross * kTile;
     float* target = dx + (static_cast<size_t>(image) * kResults + channel) * (kRows * kColumns) +
                     row * kColumns + column;
+    const int power = -pixel_powers[image] - *filter_power;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
         if (row + i >= kRows) {
@@ -55,7 +63,7 @@ conv2d_winograd_results(const float* __restrict__ products, float* __restrict__ 
         transform(points, results);
 #pragma unroll
         for (int j = 0; j < kTile; ++j) {
-            results[j] = results[j];
+            results[j] = scaled(results[j], power);
         }
 #pragma unroll
         for (int j = 0; j < kTile; j += 2) {

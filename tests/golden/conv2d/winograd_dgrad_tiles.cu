@@ -3,7 +3,8 @@
 //
 // Tiles of dy transformed, as float16: at each point a line of tiles, eight channels side by side.
 constexpr int kThreads = 256;
-constexpr int kLargest = 1056;
+constexpr int kShares = 33;  // of an image, whose largest numbers were found
+constexpr int kBlockImages = 2;  // that a block of threads has positions of, at the most
 
 constexpr int kStep = 2;  // rows, and columns, from tile to tile
 constexpr int kRead = 4;  // that a tile has
@@ -18,6 +19,7 @@ constexpr int kAbove = 1;  // rows of zeros
 constexpr int kLeft = 1;
 constexpr int kTilesDown = 28;
 constexpr int kTilesAcross = 28;
+constexpr int kImages = 32;
 constexpr int kTiles = 32 * kTilesDown * kTilesAcross;
 constexpr int kLength = 25152;  // positions of a line: tiles, and zeros
 constexpr int kBlocks = 786;  // of threads, for a line
@@ -48,23 +50,29 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
 }
 #endif
 
-// 2 to which power brings the largest number to [2^14, 2^15), as far as floats go: of what each block has found.
-__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
-    __shared__ unsigned of_warps[kThreads / 32];
-    unsigned most = 0;
-    for (int i = threadIdx.x; i < kLargest; i += kThreads) {
-        most = max(most, largest[i]);
-    }
-    most = __reduce_max_sync(0xffffffffu, most);
-    if (threadIdx.x % 32 == 0) {
-        of_warps[threadIdx.x / 32] = most;
+// 2 to which power brings `largest` to [2^14, 2^15), as far as floats go.
+__device__ __forceinline__ int power_of(unsigned largest) {
+    return min(14 + 127 - static_cast<int>(largest >> 23), 126);
+}
+
+// The power of each image that a block has positions of, of what its blocks have found.
+__device__ __forceinline__ void find_powers(const unsigned* __restrict__ largest, int first_image, int (&powers)[kBlockImages]) {
+    for (int own = threadIdx.x / 32; own < kBlockImages; own += kThreads / 32) {
+        unsigned most = 0;
+        if (first_image + own < kImages) {
+#pragma unroll
+            for (int i = 0; i < kShares; i += 32) {
+                if (i + threadIdx.x % 32 < kShares) {
+                    most = max(most, largest[(first_image + own) * kShares + i + threadIdx.x % 32]);
+                }
+            }
+        }
+        most = __reduce_max_sync(0xffffffffu, most);
+        if (threadIdx.x % 32 == 0) {
+            powers[own] = power_of(most);
+        }
     }
     __syncthreads();
-#pragma unroll
-    for (int warp = 0; warp < kThreads / 32; ++warp) {
-        most = max(most, of_warps[warp]);
-    }
-    return min(14 + 127 - static_cast<int>(most >> 23), 126);
 }
 
 // Stores the halves of eight numbers that are scaled already: what each half leaves is the low one. An infinity leaves nothing.
@@ -89,12 +97,11 @@ __device__ __forceinline__ void transform(const float (&d)[4], float (&v)[4]) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_winograd_tiles_dy(const float* __restrict__ dy, unsigned* __restrict__ largest, Eight* __restrict__ halves) {
-    const int power = power_for(largest);
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        largest[kLargest] = static_cast<unsigned>(power);
-    }
-    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
+conv2d_winograd_tiles_dy(const float* __restrict__ dy, const unsigned* __restrict__ largest, int* __restrict__ powers,
+              Eight* __restrict__ halves) {
+    __shared__ int own_powers[kBlockImages];
+    const int block = blockIdx.x, first_image = block % kBlocks * kBlockTiles / (kTilesDown * kTilesAcross);
+    find_powers(largest, first_image, own_powers);
     __shared__ float transformed[kPoints][8][kBlockTiles];
     const int chunk = blockIdx.x / kBlocks;
     const int first_position = blockIdx.x % kBlocks * kBlockTiles;
@@ -102,6 +109,11 @@ conv2d_winograd_tiles_dy(const float* __restrict__ dy, unsigned* __restrict__ la
     const int tile = threadIdx.x % kBlockTiles, lane_channel = threadIdx.x / kBlockTiles;
     const int position = first_position + tile, channel = chunk * 8 + lane_channel;
     const int image = position / (kTilesDown * kTilesAcross), place = position % (kTilesDown * kTilesAcross);
+    const int power = image < kImages ? own_powers[image - first_image] : 0;
+    if (block < kBlocks && lane_channel == 0 && place == 0 && image < kImages) {
+        powers[image] = power;
+    }
+    const float factor = __uint_as_float(static_cast<unsigned>(127 + power) << 23);
     const int row = place / kTilesAcross * kStep - kAbove, column = place % kTilesAcross * kStep - kLeft;
     const bool is_tile = position < kTiles && channel < kChannels;
     const float* source = dy + (static_cast<size_t>(image) * kChannels + channel) * (kRows * kColumns) +

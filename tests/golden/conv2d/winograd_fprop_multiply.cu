@@ -219,13 +219,6 @@ __device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b) {
     }
 }
 
-// A sum times two to a power that may be beyond a float's.
-__device__ __forceinline__ float scaled(float sum, int power) {
-    const int first = power / 2;
-    return sum * __uint_as_float(static_cast<unsigned>(127 + first) << 23) *
-           __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
-}
-
 struct Tile {
     int column, position, group;
 };
@@ -298,7 +291,7 @@ __device__ __forceinline__ float* target_of(int position, const Tile& tile, floa
 
 // Stores a warpgroup's sums, kStagedColumns channels at a time by way of shared memory: neighbouring lanes then store
 // neighbouring positions, a line of memory rather than a sector of four.
-__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, int power, float* staged, float* __restrict__ y) {
+__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, float* staged, float* __restrict__ y) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int first_position = tile.position + 64 * group + lane;
     float* const targets[2] = {target_of(first_position, tile, y), target_of(first_position + 32, tile, y)};
@@ -308,7 +301,7 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
         sync_warpgroup(group);  // what was staged before has been stored
 #pragma unroll
         for (int i = 0; i < kStagedColumns / 2; ++i) {
-            own[(i / 4 * 8 + i % 2) * kStagedPitch + i % 4 / 2 * 8] = scaled(sums[first / 2 + i], power);
+            own[(i / 4 * 8 + i % 2) * kStagedPitch + i % 4 / 2 * 8] = sums[first / 2 + i];
         }
         sync_warpgroup(group);
 #pragma unroll
@@ -327,7 +320,6 @@ __device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int gr
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_warpgroup(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
-                 const int* __restrict__ pixel_power, const int* __restrict__ filter_power,
                  float* __restrict__ y) {
     extern __shared__ __align__(128) float4 shared[];
     char* const memory = reinterpret_cast<char*>(shared);
@@ -350,7 +342,6 @@ conv2d_warpgroup(const uint4* __restrict__ pixels, const uint4* __restrict__ fil
     }
     take_registers<160>();
     const bool tells = threadIdx.x % 32 == 0;
-    const int power = -*pixel_power - *filter_power;
     const Halves own_pixels = halves<kPixelChunk, 128>(memory + group * (64 * 16));
     const Halves all_filters = halves<kFilterChunk, 128>(memory + kPixelStages * kPixelStage);
     Stage<kPixelStages> own;
@@ -391,6 +382,6 @@ conv2d_warpgroup(const uint4* __restrict__ pixels, const uint4* __restrict__ fil
                 }
             }
         }
-        store(totals, tile, group, power, staged + group * (kStagedColumns * kStagedPitch), y);
+        store(totals, tile, group, staged + group * (kStagedColumns * kStagedPitch), y);
     }
 }

@@ -22,11 +22,18 @@ __device__ __forceinline__ void transform(const float (&d)[6], float (&v)[4]) {
     v[3] = 6.75f * d[1] - 6.75f * d[2] + 13.5f * d[3] - 13.5f * d[4] + 8.0f * d[5];
 }
 
+// A sum times two to a power that may be beyond a float's.
+__device__ __forceinline__ float scaled(float sum, int power) {
+    const int first = power / 2;
+    return sum * __uint_as_float(static_cast<unsigned>(127 + first) << 23) *
+           __uint_as_float(static_cast<unsigned>(127 + power - first) << 23);
+}
+
 // The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
 __device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_winograd_results(const float* __restrict__ products, const float* __restrict__ b, float* __restrict__ y) {
+conv2d_winograd_results(const float* __restrict__ products, const int* __restrict__ pixel_powers, const int* __restrict__ filter_power, const float* __restrict__ b, float* __restrict__ y) {
     const int channel = blockIdx.x / kBlocks;
     const int tile = blockIdx.x % kBlocks * kThreads + threadIdx.x;
     if (tile >= kTiles) {
@@ -47,6 +54,7 @@ conv2d_winograd_results(const float* __restrict__ products, const float* __restr
     const int row = place / kTilesAcross * kTile, column = place % kTilesAcross * kTile;
     float* target = y + (static_cast<size_t>(image) * kResults + channel) * (kRows * kColumns) +
                     row * kColumns + column;
+    const int power = -pixel_powers[image] - *filter_power;
     const float bias = __ldg(b + channel);
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
@@ -61,7 +69,7 @@ conv2d_winograd_results(const float* __restrict__ products, const float* __restr
         transform(points, results);
 #pragma unroll
         for (int j = 0; j < kTile; ++j) {
-            results[j] = finished(results[j] + bias);
+            results[j] = finished(scaled(results[j], power) + bias);
         }
 #pragma unroll
         for (int j = 0; j < kTile; j += 4) {
