@@ -8,6 +8,7 @@ fit no kernel.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +18,14 @@ from torch.nn import functional
 
 from warpsmith.generator.fft import Kind, Norm
 from warpsmith.generator.problem import member
-from warpsmith.torch.tensors import is_transformed
+from warpsmith.torch import integers
+from warpsmith.torch.tensors import goes_direct, is_for_torch
 from warpsmith.torch.transforms import transform
 from warpsmith.torch.words import Fallback
 
 Sizes = Sequence[int] | None
+
+_NORMS = frozenset(map(str, Norm))
 
 
 def fft(
@@ -88,30 +92,29 @@ def irfft2(
     return _inverse(Kind.C2R, torch.fft.irfft2, input, s, dim, norm, fallback, store)
 
 
-def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str | None, *choice: Any) -> Tensor:
+def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: Any, *choice: Any) -> Tensor:
     """A transform of a signal, which is cropped first where it is longer, and padded by the plan where shorter."""
     dtypes = (torch.float32,) if kind is Kind.R2C else (torch.float32, torch.complex64)
-    axes, words = _last_axes(x, dim), _words(norm, *choice)
-    if axes is None or x.dtype not in dtypes or is_transformed():
+    words = _words(norm, *choice)
+    axes = None if words is None or not _is_ours(x, dtypes) else _last_axes(x, dim)
+    size = None if axes is None else _points(s, x.shape[-axes:], dim)
+    if words is None or axes is None or size is None:
         return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
     if kind is Kind.C2C and not x.is_complex():
         x = x.to(torch.complex64)
-    given = x.shape[-axes:]
-    size = _points(s, given)
-    if size is None:
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
-    valid = [min(part, whole) for part, whole in zip(given, size, strict=True)]
+    valid = [min(part, whole) for part, whole in zip(x.shape[-axes:], size, strict=True)]
     return _batched(_cropped(x, valid), size, valid, kind, False, words)
 
 
-def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str | None, *choice: Any) -> Tensor:
+def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: Any, *choice: Any) -> Tensor:
     """A transform of a spectrum, which is cropped or padded first where it has another size."""
-    axes, words = _last_axes(x, dim), _words(norm, *choice)
-    if axes is None or x.dtype is not torch.complex64 or is_transformed():
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
-    given = x.shape[-axes:]
-    size = _points(s, given if kind is Kind.C2C else (*given[:-1], 2 * (given[-1] - 1)))
-    if size is None:
+    words = _words(norm, *choice)
+    axes = None if words is None or not _is_ours(x, (torch.complex64,)) else _last_axes(x, dim)
+    size = None
+    if axes is not None:
+        given = x.shape[-axes:]
+        size = _points(s, given if kind is Kind.C2C else (*given[:-1], 2 * (given[-1] - 1)), dim)
+    if words is None or axes is None or size is None:
         return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
     frequencies = size if kind is Kind.C2C else [*size[:-1], size[-1] // 2 + 1]
     x = _cropped(x, [min(part, whole) for part, whole in zip(given, frequencies, strict=True)])
@@ -121,27 +124,47 @@ def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str |
     return _batched(x, size, size, kind, True, words)
 
 
+def _is_ours(x: Any, dtypes: Sequence[torch.dtype]) -> bool:
+    return (goes_direct(x) or not is_for_torch(x)) and x.dtype in dtypes
+
+
 def _last_axes(x: Tensor, dim: Any) -> int | None:
-    """How many axes `dim` names; None where they are not the last ones in order, or the tensor has no elements."""
-    axes = [dim] if isinstance(dim, int) else list(dim)
-    if x.dim() < len(axes) or 0 in x.shape:
+    """How many axes `dim` names, one or two; None for others than the last ones in order, and for what PyTorch
+    transforms or refuses: more axes, none, such as there are not, and tensors without elements.
+    """
+    one = integers.whole(dim)
+    axes = integers.whole_numbers(dim) if one is None else (one,)
+    if axes is None or not 1 <= len(axes) <= min(x.dim(), 2) or 0 in x.shape:
         return None
-    last = list(range(x.dim() - len(axes), x.dim()))
-    return len(axes) if [axis % x.dim() for axis in axes] == last else None
+    last = range(-len(axes), 0)
+    is_last = all(axis in (place, place + x.dim()) for axis, place in zip(axes, last, strict=True))
+    return len(axes) if is_last else None
 
 
-def _points(s: Any, given: Sequence[int]) -> list[int] | None:
-    """Points along each axis; None for what PyTorch refuses, or has one point."""
-    named = list(given) if s is None else [s] if isinstance(s, int) else list(s)
-    if len(named) != len(given):
-        return None
-    size = [whole if points == -1 else points for points, whole in zip(named, given, strict=True)]
-    return size if min(size) > 1 else None
+def _points(s: Any, given: Sequence[int], dim: Any) -> list[int] | None:
+    """Points along each axis; None for what PyTorch refuses, or has one point.
+
+    Where `dim` is a number, `s` is one, and a tuple or list otherwise, in which -1 stands for as many as are given.
+    """
+    if s is None:
+        size = list(given)
+    elif integers.whole(dim) is not None:
+        points = integers.whole(s)
+        size = [] if points is None else [points]
+    else:
+        numbers = integers.whole_numbers(s)
+        if numbers is None or len(numbers) != len(given):
+            return None
+        size = [whole if points == -1 else points for points, whole in zip(numbers, given, strict=True)]
+    return size if size and min(size) > 1 else None
 
 
-def _words(norm: str | None, fallback: str, store: str | None) -> tuple[str, str, str | None]:
-    """Raises BadArgument for an unknown word."""
-    return str(member(Norm, norm or "backward", "norm")), str(member(Fallback, fallback, "fallback")), store
+def _words(norm: Any, fallback: str, store: str | None) -> tuple[str, str, str | None] | None:
+    """None for a norm that PyTorch refuses. Raises BadArgument for an unknown fallback."""
+    choice = str(member(Fallback, fallback, "fallback")), None if store is None else str(os.fspath(store))
+    if norm is None:
+        return "backward", *choice
+    return (norm, *choice) if isinstance(norm, str) and norm in _NORMS else None
 
 
 def _cropped(x: Tensor, size: Sequence[int]) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -14,10 +16,11 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import member
-from warpsmith.torch import bilinear
+from warpsmith.torch import bilinear, integers
 from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.bordered import Bordered
-from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable_image
+from warpsmith.torch.flops import tell_flop_counters
+from warpsmith.torch.tensors import call, goes_direct, is_for_torch, is_transformed, usable_image
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 _ADJOINT = (Border.VALID, Border.CONSTANT, Border.WRAP)
@@ -42,7 +45,7 @@ class FilterLayer:
         self._adjoint = None if adjoint is None else HeldAnswer(adjoint, source)
         self._told = False
 
-    @property
+    @functools.cached_property
     def linear(self) -> FilterLayer:
         """The same with zeros outside of the image, where there are numbers."""
         if not self._problem.cval:
@@ -53,7 +56,7 @@ class FilterLayer:
         """The result, (P, F, rows, columns)."""
         problem = self._problem
         answer = self._answer.get()
-        if answer.plan is None:
+        if answer.plan is None or is_transformed():
             self._warn(answer)
             return self._by_torch.forward(x, w.to(x.device))
         result = _filtered(answer, x, w)
@@ -63,7 +66,7 @@ class FilterLayer:
         """The gradient of the image: a filter turned by 180 degrees, where its border allows."""
         problem = self._problem
         answer = None if self._adjoint is None else self._adjoint.get()
-        if answer is None or answer.plan is None:
+        if answer is None or answer.plan is None or is_transformed():
             return self._by_torch.input_gradient(dy, w.to(dy.device))
         dy = dy[:, 0]
         if problem.border is Border.VALID:
@@ -75,7 +78,7 @@ class FilterLayer:
         return self._by_torch.weight_gradient(x, dy)
 
     def _warn(self, answer: Answer) -> None:
-        if not self._told:
+        if not self._told and answer.plan is None:
             self._told = True
             remedy = "tune it with warpsmith.tune, or take fallback='default'"
             text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
@@ -120,16 +123,19 @@ def filter2d(
     _check(image, weights)
     planes = image.shape[:-2]
     bank = weights if weights.dim() == 3 else weights[None]
-    words = str(Border.of(border)), float(cval), bool(convolve), None if anchor is None else list(anchor)
+    outside = float(cval)
+    outside = math.nan if math.isnan(outside) else outside  # one NaN: as keys two are unlike each other
+    words = str(Border.of(border)), outside, bool(convolve), None if anchor is None else _anchor(anchor)
     choice = str(member(Fallback, fallback, "fallback")), store
     x = image.reshape(planes.numel(), *image.shape[-2:])
     if weights.requires_grad and weights.device != image.device:
         bank = bank.to(image.device)
-    if is_transformed():
-        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank.to(x.device))
-    elif goes_direct(image, weights):
+    if goes_direct(image, weights):
         y = bilinear.forward(x, bank, None, _layer(x.shape, bank.shape, x, *words, *choice))
+    elif is_for_torch(image, weights):
+        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank.to(x.device))
     else:
+        tell_flop_counters()
         y = FILTER2D.forward(x, bank, None, *words, *choice)
     return y.reshape(*planes, *y.shape[1 if weights.dim() == 3 else 2 :])
 
@@ -144,6 +150,13 @@ def _check(image: Tensor, weights: Tensor) -> None:
         raise BadArgument(f"filter2d takes an image (..., rows, columns) and weights (R, S) or (F, R, S); got {told}")
     if 0 in image.shape:
         raise BadArgument(f"image: has no elements, its shape is {tuple(image.shape)}")
+
+
+def _anchor(anchor: Any) -> list[int]:
+    numbers = integers.whole_numbers(anchor)
+    if numbers is None or len(numbers) != 2:
+        raise BadArgument(f"anchor: takes the row and the column of a tap, two integers; got {anchor!r}")
+    return list(numbers)
 
 
 def _problem(

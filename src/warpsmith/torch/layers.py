@@ -14,7 +14,7 @@ from warpsmith.store.own_writes import OWN_WRITES
 from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.layer_spec import MEMORY_FORMATS, LayerSpec
 from warpsmith.torch.remedy import tune_command
-from warpsmith.torch.tensors import call, usable
+from warpsmith.torch.tensors import call, is_transformed, usable
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 Ends = tuple[bool, bool]
@@ -99,7 +99,7 @@ class ConvLayer:
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None, relu: bool = False) -> Tensor:
         """y of x and w, and b where there is one; its positive part where `relu` holds."""
         answer = self.answer(Pass.FPROP, b is not None, relu)
-        if answer is None or answer.plan is None:
+        if answer is None or answer.plan is None or is_transformed():
             self.warn(answer)
             y = self._dense(self.spec.geometry.forward(self._dense(x), self._dense(w), b))
             return y.relu_() if relu else y
@@ -113,7 +113,7 @@ class ConvLayer:
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
         """dx."""
         answer = self.answer(Pass.DGRAD)
-        if answer is None or answer.plan is None:
+        if answer is None or answer.plan is None or is_transformed():
             self.warn(answer)
             return self._dense(self.spec.geometry.input_gradient(self._dense(dy), self._dense(w), self.spec.size))
         return call(answer.plan, self._usable(dy), self._usable(w))
@@ -121,7 +121,7 @@ class ConvLayer:
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
         """dw."""
         answer = self.answer(Pass.WGRAD)
-        if answer is None or answer.plan is None:
+        if answer is None or answer.plan is None or is_transformed():
             self.warn(answer)
             return self._dense(self.spec.geometry.weight_gradient(self._dense(x), self._dense(dy), self.spec.weight))
         return call(answer.plan, self._usable(x), self._usable(dy))
@@ -134,7 +134,7 @@ class ConvLayer:
 
     def warn(self, answer: Answer | None, stacklevel: int = 2) -> None:
         """Says once that PyTorch computes a pass of the layer, and what tunes it."""
-        if self.is_told or 0 in self.spec.size:
+        if self.is_told or 0 in self.spec.size or (answer is not None and answer.plan is not None):
             return
         self.is_told = True
         if answer is None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft, Kind, Norm
 from warpsmith.torch.answers import HeldAnswer
-from warpsmith.torch.bilinear import LIBRARY
-from warpsmith.torch.tensors import call, goes_direct, usable
+from warpsmith.torch.bilinear import LIBRARY, is_recorded
+from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable
 from warpsmith.torch.words import LeftToTorch, Source
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -53,7 +53,9 @@ class Transform:
         self._answer = HeldAnswer(problem, source)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The result, without a gradient."""
+        """The result, without a gradient; within function transforms by PyTorch, with one."""
+        if is_transformed():
+            return self._by_torch(x)
         answer = None if self._answer is None else self._answer.get()
         if answer is not None and answer.plan is not None:
             return call(answer.plan, usable(x))
@@ -76,7 +78,7 @@ class Transform:
 def transform(
     x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any]
 ) -> Tensor:
-    """A batch of transforms of x, (batch, ...), with gradients of any order.
+    """A batch of transforms of x, (batch, ...), with derivatives of any order and in both modes.
 
     Args:
         x: signals where the direction is forward, spectra otherwise.
@@ -88,9 +90,9 @@ def transform(
         choice: fallback, and store.
     """
     words = list(size), list(valid), str(kind), inverse, norm, *choice
-    if not goes_direct(x):
+    if not goes_direct(x) and not is_transformed():
         return _TRANSFORM(x, *words)  # type: ignore[no-any-return]
-    if torch.is_grad_enabled() and x.requires_grad:
+    if is_recorded(x):
         return _Transformed.apply(x, words)  # type: ignore[no-any-return, no-untyped-call]
     return _found(x, *words)(x)
 
@@ -128,8 +130,9 @@ def _columns(spectrum: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor, Ten
 
 
 def _hermitian(columns: Tensor, size: Sequence[int]) -> Tensor:
-    """The mean of each row and the conjugate of that which mirrors it."""
-    mirrored = columns if len(size) == 1 else columns.flip(-2).roll(1, -2)
+    """The mean of each number and the conjugate of that which mirrors it, along all axes but the last."""
+    axes = tuple(range(-len(size), -1))
+    mirrored = columns.flip(axes).roll((1,) * len(axes), axes) if axes else columns
     return (columns + mirrored.conj()) / 2
 
 
@@ -138,6 +141,11 @@ class _Transformed(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, words: Sequence[Any]) -> Tensor:
         ctx.words = words
         return _found(x, *words)(x)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        size, valid, kind, inverse, norm, *choice = ctx.words
+        return transform(tangents[0], size, valid, Kind(kind), inverse, norm, choice)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
