@@ -22,9 +22,7 @@ LIBRARY: Any = torch.library.Library("warpsmith", "DEF")  # type: ignore[no-unty
 
 
 class Bilinear(Protocol):
-    """The three computations, for operands of given shapes. None records a gradient, but within function transforms,
-    such as the `vmap` of `torch.autograd.grad(is_grads_batched=True)`: there all are PyTorch's own operations.
-    """
+    """The three computations, for operands of given shapes."""
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         """y; b is one number for each channel of y, or None."""
@@ -44,36 +42,46 @@ class Bilinear(Protocol):
         ...
 
     @property
+    def by_torch(self) -> Bilinear:
+        """The same by PyTorch's operations."""
+        ...
+
+    @property
+    def records_itself(self) -> bool:
+        """Whether derivatives are recorded without the functions here."""
+        ...
+
+    @property
     def memory_format(self) -> torch.memory_format:
         """In which results are dense."""
         ...
 
 
 def is_recorded(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> bool:
-    """Whether somebody may ask for a derivative by one of these, and none of PyTorch's transforms records it itself."""
-    asks = torch.is_grad_enabled() and (
-        x.requires_grad or (w is not None and w.requires_grad) or (b is not None and b.requires_grad)
-    )
-    return (asks or is_forward_mode()) and not is_transformed()
+    """Whether somebody may ask for a derivative by one of these."""
+    if not torch.is_grad_enabled():
+        return is_forward_mode()
+    asks = x.requires_grad or (w is not None and w.requires_grad) or (b is not None and b.requires_grad)
+    return asks or is_forward_mode()
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     """y, with its gradients where they are recorded."""
-    if is_recorded(x, w, b):
+    if is_recorded(x, w, b) and not layer.records_itself:
         return _Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b)
 
 
 def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
     """dx, with its gradients where they are recorded."""
-    if is_recorded(dy, w):
+    if is_recorded(dy, w) and not layer.records_itself:
         return _InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.input_gradient(dy, w)
 
 
 def weight_gradient(x: Tensor, dy: Tensor, layer: Bilinear) -> Tensor:
     """dw, with its gradients where they are recorded."""
-    if is_recorded(x, dy):
+    if is_recorded(x, dy) and not layer.records_itself:
         return _WeightGradient.apply(x, dy, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.weight_gradient(x, dy)
 
@@ -88,11 +96,19 @@ def gradients_of(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Those of x, w and b that are `needed`; x is there where that of w is, and w where that of x is."""
     for_x, for_w, for_b, *_ = needed
-    if for_x and for_w:
+    layer = _usable(layer)
+    if for_x and for_w and not layer.records_itself:
         dy = dy.contiguous(memory_format=layer.memory_format)  # once for both
     dx = input_gradient(dy, w, layer) if w is not None and for_x else None
     dw = weight_gradient(x, dy, layer) if x is not None and for_w else None
     return dx, dw, bias_gradient(dy) if for_b else None
+
+
+def _usable(layer: Bilinear) -> Bilinear:
+    """The layer in a backward pass, or PyTorch's within function transforms and modes, such as `FlopCounterMode`, that
+    want to see operators.
+    """
+    return layer.by_torch if torch._C._len_torch_dispatch_stack() or is_transformed() else layer
 
 
 def _keep_for_tangents(ctx: Any, one: Tensor, other: Tensor) -> bool:
@@ -131,12 +147,14 @@ class _Forward(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        (dx, dw, db, _), (x, w), layer = tangents, ctx.saved_tensors, ctx.layer
+        (dx, dw, db, _), (x, w), layer = tangents, ctx.saved_tensors, _usable(ctx.layer)
         dy = _tangent(lambda t: forward(t, w, None, layer.linear), dx, lambda t: forward(x, t, None, layer), dw)
         if db is None:
             return dy
         db = db.view(-1, 1, 1)
-        return db.expand(ctx.size) if dy is None else dy + db
+        if dy is not None:
+            return dy + db
+        return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch takes no other layout than y's
 
 
 class _InputGradient(torch.autograd.Function):
@@ -149,12 +167,12 @@ class _InputGradient(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        (d_dy, dw, _), (dy, w), layer = tangents, ctx.saved_tensors, ctx.layer
+        (d_dy, dw, _), (dy, w), layer = tangents, ctx.saved_tensors, _usable(ctx.layer)
         return _tangent(lambda t: input_gradient(t, w, layer), d_dy, lambda t: input_gradient(dy, t, layer), dw)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (g,), (dy, w), layer = gradients, ctx.saved_tensors, ctx.layer.linear
+        (g,), (dy, w), layer = gradients, ctx.saved_tensors, _usable(ctx.layer).linear
         if g is None:
             return None, None, None
         for_dy, for_w, _ = ctx.needs_input_grad
@@ -172,13 +190,13 @@ class _WeightGradient(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        (dx, d_dy, _), (x, dy), layer = tangents, ctx.saved_tensors, ctx.layer
+        (dx, d_dy, _), (x, dy), layer = tangents, ctx.saved_tensors, _usable(ctx.layer)
         of_x, of_dy = (lambda t: weight_gradient(t, dy, layer.linear)), lambda t: weight_gradient(x, t, layer)
         return _tangent(of_x, dx, of_dy, d_dy)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (h,), (x, dy), layer = gradients, ctx.saved_tensors, ctx.layer
+        (h,), (x, dy), layer = gradients, ctx.saved_tensors, _usable(ctx.layer)
         if h is None:
             return None, None, None
         for_x, for_dy, _ = ctx.needs_input_grad

@@ -20,7 +20,7 @@ from warpsmith.generator.fft import Kind, Norm
 from warpsmith.generator.problem import member
 from warpsmith.torch import integers
 from warpsmith.torch.tensors import goes_direct, is_for_torch
-from warpsmith.torch.transforms import transform
+from warpsmith.torch.transforms import cropped, transform
 from warpsmith.torch.words import Fallback
 
 Sizes = Sequence[int] | None
@@ -103,7 +103,7 @@ def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: Any, 
     if kind is Kind.C2C and not x.is_complex():
         x = x.to(torch.complex64)
     valid = [min(part, whole) for part, whole in zip(x.shape[-axes:], size, strict=True)]
-    return _batched(_cropped(x, valid), size, valid, kind, False, words)
+    return _batched(cropped(x, valid), size, valid, kind, False, words)
 
 
 def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: Any, *choice: Any) -> Tensor:
@@ -117,7 +117,7 @@ def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: Any, 
     if words is None or axes is None or size is None:
         return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
     frequencies = size if kind is Kind.C2C else [*size[:-1], size[-1] // 2 + 1]
-    x = _cropped(x, [min(part, whole) for part, whole in zip(given, frequencies, strict=True)])
+    x = cropped(x, [min(part, whole) for part, whole in zip(given, frequencies, strict=True)])
     missing = [whole - part for part, whole in zip(x.shape[-axes:], frequencies, strict=True)]
     if any(missing):
         x = functional.pad(x, [n for each in reversed(missing) for n in (0, each)])
@@ -165,12 +165,6 @@ def _words(norm: Any, fallback: str, store: str | None) -> tuple[str, str, str |
     if norm is None:
         return "backward", *choice
     return (norm, *choice) if isinstance(norm, str) and norm in _NORMS else None
-
-
-def _cropped(x: Tensor, size: Sequence[int]) -> Tensor:
-    for axis, points in enumerate(size, x.dim() - len(size)):
-        x = x if x.shape[axis] == points else x.narrow(axis, 0, points)
-    return x
 
 
 def _batched(x: Tensor, size: list[int], valid: list[int], kind: Kind, inverse: bool, words: Any) -> Tensor:

@@ -20,7 +20,7 @@ from warpsmith.torch import bilinear, integers
 from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.bordered import Bordered
 from warpsmith.torch.flops import tell_flop_counters
-from warpsmith.torch.tensors import call, goes_direct, is_for_torch, is_transformed, usable_image
+from warpsmith.torch.tensors import call, goes_direct, is_for_torch, usable_image
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 _ADJOINT = (Border.VALID, Border.CONSTANT, Border.WRAP)
@@ -36,6 +36,7 @@ class FilterLayer:
     """
 
     memory_format = torch.contiguous_format
+    records_itself = False
 
     def __init__(self, problem: Filter2d, source: Source) -> None:
         self._problem, self._source = problem, source
@@ -52,13 +53,17 @@ class FilterLayer:
             return self
         return FilterLayer(dataclasses.replace(self._problem, cval=0.0), self._source)
 
+    @property
+    def by_torch(self) -> Bordered:
+        return self._by_torch
+
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:  # noqa: ARG002 - filters have no bias
         """The result, (P, F, rows, columns)."""
         problem = self._problem
         answer = self._answer.get()
-        if answer.plan is None or is_transformed():
+        if answer.plan is None:
             self._warn(answer)
-            return self._by_torch.forward(x, w.to(x.device))
+            return self._by_torch.forward(x, w)
         result = _filtered(answer, x, w)
         return result.view(problem.planes, problem.filters, *problem.output_shape)
 
@@ -66,8 +71,8 @@ class FilterLayer:
         """The gradient of the image: a filter turned by 180 degrees, where its border allows."""
         problem = self._problem
         answer = None if self._adjoint is None else self._adjoint.get()
-        if answer is None or answer.plan is None or is_transformed():
-            return self._by_torch.input_gradient(dy, w.to(dy.device))
+        if answer is None or answer.plan is None:
+            return self._by_torch.input_gradient(dy, w)
         dy = dy[:, 0]
         if problem.border is Border.VALID:
             dy = torch.nn.functional.pad(dy, (0, problem.filter[1] - 1, 0, problem.filter[0] - 1))
@@ -78,7 +83,7 @@ class FilterLayer:
         return self._by_torch.weight_gradient(x, dy)
 
     def _warn(self, answer: Answer) -> None:
-        if not self._told and answer.plan is None:
+        if not self._told:
             self._told = True
             remedy = "tune it with warpsmith.tune, or take fallback='default'"
             text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
@@ -133,7 +138,7 @@ def filter2d(
     if goes_direct(image, weights):
         y = bilinear.forward(x, bank, None, _layer(x.shape, bank.shape, x, *words, *choice))
     elif is_for_torch(image, weights):
-        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank.to(x.device))
+        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank)
     else:
         tell_flop_counters()
         y = FILTER2D.forward(x, bank, None, *words, *choice)

@@ -60,6 +60,8 @@ class LayerSpec:
         Raises BadArgument for an unknown padding mode.
         """
         given = (x, w) if b is None else (x, w, b)
+        if any(each.layout is not torch.strided for each in given):
+            return None
         dtype = computed_dtype(x)
         if any(each.device != x.device or computed_dtype(each) is not dtype for each in given):
             return None

@@ -14,7 +14,7 @@ from warpsmith.store.own_writes import OWN_WRITES
 from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.layer_spec import MEMORY_FORMATS, LayerSpec
 from warpsmith.torch.remedy import tune_command
-from warpsmith.torch.tensors import call, is_transformed, usable
+from warpsmith.torch.tensors import call, usable
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 Ends = tuple[bool, bool]
@@ -28,6 +28,39 @@ FUSED: dict[Ends, tuple[Ends, ...]] = {
 """By what a call wants: the plans that may compute it, those first that leave the least to PyTorch."""
 
 
+class TorchLayer:
+    """A layer as `bilinear.Bilinear` by PyTorch's own operations, which record derivatives themselves.
+
+    Args:
+        spec: what it computes.
+    """
+
+    __slots__ = ("_spec", "memory_format")
+
+    records_itself = True
+
+    def __init__(self, spec: LayerSpec) -> None:
+        self._spec = spec
+        self.memory_format = MEMORY_FORMATS[spec.layout]
+
+    @property
+    def linear(self) -> TorchLayer:
+        return self
+
+    @property
+    def by_torch(self) -> TorchLayer:
+        return self
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        return self._spec.geometry.forward(x, w, b)
+
+    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
+        return self._spec.geometry.input_gradient(dy, w, self._spec.size)
+
+    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
+        return self._spec.geometry.weight_gradient(x, dy, self._spec.weight)
+
+
 class ConvLayer:
     """A layer for images of one shape, as `bilinear.Bilinear`: its three passes, each by a plan or by PyTorch.
 
@@ -36,6 +69,8 @@ class ConvLayer:
         precision: of the arithmetic.
         source: where plans come from; None on a device that has none.
     """
+
+    records_itself = False
 
     __slots__ = ("_answers", "_left", "_left_at", "dtype", "is_told", "memory_format", "problem", "source", "spec")
 
@@ -68,6 +103,10 @@ class ConvLayer:
         """Itself: without b it is linear."""
         return self
 
+    @property
+    def by_torch(self) -> TorchLayer:
+        return TorchLayer(self.spec)
+
     def answer(self, pass_: Pass, bias: bool = False, relu: bool = False) -> Answer | None:
         """How a pass is computed; None where no kernel family is asked. A bias and a ReLU may come behind the plan: the
         first that is stored for this size answers, else the first that has a plan.
@@ -99,7 +138,7 @@ class ConvLayer:
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None, relu: bool = False) -> Tensor:
         """y of x and w, and b where there is one; its positive part where `relu` holds."""
         answer = self.answer(Pass.FPROP, b is not None, relu)
-        if answer is None or answer.plan is None or is_transformed():
+        if answer is None or answer.plan is None:
             self.warn(answer)
             y = self._dense(self.spec.geometry.forward(self._dense(x), self._dense(w), b))
             return y.relu_() if relu else y
@@ -113,7 +152,7 @@ class ConvLayer:
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
         """dx."""
         answer = self.answer(Pass.DGRAD)
-        if answer is None or answer.plan is None or is_transformed():
+        if answer is None or answer.plan is None:
             self.warn(answer)
             return self._dense(self.spec.geometry.input_gradient(self._dense(dy), self._dense(w), self.spec.size))
         return call(answer.plan, self._usable(dy), self._usable(w))
@@ -121,7 +160,7 @@ class ConvLayer:
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
         """dw."""
         answer = self.answer(Pass.WGRAD)
-        if answer is None or answer.plan is None or is_transformed():
+        if answer is None or answer.plan is None:
             self.warn(answer)
             return self._dense(self.spec.geometry.weight_gradient(self._dense(x), self._dense(dy), self.spec.weight))
         return call(answer.plan, self._usable(x), self._usable(dy))
@@ -134,7 +173,7 @@ class ConvLayer:
 
     def warn(self, answer: Answer | None, stacklevel: int = 2) -> None:
         """Says once that PyTorch computes a pass of the layer, and what tunes it."""
-        if self.is_told or 0 in self.spec.size or (answer is not None and answer.plan is not None):
+        if self.is_told or 0 in self.spec.size:
             return
         self.is_told = True
         if answer is None:

@@ -60,9 +60,20 @@ def call(plan: Plan, *operands: Tensor) -> Tensor:
 
 def is_transformed() -> bool:
     """Whether the caller is within `torch.func.grad`, `vmap` or their kin, which take no operator whose gradient is
-    Python's: PyTorch's own computes there.
+    Python's, or within the `vmap` of `torch.autograd.grad(is_grads_batched=True)`: PyTorch's own computes there.
     """
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    if torch.compiler.is_compiling():
+        return _are_transforms_active()
+    is_batched = torch._C._dispatch_tls_is_dispatch_key_included("VmapMode")
+    return bool(is_batched or torch._C._are_functorch_transforms_active())
+
+
+def _are_transforms_active() -> bool:
+    return torch._C._are_functorch_transforms_active()
+
+
+# What `torch.compiler.assume_constant_result` does, which imports the compiler. Its guards look at the transforms.
+_are_transforms_active._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def is_forward_mode() -> bool:
@@ -95,9 +106,11 @@ def is_for_torch(*operands: Any) -> bool:
     modes within forward mode, which operators of Python do not have; with operands that are no tensors, or have no
     strides; and with classes of tensors that look at PyTorch's functions by name.
     """
+    if is_transformed():
+        return True
     if torch.compiler.is_compiling():
         return False
-    if is_transformed() or is_forward_mode() or torch._C._get_tracing_state() is not None:
+    if is_forward_mode() or torch._C._get_tracing_state() is not None:
         return True
     return not all(x is None or (isinstance(x, Tensor) and _is_usual(x)) for x in operands)
 

@@ -53,9 +53,7 @@ class Transform:
         self._answer = HeldAnswer(problem, source)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The result, without a gradient; within function transforms by PyTorch, with one."""
-        if is_transformed():
-            return self._by_torch(x)
+        """The result, without a gradient."""
         answer = None if self._answer is None else self._answer.get()
         if answer is not None and answer.plan is not None:
             return call(answer.plan, usable(x))
@@ -63,16 +61,26 @@ class Transform:
             self._told = True
             text = f"PyTorch computes {answer.problem.key()}: {answer.why_not}; tune it with warpsmith.tune"
             warnings.warn(text, LeftToTorch, stacklevel=2)
-        return self._by_torch(x)
+        return by_torch(x, self._size, self._valid, self._kind, self._inverse, self._norm).contiguous()
 
-    def _by_torch(self, x: Tensor) -> Tensor:
-        axes, norm = tuple(range(-len(self._size), 0)), self._norm
-        if not self._inverse:
-            forward: Any = torch.fft.rfftn if self._kind is Kind.R2C else torch.fft.fftn
-            return forward(x, self._size, axes, norm)  # type: ignore[no-any-return]
-        inverse: Any = torch.fft.ifftn if self._kind is Kind.C2C else torch.fft.irfftn
-        result: Tensor = inverse(x, self._size, axes, norm)[..., *(slice(n) for n in self._valid)]
-        return result.contiguous()
+
+def by_torch(
+    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str
+) -> Tensor:  # fmt: skip
+    """What `transform` computes, by PyTorch's operations."""
+    axes = tuple(range(-len(size), 0))
+    if not inverse:
+        forward: Any = torch.fft.rfftn if kind is Kind.R2C else torch.fft.fftn
+        return forward(x, tuple(size), axes, norm)  # type: ignore[no-any-return]
+    back: Any = torch.fft.ifftn if kind is Kind.C2C else torch.fft.irfftn
+    return cropped(back(x, tuple(size), axes, norm), valid)
+
+
+def cropped(x: Tensor, size: Sequence[int]) -> Tensor:
+    """The first elements of each of the last axes."""
+    for axis, points in enumerate(size, x.dim() - len(size)):
+        x = x if x.shape[axis] == points else x.narrow(axis, 0, points)
+    return x
 
 
 def transform(
@@ -90,11 +98,20 @@ def transform(
         choice: fallback, and store.
     """
     words = list(size), list(valid), str(kind), inverse, norm, *choice
-    if not goes_direct(x) and not is_transformed():
+    if not goes_direct(x):
         return _TRANSFORM(x, *words)  # type: ignore[no-any-return]
     if is_recorded(x):
         return _Transformed.apply(x, words)  # type: ignore[no-any-return, no-untyped-call]
     return _found(x, *words)(x)
+
+
+def _derived(
+    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any]
+) -> Tensor:
+    """`transform` of a tangent or a gradient, which PyTorch may have batched."""
+    if is_transformed():
+        return by_torch(x, size, valid, kind, inverse, norm)
+    return transform(x, size, valid, kind, inverse, norm, choice)
 
 
 def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
@@ -107,7 +124,7 @@ def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
     if kind == Kind.R2C:
         gradient = _half_of_hermitian(gradient, size)
     other = {Kind.R2C: Kind.C2R, Kind.C2R: Kind.R2C, Kind.C2C: Kind.C2C}[Kind(kind)]
-    result = transform(gradient, size, valid, other, not inverse, ADJOINT_NORM[norm], choice)
+    result = _derived(gradient, size, valid, other, not inverse, ADJOINT_NORM[norm], choice)
     if kind != Kind.C2R:
         return result
     first, inner, last = _columns(result, size)
@@ -145,7 +162,7 @@ class _Transformed(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         size, valid, kind, inverse, norm, *choice = ctx.words
-        return transform(tangents[0], size, valid, Kind(kind), inverse, norm, choice)
+        return _derived(tangents[0], size, valid, Kind(kind), inverse, norm, choice)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
