@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from warpsmith.torch import flops
-from warpsmith.torch.tensors import is_forward_mode, is_transformed
+from warpsmith.torch.tensors import is_intercepted
 
 LIBRARY: Any = torch.library.Library("warpsmith", "DEF")  # type: ignore[no-untyped-call]
 """Of all operators. It must live as long as they may be called."""
@@ -59,10 +60,10 @@ class Bilinear(Protocol):
 
 def is_recorded(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> bool:
     """Whether somebody may ask for a derivative by one of these."""
-    if not torch.is_grad_enabled():
-        return is_forward_mode()
+    if forward_ad._current_level >= 0:
+        return True
     asks = x.requires_grad or (w is not None and w.requires_grad) or (b is not None and b.requires_grad)
-    return asks or is_forward_mode()
+    return asks and torch.is_grad_enabled()
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
@@ -108,16 +109,13 @@ def _usable(layer: Bilinear) -> Bilinear:
     """The layer in a backward pass, or PyTorch's within function transforms and modes, such as `FlopCounterMode`, that
     want to see operators.
     """
-    return layer.by_torch if torch._C._len_torch_dispatch_stack() or is_transformed() else layer
+    return layer.by_torch if is_intercepted() else layer
 
 
-def _keep_for_tangents(ctx: Any, one: Tensor, other: Tensor) -> bool:
+def _keep_for_tangents(ctx: Any, one: Tensor, other: Tensor) -> None:
     """Keeps both operands within forward mode; operands without a tangent have None then, and no zeros."""
-    if not is_forward_mode():
-        return False
     ctx.save_for_forward(one, other)
     ctx.set_materialize_grads(False)
-    return True
 
 
 def _tangent(of_one: Callable[[Tensor], Tensor], one: Any, of_other: Callable[[Tensor], Tensor], other: Any) -> Any:
@@ -134,7 +132,8 @@ class _Forward(torch.autograd.Function):
         ctx.save_for_backward(x if for_w else None, w if for_x else None)
         ctx.layer = layer
         y = layer.forward(x, w, b)
-        if _keep_for_tangents(ctx, x, w):
+        if forward_ad._current_level >= 0:
+            _keep_for_tangents(ctx, x, w)
             ctx.size = y.shape
         return y
 
@@ -161,7 +160,8 @@ class _InputGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
         ctx.save_for_backward(dy, w)
-        _keep_for_tangents(ctx, dy, w)
+        if forward_ad._current_level >= 0:
+            _keep_for_tangents(ctx, dy, w)
         ctx.layer = layer
         return layer.input_gradient(dy, w)
 
@@ -184,7 +184,8 @@ class _WeightGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dy: Tensor, layer: Bilinear) -> Tensor:
         ctx.save_for_backward(x, dy)
-        _keep_for_tangents(ctx, x, dy)
+        if forward_ad._current_level >= 0:
+            _keep_for_tangents(ctx, x, dy)
         ctx.layer = layer
         return layer.weight_gradient(x, dy)
 

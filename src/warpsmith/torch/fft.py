@@ -26,6 +26,8 @@ from warpsmith.torch.words import Fallback
 Sizes = Sequence[int] | None
 
 _NORMS = frozenset(map(str, Norm))
+_SIGNALS = {Kind.C2C: (torch.float32, torch.complex64), Kind.R2C: (torch.float32,)}
+"""Types of signals, by which side is real."""
 
 
 def fft(
@@ -92,40 +94,72 @@ def irfft2(
     return _inverse(Kind.C2R, torch.fft.irfft2, input, s, dim, norm, fallback, store)
 
 
-def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: Any, *choice: Any) -> Tensor:
+def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
     """A transform of a signal, which is cropped first where it is longer, and padded by the plan where shorter."""
-    dtypes = (torch.float32,) if kind is Kind.R2C else (torch.float32, torch.complex64)
-    words = _words(norm, *choice)
-    axes = None if words is None or not _is_ours(x, dtypes) else _last_axes(x, dim)
-    size = None if axes is None else _points(s, x.shape[-axes:], dim)
-    if words is None or axes is None or size is None:
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
+    direct = goes_direct(x)
+    asked = _remembered(of_torch, kind, x, s, dim, words) if direct else _asked(kind, x, s, dim, words)
+    if asked is None:
+        return of_torch(x, s, dim, words[0])  # type: ignore[no-any-return]
     if kind is Kind.C2C and not x.is_complex():
         x = x.to(torch.complex64)
-    valid = [min(part, whole) for part, whole in zip(x.shape[-axes:], size, strict=True)]
-    return _batched(cropped(x, valid), size, valid, kind, False, words)
+    size, valid, norm, *choice = asked
+    return _batched(cropped(x, valid), size, valid, kind, False, norm, choice, direct)
 
 
-def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: Any, *choice: Any) -> Tensor:
+def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
     """A transform of a spectrum, which is cropped or padded first where it has another size."""
-    words = _words(norm, *choice)
-    axes = None if words is None or not _is_ours(x, (torch.complex64,)) else _last_axes(x, dim)
-    size = None
-    if axes is not None:
-        given = x.shape[-axes:]
-        size = _points(s, given if kind is Kind.C2C else (*given[:-1], 2 * (given[-1] - 1)), dim)
-    if words is None or axes is None or size is None:
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
-    frequencies = size if kind is Kind.C2C else [*size[:-1], size[-1] // 2 + 1]
+    direct = goes_direct(x)
+    asked = _remembered(of_torch, kind, x, s, dim, words, True) if direct else _asked(kind, x, s, dim, words, True)
+    if asked is None:
+        return of_torch(x, s, dim, words[0])  # type: ignore[no-any-return]
+    size, frequencies, norm, *choice = asked
+    given = x.shape[-len(size) :]
     x = cropped(x, [min(part, whole) for part, whole in zip(given, frequencies, strict=True)])
-    missing = [whole - part for part, whole in zip(x.shape[-axes:], frequencies, strict=True)]
+    missing = [max(whole - part, 0) for part, whole in zip(given, frequencies, strict=True)]
     if any(missing):
         x = functional.pad(x, [n for each in reversed(missing) for n in (0, each)])
-    return _batched(x, size, size, kind, True, words)
+    return _batched(x, size, size, kind, True, norm, choice, direct)
 
 
-def _is_ours(x: Any, dtypes: Sequence[torch.dtype]) -> bool:
-    return (goes_direct(x) or not is_for_torch(x)) and x.dtype in dtypes
+Asked = tuple[tuple[int, ...], tuple[int, ...], str, str, str | None]
+"""Points along each axis, elements along each axis of what is transformed, norm, fallback and store."""
+
+_ASKED: dict[Any, Asked | None] = {}
+"""By how transforms were called."""
+
+
+def forget_calls() -> None:
+    """Lets go of what calls stood for."""
+    _ASKED.clear()
+
+
+def _remembered(
+    of_torch: Any, kind: Kind, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False
+) -> Asked | None:
+    try:
+        return _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))]
+    except (KeyError, ValueError):  # ValueError: a type without such bytes
+        asked = _asked(kind, x, s, dim, words, inverse)
+    if all(map(integers.is_plain, (s, dim, *words))):
+        _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))] = asked
+    return asked
+
+
+def _asked(kind: Kind, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False) -> Asked | None:
+    """What a call asks for; None where PyTorch transforms, or refuses to."""
+    choice, dtypes = _words(*words), (torch.complex64,) if inverse else _SIGNALS[kind]
+    if choice is None or (not goes_direct(x) and is_for_torch(x)) or x.dtype not in dtypes:
+        return None
+    axes = _last_axes(x, dim)
+    if axes is None:
+        return None
+    given = x.shape[-axes:]
+    size = _points(s, (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given, dim)
+    if size is None:
+        return None
+    if not inverse:
+        return size, tuple(min(part, whole) for part, whole in zip(given, size, strict=True)), *choice
+    return size, (*size[:-1], size[-1] // 2 + 1) if kind is Kind.C2R else size, *choice
 
 
 def _last_axes(x: Tensor, dim: Any) -> int | None:
@@ -141,21 +175,22 @@ def _last_axes(x: Tensor, dim: Any) -> int | None:
     return len(axes) if is_last else None
 
 
-def _points(s: Any, given: Sequence[int], dim: Any) -> list[int] | None:
+def _points(s: Any, given: Sequence[int], dim: Any) -> tuple[int, ...] | None:
     """Points along each axis; None for what PyTorch refuses, or has one point.
 
     Where `dim` is a number, `s` is one, and a tuple or list otherwise, in which -1 stands for as many as are given.
     """
+    size: tuple[int, ...]
     if s is None:
-        size = list(given)
+        size = tuple(given)
     elif integers.whole(dim) is not None:
         points = integers.whole(s)
-        size = [] if points is None else [points]
+        size = () if points is None else (points,)
     else:
         numbers = integers.whole_numbers(s)
         if numbers is None or len(numbers) != len(given):
             return None
-        size = [whole if points == -1 else points for points, whole in zip(numbers, given, strict=True)]
+        size = tuple(whole if points == -1 else points for points, whole in zip(numbers, given, strict=True))
     return size if size and min(size) > 1 else None
 
 
@@ -167,9 +202,18 @@ def _words(norm: Any, fallback: str, store: str | None) -> tuple[str, str, str |
     return (norm, *choice) if isinstance(norm, str) and norm in _NORMS else None
 
 
-def _batched(x: Tensor, size: list[int], valid: list[int], kind: Kind, inverse: bool, words: Any) -> Tensor:
+def _batched(
+    x: Tensor,
+    size: Sequence[int],
+    valid: Sequence[int],
+    kind: Kind,
+    inverse: bool,
+    norm: str,
+    choice: Any,
+    direct: bool,
+) -> Tensor:
     """With all axes before the last ones as one batch."""
-    norm, *choice = words
     outer = x.shape[: -len(size)]
-    result = transform(x.reshape(-1, *x.shape[-len(size) :]), size, valid, kind, inverse, norm, choice)
+    batch = x.reshape(-1, *x.shape[-len(size) :])
+    result = transform(batch, size, valid, kind, inverse, norm, choice, direct)
     return result.reshape(*outer, *result.shape[1:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import marshal
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +22,6 @@ _LAYERS: dict[Any, ConvLayer] = {}
 """By what they are."""
 _CALLS: dict[Any, ConvLayer | None] = {}
 """By how they were called, which costs least to look up."""
-_TYPES_ALONE = 2
-"""Version of `marshal`'s form whose bytes follow from types and values alone. They tell 2, 2.0 and True apart, which
-are equal as keys. NumPy's numbers have the bytes of their memory; the keys that are stored have none of these.
-"""
 
 
 def forget_layers() -> None:
@@ -65,11 +60,14 @@ def found_layer(
 
 def _key(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None) -> Any:
     device = x.device
-    cast = autocast_dtype(device.type) if torch._C._is_any_autocast_enabled() else None
+    cast = autocast_dtype(device.type) if _casts() else None
     own = None if b is None else (b.shape, b.dtype, b.device)
-    operands = x.shape, x.stride(), x.dtype, device, w.shape, w.stride(), w.dtype, w.device, own
-    layouts = x.layout, w.layout, b if b is None else b.layout
-    return operands, layouts, cast, marshal.dumps((words, transposed), _TYPES_ALONE)
+    typed = integers.typed((words, transposed))
+    layout = x.layout  # where it is not dense, the strides may be those of a dense one
+    return x.shape, x.stride(), x.dtype, device, layout, w.shape, w.stride(), w.dtype, w.device, own, cast, typed
+
+
+_casts = torch._C._is_any_autocast_enabled
 
 
 def _looked_up(
@@ -89,7 +87,7 @@ def _looked_up(
         spec = LayerSpec.of(x, w, b, canonical, whole)
         has_plans = spec is not None and device_name(x.device) is not None and 0 not in spec.size + spec.weight
         _CALLS[key] = _layer(spec, x.device, *choice[1:]) if spec is not None and has_plans else None
-    if all(map(_is_plain, (*given, *more))):
+    if all(map(integers.is_plain, (*given, *more))):
         _CALLS[_key(x, w, b, (*given, *choice), transposed)] = _CALLS[key]
     return _CALLS[key]
 
@@ -100,11 +98,6 @@ def _canonical(word: Any) -> int | tuple[int, ...] | str | None:
         return str(word)
     one = integers.whole(word)
     return integers.whole_numbers(word) if one is None else one
-
-
-def _is_plain(word: Any) -> bool:
-    """Whether the bytes that `marshal` makes of a word belong to no other: integers of Python alone, or a string."""
-    return type(word) in (int, str) or (type(word) in (tuple, list) and all(type(each) is int for each in word))
 
 
 def found_by_operator(

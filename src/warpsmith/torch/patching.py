@@ -94,9 +94,7 @@ def unpatch(model: nn.Module) -> tuple[str, ...]:
         module.__class__ = theirs
         names.append(name)
     if kept:
-        text = (
-            f"unpatch leaves {', '.join(kept)}: its class is derived from ours; undo that, then unpatch again"
-        )
+        text = f"unpatch leaves {', '.join(kept)}: its class is derived from ours; undo that, then unpatch again"
         warnings.warn(text, stacklevel=2)
     return tuple(names)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from warpsmith.devices.base import Allocation
 from warpsmith.plans.plan import Plan
@@ -62,10 +63,9 @@ def is_transformed() -> bool:
     """Whether the caller is within `torch.func.grad`, `vmap` or their kin, which take no operator whose gradient is
     Python's, or within the `vmap` of `torch.autograd.grad(is_grads_batched=True)`: PyTorch's own computes there.
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return _are_transforms_active()
-    is_batched = torch._C._dispatch_tls_is_dispatch_key_included("VmapMode")
-    return bool(is_batched or torch._C._are_functorch_transforms_active())
+    return bool(_transforms() or _included(_VMAP))
 
 
 def _are_transforms_active() -> bool:
@@ -87,16 +87,24 @@ def goes_direct(*operands: Any) -> bool:
     On a CPU core an operator of Python's costs 11 us a call, and 37 where a gradient is recorded; a plain
     `torch.autograd.Function` costs 4.
     """
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
-        return False
-    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
+    if is_compiling() or _tracing() is not None or _modes() or _transforms():
         return False
     return tuple(map(type, operands)) in _PLAIN
 
 
+def is_intercepted() -> bool:
+    """Whether a backward pass is within function transforms, or within modes that want to see operators."""
+    return bool(_modes() or _transforms() or _included(_VMAP))
+
+
+_tracing, _modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
+_transforms, _included = torch._C._are_functorch_transforms_active, torch._C._dispatch_tls_is_dispatch_key_included
+_VMAP = torch._C._parse_dispatch_key("VmapMode")  # its name would be read at each call, in 2 us
+
+
 def is_traced(*operands: Any) -> bool:
     """Whether `torch.fx.symbolic_trace` records a call."""
-    return not torch.compiler.is_compiling() and any(isinstance(x, torch.fx.Proxy) for x in operands)
+    return not is_compiling() and any(isinstance(x, torch.fx.Proxy) for x in operands)
 
 
 def is_for_torch(*operands: Any) -> bool:
@@ -108,7 +116,7 @@ def is_for_torch(*operands: Any) -> bool:
     """
     if is_transformed():
         return True
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return False
     if is_forward_mode() or torch._C._get_tracing_state() is not None:
         return True

@@ -84,8 +84,9 @@ def cropped(x: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def transform(
-    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any]
-) -> Tensor:
+    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any],
+    direct: bool | None = None,
+) -> Tensor:  # fmt: skip
     """A batch of transforms of x, (batch, ...), with derivatives of any order and in both modes.
 
     Args:
@@ -96,9 +97,10 @@ def transform(
         inverse: the direction.
         norm: which direction is scaled.
         choice: fallback, and store.
+        direct: whether the call needs no dispatcher; None where nobody has looked yet.
     """
     words = list(size), list(valid), str(kind), inverse, norm, *choice
-    if not goes_direct(x):
+    if not (goes_direct(x) if direct is None else direct):
         return _TRANSFORM(x, *words)  # type: ignore[no-any-return]
     if is_recorded(x):
         return _Transformed.apply(x, words)  # type: ignore[no-any-return, no-untyped-call]
