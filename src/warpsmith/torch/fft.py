@@ -8,6 +8,7 @@ fit no kernel.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +36,7 @@ def fft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.fft`: complex to complex, along one axis. A real input is made complex first."""
-    return _forward(Kind.C2C, torch.fft.fft, input, n, dim, norm, fallback, store)
+    return _forward(Kind.C2C, 1, torch.fft.fft, input, n, dim, norm, fallback, store)
 
 
 def ifft(
@@ -43,7 +44,7 @@ def ifft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.ifft`: the inverse of `fft`."""
-    return _inverse(Kind.C2C, torch.fft.ifft, input, n, dim, norm, fallback, store)
+    return _inverse(Kind.C2C, 1, torch.fft.ifft, input, n, dim, norm, fallback, store)
 
 
 def rfft(
@@ -51,7 +52,7 @@ def rfft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.rfft`: real to half a spectrum, n // 2 + 1 frequencies, along one axis."""
-    return _forward(Kind.R2C, torch.fft.rfft, input, n, dim, norm, fallback, store)
+    return _forward(Kind.R2C, 1, torch.fft.rfft, input, n, dim, norm, fallback, store)
 
 
 def irfft(
@@ -59,7 +60,7 @@ def irfft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.irfft`: the inverse of `rfft`, of 2 (frequencies - 1) points where no n is given."""
-    return _inverse(Kind.C2R, torch.fft.irfft, input, n, dim, norm, fallback, store)
+    return _inverse(Kind.C2R, 1, torch.fft.irfft, input, n, dim, norm, fallback, store)
 
 
 def fft2(
@@ -67,7 +68,7 @@ def fft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.fft2`: complex to complex, along two axes. A real input is made complex first."""
-    return _forward(Kind.C2C, torch.fft.fft2, input, s, dim, norm, fallback, store)
+    return _forward(Kind.C2C, 2, torch.fft.fft2, input, s, dim, norm, fallback, store)
 
 
 def ifft2(
@@ -75,7 +76,7 @@ def ifft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.ifft2`: the inverse of `fft2`."""
-    return _inverse(Kind.C2C, torch.fft.ifft2, input, s, dim, norm, fallback, store)
+    return _inverse(Kind.C2C, 2, torch.fft.ifft2, input, s, dim, norm, fallback, store)
 
 
 def rfft2(
@@ -83,7 +84,7 @@ def rfft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.rfft2`: real to half a spectrum, columns // 2 + 1 frequencies in a row, along two axes."""
-    return _forward(Kind.R2C, torch.fft.rfft2, input, s, dim, norm, fallback, store)
+    return _forward(Kind.R2C, 2, torch.fft.rfft2, input, s, dim, norm, fallback, store)
 
 
 def irfft2(
@@ -91,13 +92,13 @@ def irfft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.irfft2`: the inverse of `rfft2`."""
-    return _inverse(Kind.C2R, torch.fft.irfft2, input, s, dim, norm, fallback, store)
+    return _inverse(Kind.C2R, 2, torch.fft.irfft2, input, s, dim, norm, fallback, store)
 
 
-def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
+def _forward(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
     """A transform of a signal, which is cropped first where it is longer, and padded by the plan where shorter."""
     direct = goes_direct(x)
-    asked = _remembered(of_torch, kind, x, s, dim, words) if direct else _asked(kind, x, s, dim, words)
+    asked = _remembered(of_torch, kind, rank, x, s, dim, words) if direct else _asked(kind, rank, x, s, dim, words)
     if asked is None:
         return of_torch(x, s, dim, words[0])  # type: ignore[no-any-return]
     if kind is Kind.C2C and not x.is_complex():
@@ -106,10 +107,11 @@ def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any
     return _batched(cropped(x, valid), size, valid, kind, False, norm, choice, direct)
 
 
-def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
+def _inverse(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
     """A transform of a spectrum, which is cropped or padded first where it has another size."""
     direct = goes_direct(x)
-    asked = _remembered(of_torch, kind, x, s, dim, words, True) if direct else _asked(kind, x, s, dim, words, True)
+    find = functools.partial(_remembered, of_torch) if direct else _asked
+    asked = find(kind, rank, x, s, dim, words, True)
     if asked is None:
         return of_torch(x, s, dim, words[0])  # type: ignore[no-any-return]
     size, frequencies, norm, *choice = asked
@@ -134,27 +136,31 @@ def forget_calls() -> None:
 
 
 def _remembered(
-    of_torch: Any, kind: Kind, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False
+    of_torch: Any, kind: Kind, rank: int, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False
 ) -> Asked | None:
     try:
         return _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))]
     except (KeyError, ValueError):  # ValueError: a type without such bytes
-        asked = _asked(kind, x, s, dim, words, inverse)
+        asked = _asked(kind, rank, x, s, dim, words, inverse)
     if all(map(integers.is_plain, (s, dim, *words))):
         _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))] = asked
     return asked
 
 
-def _asked(kind: Kind, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False) -> Asked | None:
-    """What a call asks for; None where PyTorch transforms, or refuses to."""
+def _asked(
+    kind: Kind, rank: int, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False
+) -> Asked | None:
+    """What a call asks for; None where PyTorch transforms, or refuses to. The rank is the function's: 1 takes numbers
+    as `s` and `dim`, and 2 sequences of them.
+    """
     choice, dtypes = _words(*words), (torch.complex64,) if inverse else _SIGNALS[kind]
     if choice is None or (not goes_direct(x) and is_for_torch(x)) or x.dtype not in dtypes:
         return None
-    axes = _last_axes(x, dim)
+    axes = _last_axes(x, dim, rank)
     if axes is None:
         return None
     given = x.shape[-axes:]
-    size = _points(s, (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given, dim)
+    size = _points(s, (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given, rank)
     if size is None:
         return None
     if not inverse:
@@ -162,12 +168,12 @@ def _asked(kind: Kind, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inve
     return size, (*size[:-1], size[-1] // 2 + 1) if kind is Kind.C2R else size, *choice
 
 
-def _last_axes(x: Tensor, dim: Any) -> int | None:
+def _last_axes(x: Tensor, dim: Any, rank: int) -> int | None:
     """How many axes `dim` names, one or two; None for others than the last ones in order, and for what PyTorch
     transforms or refuses: more axes, none, such as there are not, and tensors without elements.
     """
     one = integers.whole(dim)
-    axes = integers.whole_numbers(dim) if one is None else (one,)
+    axes = integers.whole_numbers(dim) if rank > 1 else None if one is None else (one,)
     if axes is None or not 1 <= len(axes) <= min(x.dim(), 2) or 0 in x.shape:
         return None
     last = range(-len(axes), 0)
@@ -175,15 +181,15 @@ def _last_axes(x: Tensor, dim: Any) -> int | None:
     return len(axes) if is_last else None
 
 
-def _points(s: Any, given: Sequence[int], dim: Any) -> tuple[int, ...] | None:
+def _points(s: Any, given: Sequence[int], rank: int) -> tuple[int, ...] | None:
     """Points along each axis; None for what PyTorch refuses, or has one point.
 
-    Where `dim` is a number, `s` is one, and a tuple or list otherwise, in which -1 stands for as many as are given.
+    A -1 in a sequence stands for as many as are given.
     """
     size: tuple[int, ...]
     if s is None:
         size = tuple(given)
-    elif integers.whole(dim) is not None:
+    elif rank == 1:
         points = integers.whole(s)
         size = () if points is None else (points,)
     else:

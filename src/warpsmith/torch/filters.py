@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -128,9 +127,7 @@ def filter2d(
     _check(image, weights)
     planes = image.shape[:-2]
     bank = weights if weights.dim() == 3 else weights[None]
-    outside = float(cval)
-    outside = math.nan if math.isnan(outside) else outside  # one NaN: as keys two are unlike each other
-    words = str(Border.of(border)), outside, bool(convolve), None if anchor is None else _anchor(anchor)
+    words = str(Border.of(border)), float(cval), bool(convolve), None if anchor is None else _anchor(anchor)
     choice = str(member(Fallback, fallback, "fallback")), store
     x = image.reshape(planes.numel(), *image.shape[-2:])
     if weights.requires_grad and weights.device != image.device:

@@ -120,7 +120,8 @@ def is_for_torch(*operands: Any) -> bool:
         return False
     if is_forward_mode() or torch._C._get_tracing_state() is not None:
         return True
-    return not all(x is None or (isinstance(x, Tensor) and _is_usual(x)) for x in operands)
+    given = operands[:2] if operands[2:] == (None,) else operands  # without a bias
+    return not all(isinstance(x, Tensor) and _is_usual(x) for x in given)
 
 
 def _is_usual(x: Tensor) -> bool:
