@@ -249,7 +249,7 @@ class Operators:
         self.forward, self.input_gradient, self.weight_gradient = (
             getattr(namespace, each).default for each in self._names
         )
-        formulas = flops.of_result, flops.of_input_gradient, flops.of_weight_gradient
+        formulas: Any = flops.of_result, flops.of_input_gradient, flops.of_weight_gradient
         for each, formula in zip(self._names, formulas, strict=True):
             flops.FORMULAS[getattr(namespace, each)] = formula
         self._implement()

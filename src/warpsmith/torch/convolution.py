@@ -75,7 +75,7 @@ def conv2d(
     if not goes_direct(input, weight, bias):
         if is_traced(input, weight, bias):
             options = {"padding_mode": padding_mode, "relu": relu}
-            return _recorded(conv2d, (input, weight, bias), words[:4], words[5:], options)
+            return _recorded(conv2d, (input, weight, bias), words[:4], words[5:], options)  # type: ignore[no-any-return]
         return _elsewhere(input, weight, bias, words, relu)
     if input.dim() == 3 and weight.dim() == 4:
         return _conv2d(input[None], weight, bias, words, relu)[0]
@@ -128,7 +128,7 @@ def conv_transpose2d(
     if not goes_direct(input, weight, bias):
         if is_traced(input, weight, bias):
             numbers = (stride, padding, output_padding, groups, dilation)
-            return _recorded(conv_transpose2d, (input, weight, bias), numbers, words[5:], {})
+            return _recorded(conv_transpose2d, (input, weight, bias), numbers, words[5:], {})  # type: ignore[no-any-return]
         return _transposed_elsewhere(input, weight, bias, output_padding, words)
     if input.dim() == 3 and weight.dim() == 4:
         return _transposed(input[None], weight, bias, output_padding, words)[0]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import marshal
+import numbers
 from typing import Any
 
-import numpy as np
 import torch
 
 _SYMBOL = torch.SymInt
@@ -20,7 +20,7 @@ def whole(value: Any) -> int | None:
     """
     if isinstance(value, bool):
         return None
-    if isinstance(value, int | np.integer):
+    if isinstance(value, int) or isinstance(value, numbers.Integral):  # noqa: SIM101 - the compiler knows int alone
         return int(value)
     return value if isinstance(value, _SYMBOL) else None  # type: ignore[return-value]  # it counts as one
 
@@ -29,8 +29,8 @@ def whole_numbers(value: Any) -> tuple[int, ...] | None:
     """The integers of a tuple or a list; None where one is none, and for other sequences, which PyTorch refuses."""
     if not isinstance(value, tuple | list):
         return None
-    numbers = tuple(map(whole, value))
-    return None if None in numbers else numbers  # type: ignore[return-value]  # none of them is None
+    found = tuple(map(whole, value))
+    return None if None in found else found  # type: ignore[return-value]  # none of them is None
 
 
 def pair(value: Any) -> tuple[int, int] | None:
@@ -38,10 +38,10 @@ def pair(value: Any) -> tuple[int, int] | None:
     one = whole(value)
     if one is not None:
         return one, one
-    numbers = whole_numbers(value)
-    if numbers is None or len(numbers) not in (1, 2):
+    found = whole_numbers(value)
+    if found is None or len(found) not in (1, 2):
         return None
-    return numbers[0], numbers[-1]
+    return found[0], found[-1]
 
 
 def typed(words: tuple[Any, ...]) -> bytes:

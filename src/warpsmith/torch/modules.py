@@ -1,5 +1,7 @@
 """Convolution layers as modules, by the operators of this package; parameters and `state_dict` are PyTorch's."""
 
+# mypy: disable-error-code="attr-defined, arg-type"
+# These lines are those of PyTorch's modules; torch.jit.script reads comments within a function as types.
 from __future__ import annotations
 
 import dataclasses

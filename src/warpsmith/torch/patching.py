@@ -99,7 +99,7 @@ def unpatch(model: nn.Module) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _class_without_us(module: nn.Module) -> type[nn.Module] | None:
+def _class_without_us(module: Any) -> type[nn.Module] | None:
     """The class that a replaced layer has without us; None where somebody derived one that PyTorch did not make."""
     own = type(module)
     if own in _THEIRS:

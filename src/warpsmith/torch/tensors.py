@@ -99,7 +99,7 @@ def is_intercepted() -> bool:
 
 _tracing, _modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
 _transforms, _included = torch._C._are_functorch_transforms_active, torch._C._dispatch_tls_is_dispatch_key_included
-_VMAP = torch._C._parse_dispatch_key("VmapMode")  # its name would be read at each call, in 2 us
+_VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # its name would be read at each call, in 2 us
 
 
 def is_traced(*operands: Any) -> bool:
