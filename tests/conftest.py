@@ -196,9 +196,13 @@ def pytest_collection() -> Iterator[Any]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     from warpsmith.devices.cuda.available import cuda_device_count
 
+    if "samples" not in config.option.markexpr:
+        for item in items:
+            if item.get_closest_marker("samples"):
+                item.add_marker(pytest.mark.skip(reason="a tenth of it is done by another test; -m samples does all"))
     if cuda_device_count() > 0:
         return
     for item in items:

@@ -1,8 +1,9 @@
-"""Gradients, to any order, of operations that are linear in an image and in weights.
+"""Derivatives, to any order and in both modes, of operations that are linear in an image and in weights.
 
 Such an operation y = B(x, w) has two adjoints: dx = X(dy, w) and dw = W(x, dy). Each of the three is linear in both of
-its operands, and its gradients are the other two. So three computations are all that is needed, as autograd functions
-(which cost least) and as operators of the dispatcher (which torch.compile and its kin can see).
+its operands, and its gradients are the other two. Its tangent is the sum of itself with one operand replaced by that
+operand's tangent. So three computations are all that is needed, as autograd functions (which cost least) and as
+operators of the dispatcher (which torch.compile and its kin can see).
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+
+from warpsmith.torch import flops
+from warpsmith.torch.tensors import is_intercepted
 
 LIBRARY: Any = torch.library.Library("warpsmith", "DEF")  # type: ignore[no-untyped-call]
 """Of all operators. It must live as long as they may be called."""
 
 
 class Bilinear(Protocol):
-    """The three computations, for operands of given shapes. None records a gradient."""
+    """The three computations, for operands of given shapes."""
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         """y; b is one number for each channel of y, or None."""
@@ -38,33 +43,46 @@ class Bilinear(Protocol):
         ...
 
     @property
+    def by_torch(self) -> Bilinear:
+        """The same by PyTorch's operations."""
+        ...
+
+    @property
+    def records_itself(self) -> bool:
+        """Whether derivatives are recorded without the functions here."""
+        ...
+
+    @property
     def memory_format(self) -> torch.memory_format:
         """In which results are dense."""
         ...
 
 
-def is_recorded(x: Tensor, w: Tensor, b: Tensor | None) -> bool:
-    """Whether somebody may ask for a gradient of one of these."""
-    return torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or (b is not None and b.requires_grad))
+def is_recorded(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> bool:
+    """Whether somebody may ask for a derivative by one of these."""
+    if forward_ad._current_level >= 0:
+        return True
+    asks = x.requires_grad or (w is not None and w.requires_grad) or (b is not None and b.requires_grad)
+    return asks and torch.is_grad_enabled()
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     """y, with its gradients where they are recorded."""
-    if is_recorded(x, w, b):
+    if is_recorded(x, w, b) and not layer.records_itself:
         return _Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b)
 
 
 def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
     """dx, with its gradients where they are recorded."""
-    if torch.is_grad_enabled() and (dy.requires_grad or w.requires_grad):
+    if is_recorded(dy, w) and not layer.records_itself:
         return _InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.input_gradient(dy, w)
 
 
 def weight_gradient(x: Tensor, dy: Tensor, layer: Bilinear) -> Tensor:
     """dw, with its gradients where they are recorded."""
-    if torch.is_grad_enabled() and (x.requires_grad or dy.requires_grad):
+    if is_recorded(x, dy) and not layer.records_itself:
         return _WeightGradient.apply(x, dy, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.weight_gradient(x, dy)
 
@@ -79,11 +97,32 @@ def gradients_of(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Those of x, w and b that are `needed`; x is there where that of w is, and w where that of x is."""
     for_x, for_w, for_b, *_ = needed
-    if for_x and for_w:
+    layer = _usable(layer)
+    if for_x and for_w and not layer.records_itself:
         dy = dy.contiguous(memory_format=layer.memory_format)  # once for both
     dx = input_gradient(dy, w, layer) if w is not None and for_x else None
     dw = weight_gradient(x, dy, layer) if x is not None and for_w else None
     return dx, dw, bias_gradient(dy) if for_b else None
+
+
+def _usable(layer: Bilinear) -> Bilinear:
+    """The layer in a backward pass, or PyTorch's within function transforms and modes, such as `FlopCounterMode`, that
+    want to see operators.
+    """
+    return layer.by_torch if is_intercepted() else layer
+
+
+def _keep_for_tangents(ctx: Any, one: Tensor, other: Tensor) -> None:
+    """Keeps both operands within forward mode; operands without a tangent have None then, and no zeros."""
+    ctx.save_for_forward(one, other)
+    ctx.set_materialize_grads(False)
+
+
+def _tangent(of_one: Callable[[Tensor], Tensor], one: Any, of_other: Callable[[Tensor], Tensor], other: Any) -> Any:
+    """The sum of what is linear in the tangents of two operands; None for what has none."""
+    if one is None or other is None:
+        return of_one(one) if one is not None else None if other is None else of_other(other)
+    return of_one(one) + of_other(other)
 
 
 class _Forward(torch.autograd.Function):
@@ -92,24 +131,50 @@ class _Forward(torch.autograd.Function):
         for_x, for_w, *_ = ctx.needs_input_grad
         ctx.save_for_backward(x if for_w else None, w if for_x else None)
         ctx.layer = layer
-        return layer.forward(x, w, b)
+        y = layer.forward(x, w, b)
+        if forward_ad._current_level >= 0:
+            _keep_for_tangents(ctx, x, w)
+            ctx.size = y.shape
+        return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         (dy,), (x, w) = gradients, ctx.saved_tensors
+        if dy is None:
+            return None, None, None, None
         return *gradients_of(dy, x, w, ctx.layer, ctx.needs_input_grad), None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        (dx, dw, db, _), (x, w), layer = tangents, ctx.saved_tensors, _usable(ctx.layer)
+        dy = _tangent(lambda t: forward(t, w, None, layer.linear), dx, lambda t: forward(x, t, None, layer), dw)
+        if db is None:
+            return dy
+        db = db.view(-1, 1, 1)
+        if dy is not None:
+            return dy + db
+        return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch takes no other layout than y's
 
 
 class _InputGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
         ctx.save_for_backward(dy, w)
+        if forward_ad._current_level >= 0:
+            _keep_for_tangents(ctx, dy, w)
         ctx.layer = layer
         return layer.input_gradient(dy, w)
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        (d_dy, dw, _), (dy, w), layer = tangents, ctx.saved_tensors, _usable(ctx.layer)
+        return _tangent(lambda t: input_gradient(t, w, layer), d_dy, lambda t: input_gradient(dy, t, layer), dw)
+
+    @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (g,), (dy, w), layer = gradients, ctx.saved_tensors, ctx.layer.linear
+        (g,), (dy, w), layer = gradients, ctx.saved_tensors, _usable(ctx.layer).linear
+        if g is None:
+            return None, None, None
         for_dy, for_w, _ = ctx.needs_input_grad
         d_dy = forward(g, w, None, layer) if for_dy else None
         return d_dy, weight_gradient(g, dy, layer) if for_w else None, None
@@ -119,12 +184,22 @@ class _WeightGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dy: Tensor, layer: Bilinear) -> Tensor:
         ctx.save_for_backward(x, dy)
+        if forward_ad._current_level >= 0:
+            _keep_for_tangents(ctx, x, dy)
         ctx.layer = layer
         return layer.weight_gradient(x, dy)
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        (dx, d_dy, _), (x, dy), layer = tangents, ctx.saved_tensors, _usable(ctx.layer)
+        of_x, of_dy = (lambda t: weight_gradient(t, dy, layer.linear)), lambda t: weight_gradient(x, t, layer)
+        return _tangent(of_x, dx, of_dy, d_dy)
+
+    @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (h,), (x, dy), layer = gradients, ctx.saved_tensors, ctx.layer
+        (h,), (x, dy), layer = gradients, ctx.saved_tensors, _usable(ctx.layer)
+        if h is None:
+            return None, None, None
         for_x, for_dy, _ = ctx.needs_input_grad
         dx = input_gradient(dy, h, layer) if for_x else None
         return dx, forward(x, h, None, layer) if for_dy else None, None
@@ -174,6 +249,9 @@ class Operators:
         self.forward, self.input_gradient, self.weight_gradient = (
             getattr(namespace, each).default for each in self._names
         )
+        formulas: Any = flops.of_result, flops.of_input_gradient, flops.of_weight_gradient
+        for each, formula in zip(self._names, formulas, strict=True):
+            flops.FORMULAS[getattr(namespace, each)] = formula
         self._implement()
         self._differentiate()
 

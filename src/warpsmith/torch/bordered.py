@@ -5,6 +5,8 @@ The gradients that no `Filter2d` problem is are computed so, and so is a filter 
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
@@ -17,9 +19,14 @@ _CONVOLUTION = (1, 1), (0, 0), (1, 1), False, (0, 0), 1
 class Bordered:
     """The three computations of a filter, for images (P, H, W), weights (F, R, S) and results (P, F, rows, columns).
 
+    It is a `bilinear.Bilinear` whose operations record derivatives themselves.
+
     Args:
         problem: the filter.
     """
+
+    memory_format = torch.contiguous_format
+    records_itself = True
 
     def __init__(self, problem: Filter2d) -> None:
         self._problem = problem
@@ -32,13 +39,24 @@ class Bordered:
             for size, before, taps in zip((rows, columns), problem.before, problem.filter, strict=True)
         )
 
-    def forward(self, x: Tensor, w: Tensor) -> Tensor:
+    @property
+    def linear(self) -> Bordered:
+        """The same with zeros outside of the image, where there are numbers."""
+        return Bordered(dataclasses.replace(self._problem, cval=0.0)) if self._problem.cval else self
+
+    @property
+    def by_torch(self) -> Bordered:
+        return self
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:  # noqa: ARG002 - filters have no bias
         """The result."""
+        w = w.to(x.device)
         padded, turned = self._padded(x)[:, None], self._turned(w)
         return torch.ops.aten.convolution(padded, turned, None, *_CONVOLUTION)  # type: ignore[no-any-return]
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
         """The gradient of the image."""
+        w = w.to(dy.device)
         x = dy.new_empty(1).expand(dy.shape[0], 1, *self._padded_size)
         back = torch.ops.aten.convolution_backward
         dx: Tensor = back(dy, x, self._turned(w), None, *_CONVOLUTION, (True, False, False))[0][:, 0]

@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpsmith.generator.conv2d import Pass
+from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d import PaddingMode, Pass
+from warpsmith.generator.problem import member
 from warpsmith.torch import bilinear, rectified
+from warpsmith.torch.flops import tell_flop_counters
 from warpsmith.torch.found_layers import found_layer, words_of
 from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.layer_spec import KERNEL_DTYPES, LayerSpec, cast
 from warpsmith.torch.operators import CONV2D
-from warpsmith.torch.tensors import goes_direct, is_transformed
+from warpsmith.torch.tensors import goes_direct, is_for_torch, is_traced
 
 _FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
 """The passes of a convolution: the result, the gradients of the input and of the weights."""
@@ -69,6 +72,11 @@ def conv2d(
         LeftToTorch: PyTorch computes the layer, or a pass of it.
     """
     words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store)
+    if not goes_direct(input, weight, bias):
+        if is_traced(input, weight, bias):
+            options = {"padding_mode": padding_mode, "relu": relu}
+            return _recorded(conv2d, (input, weight, bias), words[:4], words[5:], options)  # type: ignore[no-any-return]
+        return _elsewhere(input, weight, bias, words, relu)
     if input.dim() == 3 and weight.dim() == 4:
         return _conv2d(input[None], weight, bias, words, relu)[0]
     return _conv2d(input, weight, bias, words, relu)
@@ -117,16 +125,17 @@ def conv_transpose2d(
         LeftToTorch: as for `conv2d`.
     """
     words = (stride, padding, dilation, groups, "zeros", precision, fallback, store)
+    if not goes_direct(input, weight, bias):
+        if is_traced(input, weight, bias):
+            numbers = (stride, padding, output_padding, groups, dilation)
+            return _recorded(conv_transpose2d, (input, weight, bias), numbers, words[5:], {})  # type: ignore[no-any-return]
+        return _transposed_elsewhere(input, weight, bias, output_padding, words)
     if input.dim() == 3 and weight.dim() == 4:
         return _transposed(input[None], weight, bias, output_padding, words)[0]
     return _transposed(input, weight, bias, output_padding, words)
 
 
 def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
-    if is_transformed():
-        return _ended(_conv2d_of_torch(x, w, b, words), relu)
-    if not goes_direct(x, w, b):
-        return _ended(_dispatched(x, w, b, words), relu)
     layer = found_layer(x, w, b, words)
     if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
         result = _ended(_conv2d_of_torch(x, w, b, words), relu)
@@ -141,22 +150,30 @@ def _ended(y: Tensor, relu: bool) -> Tensor:
     return functional.relu(y) if relu else y
 
 
-def _dispatched(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
-    """By an operator that torch.compile and its kin can see."""
-    spec = LayerSpec.of(x, w, b, words)
+def _elsewhere(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
+    """By an operator that torch.compile and its kin can see, or by PyTorch's own."""
+    if is_for_torch(x, w, b):
+        return _ended(_conv2d_of_torch(x, w, b, words), relu)
+    is_single = x.dim() == 3 and w.dim() == 4
+    batch = x[None] if is_single else x
+    spec = LayerSpec.of(batch, w, b, words)
     if spec is None or spec.dtype not in KERNEL_DTYPES:
-        return _conv2d_of_torch(x, w, b, words)
-    x, w, b = cast(spec.dtype, x, w, b)
-    result: Tensor = CONV2D.forward(x, w, b, *spec.words, *words_of(words))
-    return result
+        return _ended(_conv2d_of_torch(x, w, b, words), relu)
+    tell_flop_counters()
+    result: Tensor = CONV2D.forward(*cast(spec.dtype, batch, w, b), *spec.words, *words_of(words))
+    return _ended(result[0] if is_single else result, relu)
+
+
+def _recorded(
+    function: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], choice: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """The call as a node of the graph that torch.fx traces."""
+    options = {**dict(zip(("precision", "fallback", "store"), choice, strict=True)), **options}
+    return torch.overrides.handle_torch_function(function, operands, *operands, *numbers, **options)
 
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
-    if is_transformed():
-        return _transposed_of_torch(x, w, b, output_padding, words)
-    if not goes_direct(x, w, b):
-        return _transposed_dispatched(x, w, b, output_padding, words)
-    layer = found_layer(x, w, b, words, output_padding)
+    layer = found_layer(x, w, b, words, (output_padding,))
     if layer is None or layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
         result = _transposed_of_torch(x, w, b, output_padding, words)
         if layer is not None and not layer.is_told:
@@ -167,14 +184,20 @@ def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, wor
     return result if b is None else result + b.view(-1, 1, 1)
 
 
-def _transposed_dispatched(
+def _transposed_elsewhere(
     x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]
 ) -> Tensor:
-    spec = LayerSpec.of(x, w, b, words, output_padding)
+    if is_for_torch(x, w, b):
+        return _transposed_of_torch(x, w, b, output_padding, words)
+    is_single = x.dim() == 3 and w.dim() == 4
+    batch = x[None] if is_single else x
+    spec = LayerSpec.of(batch, w, b, words, (output_padding,))
     if spec is None or spec.dtype not in KERNEL_DTYPES:
         return _transposed_of_torch(x, w, b, output_padding, words)
-    x, w, b = cast(spec.dtype, x, w, b)
-    result: Tensor = CONV2D.input_gradient(x, w, spec.size, *spec.words, *words_of(words))
+    tell_flop_counters()
+    batch, w, b = cast(spec.dtype, batch, w, b)
+    result: Tensor = CONV2D.input_gradient(batch, w, spec.size, *spec.words, *words_of(words))
+    result = result[0] if is_single else result
     return result if b is None else result + b.view(-1, 1, 1)
 
 
@@ -195,7 +218,11 @@ def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass
 def _conv2d_of_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
     """PyTorch's own, with its errors."""
     stride, padding, dilation, groups, mode, *_ = words
-    if mode == "zeros":
+    words_of(words)  # an unknown word is refused whoever computes
+    if member(PaddingMode, mode, "padding_mode") is PaddingMode.ZEROS:
         return functional.conv2d(x, w, b, stride, padding, dilation, groups)
     geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
+    if geometry is None:
+        functional.conv2d(x, w, b, stride, padding, dilation, groups)  # raises PyTorch's error
+        raise BadArgument(f"padding_mode={mode!r} takes integers as stride, padding, dilation and groups")
     return functional.conv2d(geometry.padded(x), w, b, stride, 0, dilation, groups)

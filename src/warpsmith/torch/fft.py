@@ -8,6 +8,8 @@ fit no kernel.
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +19,16 @@ from torch.nn import functional
 
 from warpsmith.generator.fft import Kind, Norm
 from warpsmith.generator.problem import member
-from warpsmith.torch.tensors import is_transformed
-from warpsmith.torch.transforms import transform
+from warpsmith.torch import integers
+from warpsmith.torch.tensors import goes_direct, is_for_torch
+from warpsmith.torch.transforms import cropped, transform
 from warpsmith.torch.words import Fallback
 
 Sizes = Sequence[int] | None
+
+_NORMS = frozenset(map(str, Norm))
+_SIGNALS = {Kind.C2C: (torch.float32, torch.complex64), Kind.R2C: (torch.float32,)}
+"""Types of signals, by which side is real."""
 
 
 def fft(
@@ -29,7 +36,7 @@ def fft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.fft`: complex to complex, along one axis. A real input is made complex first."""
-    return _forward(Kind.C2C, torch.fft.fft, input, n, dim, norm, fallback, store)
+    return _forward(Kind.C2C, 1, torch.fft.fft, input, n, dim, norm, fallback, store)
 
 
 def ifft(
@@ -37,7 +44,7 @@ def ifft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.ifft`: the inverse of `fft`."""
-    return _inverse(Kind.C2C, torch.fft.ifft, input, n, dim, norm, fallback, store)
+    return _inverse(Kind.C2C, 1, torch.fft.ifft, input, n, dim, norm, fallback, store)
 
 
 def rfft(
@@ -45,7 +52,7 @@ def rfft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.rfft`: real to half a spectrum, n // 2 + 1 frequencies, along one axis."""
-    return _forward(Kind.R2C, torch.fft.rfft, input, n, dim, norm, fallback, store)
+    return _forward(Kind.R2C, 1, torch.fft.rfft, input, n, dim, norm, fallback, store)
 
 
 def irfft(
@@ -53,7 +60,7 @@ def irfft(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.irfft`: the inverse of `rfft`, of 2 (frequencies - 1) points where no n is given."""
-    return _inverse(Kind.C2R, torch.fft.irfft, input, n, dim, norm, fallback, store)
+    return _inverse(Kind.C2R, 1, torch.fft.irfft, input, n, dim, norm, fallback, store)
 
 
 def fft2(
@@ -61,7 +68,7 @@ def fft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.fft2`: complex to complex, along two axes. A real input is made complex first."""
-    return _forward(Kind.C2C, torch.fft.fft2, input, s, dim, norm, fallback, store)
+    return _forward(Kind.C2C, 2, torch.fft.fft2, input, s, dim, norm, fallback, store)
 
 
 def ifft2(
@@ -69,7 +76,7 @@ def ifft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.ifft2`: the inverse of `fft2`."""
-    return _inverse(Kind.C2C, torch.fft.ifft2, input, s, dim, norm, fallback, store)
+    return _inverse(Kind.C2C, 2, torch.fft.ifft2, input, s, dim, norm, fallback, store)
 
 
 def rfft2(
@@ -77,7 +84,7 @@ def rfft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.rfft2`: real to half a spectrum, columns // 2 + 1 frequencies in a row, along two axes."""
-    return _forward(Kind.R2C, torch.fft.rfft2, input, s, dim, norm, fallback, store)
+    return _forward(Kind.R2C, 2, torch.fft.rfft2, input, s, dim, norm, fallback, store)
 
 
 def irfft2(
@@ -85,74 +92,134 @@ def irfft2(
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`torch.fft.irfft2`: the inverse of `rfft2`."""
-    return _inverse(Kind.C2R, torch.fft.irfft2, input, s, dim, norm, fallback, store)
+    return _inverse(Kind.C2R, 2, torch.fft.irfft2, input, s, dim, norm, fallback, store)
 
 
-def _forward(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str | None, *choice: Any) -> Tensor:
+def _forward(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
     """A transform of a signal, which is cropped first where it is longer, and padded by the plan where shorter."""
-    dtypes = (torch.float32,) if kind is Kind.R2C else (torch.float32, torch.complex64)
-    axes, words = _last_axes(x, dim), _words(norm, *choice)
-    if axes is None or x.dtype not in dtypes or is_transformed():
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
+    direct = goes_direct(x)
+    asked = _remembered(of_torch, kind, rank, x, s, dim, words) if direct else _asked(kind, rank, x, s, dim, words)
+    if asked is None:
+        return of_torch(x, s, dim, words[0])  # type: ignore[no-any-return]
     if kind is Kind.C2C and not x.is_complex():
         x = x.to(torch.complex64)
-    given = x.shape[-axes:]
-    size = _points(s, given)
-    if size is None:
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
-    valid = [min(part, whole) for part, whole in zip(given, size, strict=True)]
-    return _batched(_cropped(x, valid), size, valid, kind, False, words)
+    size, valid, norm, *choice = asked
+    return _batched(cropped(x, valid), size, valid, kind, False, norm, choice, direct)
 
 
-def _inverse(kind: Kind, of_torch: Any, x: Tensor, s: Any, dim: Any, norm: str | None, *choice: Any) -> Tensor:
+def _inverse(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
     """A transform of a spectrum, which is cropped or padded first where it has another size."""
-    axes, words = _last_axes(x, dim), _words(norm, *choice)
-    if axes is None or x.dtype is not torch.complex64 or is_transformed():
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
-    given = x.shape[-axes:]
-    size = _points(s, given if kind is Kind.C2C else (*given[:-1], 2 * (given[-1] - 1)))
-    if size is None:
-        return of_torch(x, s, dim, norm)  # type: ignore[no-any-return]
-    frequencies = size if kind is Kind.C2C else [*size[:-1], size[-1] // 2 + 1]
-    x = _cropped(x, [min(part, whole) for part, whole in zip(given, frequencies, strict=True)])
-    missing = [whole - part for part, whole in zip(x.shape[-axes:], frequencies, strict=True)]
+    direct = goes_direct(x)
+    find = functools.partial(_remembered, of_torch) if direct else _asked
+    asked = find(kind, rank, x, s, dim, words, True)
+    if asked is None:
+        return of_torch(x, s, dim, words[0])  # type: ignore[no-any-return]
+    size, frequencies, norm, *choice = asked
+    given = x.shape[-len(size) :]
+    x = cropped(x, [min(part, whole) for part, whole in zip(given, frequencies, strict=True)])
+    missing = [max(whole - part, 0) for part, whole in zip(given, frequencies, strict=True)]
     if any(missing):
         x = functional.pad(x, [n for each in reversed(missing) for n in (0, each)])
-    return _batched(x, size, size, kind, True, words)
+    return _batched(x, size, size, kind, True, norm, choice, direct)
 
 
-def _last_axes(x: Tensor, dim: Any) -> int | None:
-    """How many axes `dim` names; None where they are not the last ones in order, or the tensor has no elements."""
-    axes = [dim] if isinstance(dim, int) else list(dim)
-    if x.dim() < len(axes) or 0 in x.shape:
+Asked = tuple[tuple[int, ...], tuple[int, ...], str, str, str | None]
+"""Points along each axis, elements along each axis of what is transformed, norm, fallback and store."""
+
+_ASKED: dict[Any, Asked | None] = {}
+"""By how transforms were called."""
+
+
+def forget_calls() -> None:
+    """Lets go of what calls stood for."""
+    _ASKED.clear()
+
+
+def _remembered(
+    of_torch: Any, kind: Kind, rank: int, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False
+) -> Asked | None:
+    try:
+        return _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))]
+    except (KeyError, ValueError):  # ValueError: a type without such bytes
+        asked = _asked(kind, rank, x, s, dim, words, inverse)
+    if all(map(integers.is_plain, (s, dim, *words))):
+        _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))] = asked
+    return asked
+
+
+def _asked(
+    kind: Kind, rank: int, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False
+) -> Asked | None:
+    """What a call asks for; None where PyTorch transforms, or refuses to. The rank is the function's: 1 takes numbers
+    as `s` and `dim`, and 2 sequences of them.
+    """
+    choice, dtypes = _words(*words), (torch.complex64,) if inverse else _SIGNALS[kind]
+    if choice is None or (not goes_direct(x) and is_for_torch(x)) or x.dtype not in dtypes:
         return None
-    last = list(range(x.dim() - len(axes), x.dim()))
-    return len(axes) if [axis % x.dim() for axis in axes] == last else None
-
-
-def _points(s: Any, given: Sequence[int]) -> list[int] | None:
-    """Points along each axis; None for what PyTorch refuses, or has one point."""
-    named = list(given) if s is None else [s] if isinstance(s, int) else list(s)
-    if len(named) != len(given):
+    axes = _last_axes(x, dim, rank)
+    if axes is None:
         return None
-    size = [whole if points == -1 else points for points, whole in zip(named, given, strict=True)]
-    return size if min(size) > 1 else None
+    given = x.shape[-axes:]
+    size = _points(s, (*given[:-1], 2 * (given[-1] - 1)) if kind is Kind.C2R else given, rank)
+    if size is None:
+        return None
+    if not inverse:
+        return size, tuple(min(part, whole) for part, whole in zip(given, size, strict=True)), *choice
+    return size, (*size[:-1], size[-1] // 2 + 1) if kind is Kind.C2R else size, *choice
 
 
-def _words(norm: str | None, fallback: str, store: str | None) -> tuple[str, str, str | None]:
-    """Raises BadArgument for an unknown word."""
-    return str(member(Norm, norm or "backward", "norm")), str(member(Fallback, fallback, "fallback")), store
+def _last_axes(x: Tensor, dim: Any, rank: int) -> int | None:
+    """How many axes `dim` names, one or two; None for others than the last ones in order, and for what PyTorch
+    transforms or refuses: more axes, none, such as there are not, and tensors without elements.
+    """
+    one = integers.whole(dim)
+    axes = integers.whole_numbers(dim) if rank > 1 else None if one is None else (one,)
+    if axes is None or not 1 <= len(axes) <= min(x.dim(), 2) or 0 in x.shape:
+        return None
+    last = range(-len(axes), 0)
+    is_last = all(axis in (place, place + x.dim()) for axis, place in zip(axes, last, strict=True))
+    return len(axes) if is_last else None
 
 
-def _cropped(x: Tensor, size: Sequence[int]) -> Tensor:
-    for axis, points in enumerate(size, x.dim() - len(size)):
-        x = x if x.shape[axis] == points else x.narrow(axis, 0, points)
-    return x
+def _points(s: Any, given: Sequence[int], rank: int) -> tuple[int, ...] | None:
+    """Points along each axis; None for what PyTorch refuses, or has one point.
+
+    A -1 in a sequence stands for as many as are given.
+    """
+    size: tuple[int, ...]
+    if s is None:
+        size = tuple(given)
+    elif rank == 1:
+        points = integers.whole(s)
+        size = () if points is None else (points,)
+    else:
+        numbers = integers.whole_numbers(s)
+        if numbers is None or len(numbers) != len(given):
+            return None
+        size = tuple(whole if points == -1 else points for points, whole in zip(numbers, given, strict=True))
+    return size if size and min(size) > 1 else None
 
 
-def _batched(x: Tensor, size: list[int], valid: list[int], kind: Kind, inverse: bool, words: Any) -> Tensor:
+def _words(norm: Any, fallback: str, store: str | None) -> tuple[str, str, str | None] | None:
+    """None for a norm that PyTorch refuses. Raises BadArgument for an unknown fallback."""
+    choice = str(member(Fallback, fallback, "fallback")), None if store is None else str(os.fspath(store))
+    if norm is None:
+        return "backward", *choice
+    return (norm, *choice) if isinstance(norm, str) and norm in _NORMS else None
+
+
+def _batched(
+    x: Tensor,
+    size: Sequence[int],
+    valid: Sequence[int],
+    kind: Kind,
+    inverse: bool,
+    norm: str,
+    choice: Any,
+    direct: bool,
+) -> Tensor:
     """With all axes before the last ones as one batch."""
-    norm, *choice = words
     outer = x.shape[: -len(size)]
-    result = transform(x.reshape(-1, *x.shape[-len(size) :]), size, valid, kind, inverse, norm, choice)
+    batch = x.reshape(-1, *x.shape[-len(size) :])
+    result = transform(batch, size, valid, kind, inverse, norm, choice, direct)
     return result.reshape(*outer, *result.shape[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from collections.abc import Sequence
@@ -14,10 +15,11 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import member
-from warpsmith.torch import bilinear
+from warpsmith.torch import bilinear, integers
 from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.bordered import Bordered
-from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable_image
+from warpsmith.torch.flops import tell_flop_counters
+from warpsmith.torch.tensors import call, goes_direct, is_for_torch, usable_image
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 _ADJOINT = (Border.VALID, Border.CONSTANT, Border.WRAP)
@@ -33,6 +35,7 @@ class FilterLayer:
     """
 
     memory_format = torch.contiguous_format
+    records_itself = False
 
     def __init__(self, problem: Filter2d, source: Source) -> None:
         self._problem, self._source = problem, source
@@ -42,12 +45,16 @@ class FilterLayer:
         self._adjoint = None if adjoint is None else HeldAnswer(adjoint, source)
         self._told = False
 
-    @property
+    @functools.cached_property
     def linear(self) -> FilterLayer:
         """The same with zeros outside of the image, where there are numbers."""
         if not self._problem.cval:
             return self
         return FilterLayer(dataclasses.replace(self._problem, cval=0.0), self._source)
+
+    @property
+    def by_torch(self) -> Bordered:
+        return self._by_torch
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:  # noqa: ARG002 - filters have no bias
         """The result, (P, F, rows, columns)."""
@@ -55,7 +62,7 @@ class FilterLayer:
         answer = self._answer.get()
         if answer.plan is None:
             self._warn(answer)
-            return self._by_torch.forward(x, w.to(x.device))
+            return self._by_torch.forward(x, w)
         result = _filtered(answer, x, w)
         return result.view(problem.planes, problem.filters, *problem.output_shape)
 
@@ -64,7 +71,7 @@ class FilterLayer:
         problem = self._problem
         answer = None if self._adjoint is None else self._adjoint.get()
         if answer is None or answer.plan is None:
-            return self._by_torch.input_gradient(dy, w.to(dy.device))
+            return self._by_torch.input_gradient(dy, w)
         dy = dy[:, 0]
         if problem.border is Border.VALID:
             dy = torch.nn.functional.pad(dy, (0, problem.filter[1] - 1, 0, problem.filter[0] - 1))
@@ -120,16 +127,17 @@ def filter2d(
     _check(image, weights)
     planes = image.shape[:-2]
     bank = weights if weights.dim() == 3 else weights[None]
-    words = str(Border.of(border)), float(cval), bool(convolve), None if anchor is None else list(anchor)
+    words = str(Border.of(border)), float(cval), bool(convolve), None if anchor is None else _anchor(anchor)
     choice = str(member(Fallback, fallback, "fallback")), store
     x = image.reshape(planes.numel(), *image.shape[-2:])
     if weights.requires_grad and weights.device != image.device:
         bank = bank.to(image.device)
-    if is_transformed():
-        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank.to(x.device))
-    elif goes_direct(image, weights):
+    if goes_direct(image, weights):
         y = bilinear.forward(x, bank, None, _layer(x.shape, bank.shape, x, *words, *choice))
+    elif is_for_torch(image, weights):
+        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank)
     else:
+        tell_flop_counters()
         y = FILTER2D.forward(x, bank, None, *words, *choice)
     return y.reshape(*planes, *y.shape[1 if weights.dim() == 3 else 2 :])
 
@@ -144,6 +152,13 @@ def _check(image: Tensor, weights: Tensor) -> None:
         raise BadArgument(f"filter2d takes an image (..., rows, columns) and weights (R, S) or (F, R, S); got {told}")
     if 0 in image.shape:
         raise BadArgument(f"image: has no elements, its shape is {tuple(image.shape)}")
+
+
+def _anchor(anchor: Any) -> list[int]:
+    numbers = integers.whole_numbers(anchor)
+    if numbers is None or len(numbers) != 2:
+        raise BadArgument(f"anchor: takes the row and the column of a tap, two integers; got {anchor!r}")
+    return list(numbers)
 
 
 def _problem(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpsmith.torch.fft import forget_calls
 from warpsmith.torch.filters import forget_filters
 from warpsmith.torch.found_layers import forget_layers
 from warpsmith.torch.transforms import forget_transforms
@@ -16,3 +17,4 @@ def forget() -> None:
     forget_layers()
     forget_filters()
     forget_transforms()
+    forget_calls()

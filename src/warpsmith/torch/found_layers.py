@@ -12,6 +12,7 @@ from torch import Tensor
 from warpsmith.generator.conv2d import ImageLayout, Precision
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import member
+from warpsmith.torch import integers
 from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.layer_spec import LayerSpec, autocast_dtype
 from warpsmith.torch.layers import ConvLayer
@@ -33,7 +34,7 @@ os.register_at_fork(after_in_child=forget_layers)
 
 
 def found_layer(
-    x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], output_padding: Any = None
+    x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None = None
 ) -> ConvLayer | None:
     """The layer of a call, whose arguments are those of `LayerSpec.of`.
 
@@ -42,25 +43,61 @@ def found_layer(
         w: the weights.
         b: the bias, or None.
         words: stride, padding, dilation, groups, padding mode, precision, fallback and store, as the caller gave them.
-        output_padding: of a transposed convolution; None for any other.
+        transposed: the output padding of a transposed convolution; None for any other.
 
     Returns: None where the operands are unlike each other, are empty, or lie where no plans are, and for numbers that
         are none: PyTorch computes or refuses that.
 
     Raises BadArgument for an unknown word.
     """
-    device = x.device
-    own = None if b is None else (b.shape, b.dtype, b.device)
-    operands = x.shape, x.stride(), x.dtype, device, w.shape, w.stride(), w.dtype, w.device, own
-    key = (operands, autocast_dtype(device.type), words, output_padding)
     try:
-        return _CALLS[key]
-    except KeyError:
-        made = _CALLS[key] = _made(x, w, b, words, output_padding)
-        return made
-    except TypeError:  # a list among the words
-        words, output_padding = tuple(map(_hashable, words)), _hashable(output_padding)
-        return found_layer(x, w, b, words, output_padding)
+        return _CALLS[_key(x, w, b, words, transposed)]
+    except (KeyError, ValueError):  # ValueError: a word whose type `marshal` does not know
+        return _looked_up(x, w, b, words, transposed)
+    except (AttributeError, RuntimeError):  # an operand that is no tensor, or has no strides, such as a sparse one
+        return None
+
+
+def _key(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None) -> Any:
+    device = x.device
+    cast = autocast_dtype(device.type) if _casts() else None
+    own = None if b is None else (b.shape, b.dtype, b.device)
+    typed = integers.typed((words, transposed))
+    layout = x.layout  # where it is not dense, the strides may be those of a dense one
+    return x.shape, x.stride(), x.dtype, device, layout, w.shape, w.stride(), w.dtype, w.device, own, cast, typed
+
+
+_casts = torch._C._is_any_autocast_enabled
+
+
+def _looked_up(
+    x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None
+) -> ConvLayer | None:
+    """The layer of a call that nobody made before, or with words such as NumPy's integers."""
+    *given, mode, _, _, _ = words
+    choice = str(member(PaddingMode, mode, "padding_mode")), *words_of(words)
+    more = () if transposed is None else transposed
+    numbers = tuple(map(_canonical, (*given, *more)))
+    if None in numbers:
+        return None
+    canonical = *numbers[:4], *choice
+    whole = None if transposed is None else (numbers[4],)
+    key = _key(x, w, b, canonical, whole)
+    if key not in _CALLS:
+        spec = LayerSpec.of(x, w, b, canonical, whole)
+        has_plans = spec is not None and device_name(x.device) is not None and 0 not in spec.size + spec.weight
+        _CALLS[key] = _layer(spec, x.device, *choice[1:]) if spec is not None and has_plans else None
+    if all(map(integers.is_plain, (*given, *more))):
+        _CALLS[_key(x, w, b, (*given, *choice), transposed)] = _CALLS[key]
+    return _CALLS[key]
+
+
+def _canonical(word: Any) -> int | tuple[int, ...] | str | None:
+    """Integers of Python, alone or in a tuple, or a word for them; None for what else a caller may give."""
+    if isinstance(word, str):
+        return str(word)
+    one = integers.whole(word)
+    return integers.whole_numbers(word) if one is None else one
 
 
 def found_by_operator(
@@ -88,16 +125,8 @@ def found_by_operator(
 def words_of(words: tuple[Any, ...]) -> tuple[str, str, str | None]:
     """Precision, fallback and store of a call, as arguments of an operator. Raises BadArgument."""
     *_, precision, fallback, store = words
-    return str(member(Precision, precision, "precision")), str(member(Fallback, fallback, "fallback")), store
-
-
-def _made(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], output_padding: Any) -> ConvLayer | None:
-    member(PaddingMode, words[4], "padding_mode")
-    choice = words_of(words)
-    spec = LayerSpec.of(x, w, b, words, output_padding)
-    if spec is None or device_name(x.device) is None or 0 in spec.size or 0 in spec.weight:
-        return None
-    return _layer(spec, x.device, *choice)
+    location = None if store is None else str(os.fspath(store))
+    return str(member(Precision, precision, "precision")), str(member(Fallback, fallback, "fallback")), location
 
 
 def _layer(spec: LayerSpec, device: torch.device, precision: str, fallback: str, store: str | None) -> ConvLayer:
@@ -107,7 +136,3 @@ def _layer(spec: LayerSpec, device: torch.device, precision: str, fallback: str,
     if found is None:
         found = _LAYERS[key] = ConvLayer(spec, Precision(precision), source)
     return found
-
-
-def _hashable(word: Any) -> Any:
-    return tuple(word) if isinstance(word, list) else word

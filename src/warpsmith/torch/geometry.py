@@ -7,7 +7,6 @@ padded before, and a gradient of the image is folded back by the adjoint of that
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d.shapes import pads_of
 from warpsmith.generator.padding import PaddingMode, Pads
 from warpsmith.generator.problem import member
+from warpsmith.torch.integers import pair, whole
 
 Pair = tuple[int, int]
 
@@ -41,12 +41,23 @@ class Geometry:
     mode: PaddingMode
 
     @classmethod
-    def of(cls, stride: Any, padding: Any, dilation: Any, groups: int, mode: str, taps: Sequence[int]) -> Geometry:
-        """From the arguments of `torch.nn.functional.conv2d`. Raises BadArgument, TypeError or ValueError."""
-        steps, reach = _pair(stride), _pair(dilation)
-        given = padding if isinstance(padding, str) else _pair(padding)
-        pads = pads_of(given, steps, reach, taps)
-        return cls(steps, pads, reach, operator.index(groups), member(PaddingMode, mode, "padding_mode"))
+    def of(
+        cls, stride: Any, padding: Any, dilation: Any, groups: Any, mode: str, taps: Sequence[int]
+    ) -> Geometry | None:
+        """From the arguments of `torch.nn.functional.conv2d`; None for numbers that PyTorch refuses.
+
+        Raises BadArgument for an unknown padding mode.
+        """
+        paddings = member(PaddingMode, mode, "padding_mode")
+        steps, reach, count = pair(stride), pair(dilation), whole(groups)
+        given = padding if isinstance(padding, str) else pair(padding)
+        if steps is None or reach is None or count is None or given is None or min(count, *steps, *reach) < 1:
+            return None
+        try:
+            pads = pads_of(given, steps, reach, taps)
+        except BadArgument:
+            return None
+        return cls(steps, pads, reach, count, paddings)
 
     @property
     def words(self) -> tuple[list[int], list[int], list[int], int, str]:
@@ -86,9 +97,8 @@ class Geometry:
 
         Returns: None where no convolution of such an image has results of that size.
         """
-        try:
-            more = _pair(output_padding)
-        except (BadArgument, TypeError, ValueError):
+        more = pair(output_padding)
+        if more is None:
             return None
         rows, columns = (
             (n - 1) * stride - sum(pads) + dilation * (count - 1) + 1 + extra
@@ -159,11 +169,3 @@ def _unrolled(dx: Tensor, axis: int, before: int, size: int) -> Tensor:
     inner.narrow(axis, size - before, before).add_(dx.narrow(axis, 0, before))
     inner.narrow(axis, 0, after).add_(dx.narrow(axis, before + size, after))
     return inner
-
-
-def _pair(value: Any) -> Pair:
-    """Of one number, one in a list, or two."""
-    numbers = [operator.index(n) for n in value] if hasattr(value, "__iter__") else [operator.index(value)]
-    if len(numbers) not in (1, 2):
-        raise BadArgument(f"expected one number or two; got {value}")
-    return numbers[0], numbers[-1]

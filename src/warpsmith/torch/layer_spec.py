@@ -43,7 +43,7 @@ class LayerSpec:
 
     @classmethod
     def of(
-        cls, x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], output_padding: Any = None
+        cls, x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None = None
     ) -> LayerSpec | None:
         """The layer of a call.
 
@@ -52,29 +52,30 @@ class LayerSpec:
             w: (K, C/groups, R, S).
             b: one number a channel of the result, or None.
             words: stride, padding, dilation, groups and padding mode as the caller gave them; others behind.
-            output_padding: of a transposed convolution; None for any other.
+            transposed: the output padding of a transposed convolution, whatever the caller gave; None for any other.
 
         Returns: None for operands that are unlike each other, and for what is no layer: PyTorch refuses it, or
             computes it as it does.
+
+        Raises BadArgument for an unknown padding mode.
         """
         given = (x, w) if b is None else (x, w, b)
+        if any(each.layout is not torch.strided for each in given):
+            return None
         dtype = computed_dtype(x)
         if any(each.device != x.device or computed_dtype(each) is not dtype for each in given):
             return None
         stride, padding, dilation, groups, mode, *_ = words
-        if x.dim() != 4 or w.dim() != 4:
+        if x.dim() != 4 or w.dim() != 4 or (transposed is not None and isinstance(padding, str)):
             return None
-        try:
-            geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
-        except (BadArgument, TypeError, ValueError):
+        geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
+        if geometry is None:
             return None
-        if min(geometry.groups, *geometry.stride, *geometry.dilation) < 1:
-            return None
-        (k, own), is_transposed = w.shape[:2], output_padding is not None
+        (k, own), is_transposed = w.shape[:2], transposed is not None
         inputs, outputs = (k, own * geometry.groups) if is_transposed else (own * geometry.groups, k)
         if x.shape[1] != inputs or k % geometry.groups or (b is not None and tuple(b.shape) != (outputs,)):
             return None
-        size = geometry.input_size(x.shape, w.shape, output_padding) if is_transposed else tuple(x.shape)
+        size = tuple(x.shape) if transposed is None else geometry.input_size(x.shape, w.shape, *transposed)
         return None if size is None else cls(size, tuple(w.shape), dtype, layout_of(x, w), geometry)
 
     @property

@@ -28,6 +28,39 @@ FUSED: dict[Ends, tuple[Ends, ...]] = {
 """By what a call wants: the plans that may compute it, those first that leave the least to PyTorch."""
 
 
+class TorchLayer:
+    """A layer as `bilinear.Bilinear` by PyTorch's own operations, which record derivatives themselves.
+
+    Args:
+        spec: what it computes.
+    """
+
+    __slots__ = ("_spec", "memory_format")
+
+    records_itself = True
+
+    def __init__(self, spec: LayerSpec) -> None:
+        self._spec = spec
+        self.memory_format = MEMORY_FORMATS[spec.layout]
+
+    @property
+    def linear(self) -> TorchLayer:
+        return self
+
+    @property
+    def by_torch(self) -> TorchLayer:
+        return self
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        return self._spec.geometry.forward(x, w, b)
+
+    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
+        return self._spec.geometry.input_gradient(dy, w, self._spec.size)
+
+    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
+        return self._spec.geometry.weight_gradient(x, dy, self._spec.weight)
+
+
 class ConvLayer:
     """A layer for images of one shape, as `bilinear.Bilinear`: its three passes, each by a plan or by PyTorch.
 
@@ -36,6 +69,8 @@ class ConvLayer:
         precision: of the arithmetic.
         source: where plans come from; None on a device that has none.
     """
+
+    records_itself = False
 
     __slots__ = ("_answers", "_left", "_left_at", "dtype", "is_told", "memory_format", "problem", "source", "spec")
 
@@ -67,6 +102,10 @@ class ConvLayer:
     def linear(self) -> ConvLayer:
         """Itself: without b it is linear."""
         return self
+
+    @property
+    def by_torch(self) -> TorchLayer:
+        return TorchLayer(self.spec)
 
     def answer(self, pass_: Pass, bias: bool = False, relu: bool = False) -> Answer | None:
         """How a pass is computed; None where no kernel family is asked. A bias and a ReLU may come behind the plan: the

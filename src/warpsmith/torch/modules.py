@@ -1,11 +1,15 @@
 """Convolution layers as modules, by the operators of this package; parameters and `state_dict` are PyTorch's."""
 
+# mypy: disable-error-code="attr-defined, arg-type"
+# These lines are those of PyTorch's modules; torch.jit.script reads comments within a function as types.
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from warpsmith.generator.conv2d import Precision
 from warpsmith.generator.problem import member
@@ -42,20 +46,26 @@ class Conv2d(nn.Conv2d):
     """What `patch` was told."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        choice = self.choice
-        return conv2d(
-            input,
-            weight,
-            bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            padding_mode=self.padding_mode,
-            precision=choice.precision.value,
-            fallback=choice.fallback,
-            store=choice.store,
-        )
+        if torch.jit.is_scripting():  # which compiles this branch alone: PyTorch's lines, since it knows no `super`
+            if self.padding_mode != "zeros":
+                padded = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+                return functional.conv2d(padded, weight, bias, self.stride, (0, 0), self.dilation, self.groups)
+            return functional.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+        else:  # noqa: RET505 - torch.jit.script compiles what is behind the branch too
+            precision, fallback, store = self.choice.words
+            return conv2d(
+                input,
+                weight,
+                bias,
+                self.stride,
+                self.padding,
+                self.dilation,
+                self.groups,
+                padding_mode=self.padding_mode,
+                precision=precision,
+                fallback=fallback,
+                store=store,
+            )
 
 
 class ConvTranspose2d(nn.ConvTranspose2d):
@@ -65,21 +75,28 @@ class ConvTranspose2d(nn.ConvTranspose2d):
     """What `patch` was told."""
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:  # noqa: A002
-        choice = self.choice
-        more = output_padding(self, input, output_size)
-        return conv_transpose2d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            more,
-            self.groups,
-            self.dilation,
-            precision=choice.precision.value,
-            fallback=choice.fallback,
-            store=choice.store,
-        )
+        if torch.jit.is_scripting():  # as in Conv2d
+            padding = self._output_padding(
+                input, output_size, self.stride, self.padding, self.kernel_size, 2, self.dilation
+            )
+            return functional.conv_transpose2d(
+                input, self.weight, self.bias, self.stride, self.padding, padding, self.groups, self.dilation
+            )
+        else:  # noqa: RET505
+            precision, fallback, store = self.choice.words
+            return conv_transpose2d(
+                input,
+                self.weight,
+                self.bias,
+                self.stride,
+                self.padding,
+                output_padding(self, input, output_size),
+                self.groups,
+                self.dilation,
+                precision=precision,
+                fallback=fallback,
+                store=store,
+            )
 
 
 def output_padding(module: nn.ConvTranspose2d, x: Tensor, output_size: Sequence[int] | None) -> list[int]:

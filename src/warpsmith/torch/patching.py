@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from warpsmith.generator.conv2d import Pass
 from warpsmith.torch.found_layers import found_layer
@@ -73,16 +75,40 @@ def patch(
 def unpatch(model: nn.Module) -> tuple[str, ...]:
     """Gives the layers that `patch` replaced back to PyTorch, in place.
 
+    A layer that was parametrized in the meantime, as by `torch.nn.utils.parametrizations.weight_norm`, stays so.
+
     Returns: their names.
+
+    Warns:
+        UserWarning: a layer's class was derived from ours in the meantime; it is named, and stays as it is.
     """
-    names = []
+    names, kept = [], []
     for name, module in model.named_modules():
-        theirs = _THEIRS.get(type(module))
-        if theirs is not None and "choice" in vars(module):
-            del vars(module)["choice"]
-            module.__class__ = theirs
-            names.append(name)
+        if "choice" not in vars(module) or not isinstance(module, tuple(_THEIRS)):
+            continue
+        theirs = _class_without_us(module)
+        if theirs is None:
+            kept.append(f"{name} ({type(module).__qualname__})")
+            continue
+        del vars(module)["choice"]
+        module.__class__ = theirs
+        names.append(name)
+    if kept:
+        text = f"unpatch leaves {', '.join(kept)}: its class is derived from ours; undo that, then unpatch again"
+        warnings.warn(text, stacklevel=2)
     return tuple(names)
+
+
+def _class_without_us(module: Any) -> type[nn.Module] | None:
+    """The class that a replaced layer has without us; None where somebody derived one that PyTorch did not make."""
+    own = type(module)
+    if own in _THEIRS:
+        return _THEIRS[own]
+    theirs = _THEIRS.get(own.__bases__[0])
+    if theirs is None or len(own.__bases__) > 1 or not parametrize.is_parametrized(module):
+        return None
+    made = {name: each for name, each in vars(own).items() if name not in ("__dict__", "__weakref__")}
+    return type(own.__name__, (theirs,), made)  # a new one: copies of the module share theirs
 
 
 def _is_convolution(module: nn.Module) -> bool:
@@ -153,7 +179,7 @@ def _layer(module: Any, x: Tensor, others: tuple[Any, ...], choice: Choice) -> _
     more = None
     if isinstance(module, nn.ConvTranspose2d):
         size = next((each for each in others if isinstance(each, list | tuple)), None)
-        more = output_padding(module, x, size)
+        more = (output_padding(module, x, size),)
     layer = found_layer(batch, module.weight, module.bias, words, more)
     if layer is None:
         return f"there are no kernels for its input, {str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}"

@@ -10,12 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpsmith.torch import bilinear
 from warpsmith.torch.bilinear import gradients_of, is_recorded
 from warpsmith.torch.layers import ConvLayer
+from warpsmith.torch.tensors import is_forward_mode
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: ConvLayer) -> Tensor:
     """y where it is positive or NaN, else 0; with its gradients where they are recorded."""
+    if is_forward_mode():
+        return torch.nn.functional.relu(bilinear.forward(x, w, b, layer))
     if is_recorded(x, w, b):
         return _Rectified.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b, relu=True)

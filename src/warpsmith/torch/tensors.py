@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from warpsmith.devices.base import Allocation
 from warpsmith.plans.plan import Plan
@@ -12,8 +17,16 @@ _ALIGNMENT = 16
 """Bytes, of `warpsmith.devices.arrays`: what PyTorch allocates begins at a multiple of 64, views may not."""
 _TEXTURE_ALIGNMENT = 512
 """Bytes, of images that kernels read through a texture."""
-_PLAIN = frozenset((Tensor, torch.nn.Parameter, type(None)))
+_OPERANDS = Tensor, torch.nn.Parameter
 """Types of operands that nobody has derived from PyTorch's."""
+_PLAIN = frozenset(
+    (
+        *itertools.product(_OPERANDS),
+        *itertools.product(_OPERANDS, _OPERANDS),
+        *itertools.product(_OPERANDS, _OPERANDS, (*_OPERANDS, type(None))),
+    )
+)
+"""Types of one operand, of two, and of two with a bias or without."""
 
 
 def usable(
@@ -26,7 +39,8 @@ def usable(
         x = x.detach()
     if not x.is_contiguous(memory_format=memory_format):
         x = x.contiguous(memory_format=memory_format)
-    return x.clone() if x.data_ptr() % alignment else x
+    address = x.data_ptr()  # 0 of zeros without memory, which autograd makes
+    return x.clone() if not address or address % alignment else x
 
 
 def usable_image(x: Tensor) -> Tensor:
@@ -47,19 +61,74 @@ def call(plan: Plan, *operands: Tensor) -> Tensor:
 
 def is_transformed() -> bool:
     """Whether the caller is within `torch.func.grad`, `vmap` or their kin, which take no operator whose gradient is
-    Python's: PyTorch's own computes there.
+    Python's, or within the `vmap` of `torch.autograd.grad(is_grads_batched=True)`: PyTorch's own computes there.
     """
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    if is_compiling():
+        return _are_transforms_active()
+    return bool(_transforms() or _included(_VMAP))
 
 
-def goes_direct(*tensors: Tensor | None) -> bool:
+def _are_transforms_active() -> bool:
+    return torch._C._are_functorch_transforms_active()
+
+
+# What `torch.compiler.assume_constant_result` does, which imports the compiler. Its guards look at the transforms.
+_are_transforms_active._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def is_forward_mode() -> bool:
+    """Whether operands may have tangents: the caller is within `torch.autograd.forward_ad.dual_level`."""
+    return forward_ad._current_level >= 0
+
+
+def goes_direct(*operands: Any) -> bool:
     """Whether a call needs no dispatcher: ordinary tensors, and nobody traces, transforms or intercepts operators.
 
     On a CPU core an operator of Python's costs 11 us a call, and 37 where a gradient is recorded; a plain
     `torch.autograd.Function` costs 4.
     """
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+    if is_compiling() or _tracing() is not None or _modes() or _transforms():
         return False
-    if torch._C._len_torch_dispatch_stack():
+    return tuple(map(type, operands)) in _PLAIN
+
+
+def is_intercepted() -> bool:
+    """Whether a backward pass is within function transforms, or within modes that want to see operators."""
+    return bool(_modes() or _transforms() or _included(_VMAP))
+
+
+_tracing, _modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
+_transforms, _included = torch._C._are_functorch_transforms_active, torch._C._dispatch_tls_is_dispatch_key_included
+_VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # its name would be read at each call, in 2 us
+
+
+def is_traced(*operands: Any) -> bool:
+    """Whether `torch.fx.symbolic_trace` records a call."""
+    return not is_compiling() and any(isinstance(x, torch.fx.Proxy) for x in operands)
+
+
+def is_for_torch(*operands: Any) -> bool:
+    """Whether PyTorch computes a call that does not go direct, since no operator of ours serves who asks.
+
+    So it is within function transforms, `torch.jit.trace`, whose graphs are to run where warpsmith is not, and beside
+    modes within forward mode, which operators of Python do not have; with operands that are no tensors, or have no
+    strides; and with classes of tensors that look at PyTorch's functions by name.
+    """
+    if is_transformed():
+        return True
+    if is_compiling():
         return False
-    return _PLAIN.issuperset(map(type, tensors))
+    if is_forward_mode() or torch._C._get_tracing_state() is not None:
+        return True
+    given = operands[:2] if operands[2:] == (None,) else operands  # without a bias
+    return not all(isinstance(x, Tensor) and _is_usual(x) for x in given)
+
+
+def _is_usual(x: Tensor) -> bool:
+    hook = type(x).__torch_function__
+    is_inherited = getattr(hook, "__func__", hook) in (_INHERITED, torch._C._disabled_torch_function_impl)
+    return is_inherited and x.layout is torch.strided
+
+
+_INHERITED = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+"""What tensors of a class do that says nothing about functions."""

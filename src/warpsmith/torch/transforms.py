@@ -13,8 +13,8 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft, Kind, Norm
 from warpsmith.torch.answers import HeldAnswer
-from warpsmith.torch.bilinear import LIBRARY
-from warpsmith.torch.tensors import call, goes_direct, usable
+from warpsmith.torch.bilinear import LIBRARY, is_recorded
+from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable
 from warpsmith.torch.words import LeftToTorch, Source
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -61,22 +61,33 @@ class Transform:
             self._told = True
             text = f"PyTorch computes {answer.problem.key()}: {answer.why_not}; tune it with warpsmith.tune"
             warnings.warn(text, LeftToTorch, stacklevel=2)
-        return self._by_torch(x)
+        return by_torch(x, self._size, self._valid, self._kind, self._inverse, self._norm).contiguous()
 
-    def _by_torch(self, x: Tensor) -> Tensor:
-        axes, norm = tuple(range(-len(self._size), 0)), self._norm
-        if not self._inverse:
-            forward: Any = torch.fft.rfftn if self._kind is Kind.R2C else torch.fft.fftn
-            return forward(x, self._size, axes, norm)  # type: ignore[no-any-return]
-        inverse: Any = torch.fft.ifftn if self._kind is Kind.C2C else torch.fft.irfftn
-        result: Tensor = inverse(x, self._size, axes, norm)[..., *(slice(n) for n in self._valid)]
-        return result.contiguous()
+
+def by_torch(
+    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str
+) -> Tensor:  # fmt: skip
+    """What `transform` computes, by PyTorch's operations."""
+    axes = tuple(range(-len(size), 0))
+    if not inverse:
+        forward: Any = torch.fft.rfftn if kind is Kind.R2C else torch.fft.fftn
+        return forward(x, tuple(size), axes, norm)  # type: ignore[no-any-return]
+    back: Any = torch.fft.ifftn if kind is Kind.C2C else torch.fft.irfftn
+    return cropped(back(x, tuple(size), axes, norm), valid)
+
+
+def cropped(x: Tensor, size: Sequence[int]) -> Tensor:
+    """The first elements of each of the last axes."""
+    for axis, points in enumerate(size, x.dim() - len(size)):
+        x = x if x.shape[axis] == points else x.narrow(axis, 0, points)
+    return x
 
 
 def transform(
-    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any]
-) -> Tensor:
-    """A batch of transforms of x, (batch, ...), with gradients of any order.
+    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any],
+    direct: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """A batch of transforms of x, (batch, ...), with derivatives of any order and in both modes.
 
     Args:
         x: signals where the direction is forward, spectra otherwise.
@@ -86,13 +97,23 @@ def transform(
         inverse: the direction.
         norm: which direction is scaled.
         choice: fallback, and store.
+        direct: whether the call needs no dispatcher; None where nobody has looked yet.
     """
     words = list(size), list(valid), str(kind), inverse, norm, *choice
-    if not goes_direct(x):
+    if not (goes_direct(x) if direct is None else direct):
         return _TRANSFORM(x, *words)  # type: ignore[no-any-return]
-    if torch.is_grad_enabled() and x.requires_grad:
+    if is_recorded(x):
         return _Transformed.apply(x, words)  # type: ignore[no-any-return, no-untyped-call]
     return _found(x, *words)(x)
+
+
+def _derived(
+    x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any]
+) -> Tensor:
+    """`transform` of a tangent or a gradient, which PyTorch may have batched."""
+    if is_transformed():
+        return by_torch(x, size, valid, kind, inverse, norm)
+    return transform(x, size, valid, kind, inverse, norm, choice)
 
 
 def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
@@ -105,7 +126,7 @@ def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
     if kind == Kind.R2C:
         gradient = _half_of_hermitian(gradient, size)
     other = {Kind.R2C: Kind.C2R, Kind.C2R: Kind.R2C, Kind.C2C: Kind.C2C}[Kind(kind)]
-    result = transform(gradient, size, valid, other, not inverse, ADJOINT_NORM[norm], choice)
+    result = _derived(gradient, size, valid, other, not inverse, ADJOINT_NORM[norm], choice)
     if kind != Kind.C2R:
         return result
     first, inner, last = _columns(result, size)
@@ -128,8 +149,9 @@ def _columns(spectrum: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor, Ten
 
 
 def _hermitian(columns: Tensor, size: Sequence[int]) -> Tensor:
-    """The mean of each row and the conjugate of that which mirrors it."""
-    mirrored = columns if len(size) == 1 else columns.flip(-2).roll(1, -2)
+    """The mean of each number and the conjugate of that which mirrors it, along all axes but the last."""
+    axes = tuple(range(-len(size), -1))
+    mirrored = columns.flip(axes).roll((1,) * len(axes), axes) if axes else columns
     return (columns + mirrored.conj()) / 2
 
 
@@ -138,6 +160,11 @@ class _Transformed(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, words: Sequence[Any]) -> Tensor:
         ctx.words = words
         return _found(x, *words)(x)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        size, valid, kind, inverse, norm, *choice = ctx.words
+        return _derived(tangents[0], size, valid, Kind(kind), inverse, norm, choice)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

@@ -1,0 +1,61 @@
+"""Stand-ins for plans of `warpsmith.torch`: NumPy computes them in float64, so that no kernel is compiled.
+
+Kernels are verified elsewhere. Tests with these look at what stands between PyTorch and a plan: which operands reach
+it, and what is made of its results.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+import torch
+
+from warpsmith.devices.tensors import empty_tensor, input_tensor
+from warpsmith.generator.problem import DType, Problem
+from warpsmith.plans.match import MatchKind
+from warpsmith.torch import answers
+from warpsmith.torch.answers import Answer
+from warpsmith.tuner.operations.answers import reference
+
+
+class ReferencePlan:
+    """A plan's call. It takes operands as a kernel does: of the problem's shapes and types, dense in its layout."""
+
+    workspace_bytes = 0
+
+    def __init__(self, problem: Problem, called: list[Problem]) -> None:
+        self.problem, self._called = problem, called
+        program = types.SimpleNamespace(by_value=(), family="reference")
+        self.match = types.SimpleNamespace(kind=MatchKind.EXACT, program=program)
+
+    def __call__(self, *given: Any) -> Any:
+        self._called.append(self.problem)
+        operands = {}
+        for operand, x in zip(self.problem.inputs, given, strict=True):
+            x = input_tensor(torch, x, operand)
+            assert type(x) is torch.Tensor, operand.name
+            assert (tuple(x.shape), str(x.dtype)) == (operand.shape, f"torch.{operand.dtype}"), operand.name
+            assert x.data_ptr(), operand.name
+            steps = zip(operand.shape, operand.element_strides, x.stride(), strict=True)
+            assert all(size == 1 or wanted == own for size, wanted, own in steps), operand.name
+            operands[operand.name] = x.detach().to(torch.complex128 if x.is_complex() else torch.float64).numpy()
+        output = self.problem.output
+        expected = torch.from_numpy(reference(self.problem, operands).expected)
+        if output.dtype is DType.COMPLEX64:
+            expected = torch.view_as_complex(expected.reshape(*output.shape, 2).contiguous())
+        result = empty_tensor(torch, output, torch.device("cpu"))
+        return result.copy_(expected.reshape(output.shape))
+
+
+def by_reference(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+    """Has every operator of `warpsmith.torch` find such a plan for its problem; fills up with the problems called."""
+    called: list[Problem] = []
+
+    def answer_of(problem: Problem, source: Any) -> Answer:  # noqa: ARG001
+        plan: Any = ReferencePlan(problem, called)
+        return Answer(problem, plan, plan.match)
+
+    monkeypatch.setattr(answers, "answer_of", answer_of)
+    return called
