@@ -290,4 +290,15 @@ class Problem(abc.ABC):
         except KeyError:
             known = ", ".join(sorted(Problem._operations))
             raise BadArgument(f"unknown operation {operation!r}; this version knows {known}") from None
+        problem_class._check_names(spec)
         return problem_class.of(spec)
+
+    @classmethod
+    def _check_names(cls, spec: Mapping[str, Any]) -> None:
+        """Raises BadArgument for a field that the class does not have, or for one that is needed and missing."""
+        if unknown := [name for name in spec if name not in cls._field_names()]:
+            told = ", ".join(map(repr, unknown))
+            raise BadArgument(f"{cls.operation} has no field {told}; its fields are {', '.join(cls._field_names())}")
+        needed = (each.name for each in dataclasses.fields(cls) if each.default is dataclasses.MISSING)  # type: ignore[arg-type]
+        if missing := [name for name in needed if name not in spec]:
+            raise BadArgument(f"{cls.operation} needs the field {', '.join(missing)}, which is missing")

@@ -88,7 +88,7 @@ class Recording:
             return _from_lines(header, lines)
         except FileNotFoundError:
             raise BadArgument(f"there is no recording {path}") from None
-        except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise BadArgument(f"{path} is not a readable recording: {error}") from None
 
     def write(self, path: Path) -> None:

@@ -81,7 +81,7 @@ def binary_in(folder: Path, name: str) -> Binary | None:
     try:
         content = PrivateFolder(folder).read(name)
         return None if content is None else _binary_of(name, content)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
