@@ -84,7 +84,7 @@ def count(value: Any, name: str, most: int | None = None, least: int = 1) -> int
         if number < least or (most is not None and number > most):
             raise ValueError
     except (TypeError, ValueError):
-        raise BadArgument(f"{name} must be {least} {f'to {most}' if most else 'or more'}; got {value}") from None
+        raise BadArgument(f"{name} must be {least} {f'to {most}' if most else 'or more'}; got {value!r}") from None
     return number
 
 
@@ -99,7 +99,7 @@ def row_pitch(pitch: Any, elements: int, dtype: DType, name: str) -> int | None:
         if not dense <= nbytes < 2**31 * step or nbytes % step:
             raise ValueError
     except (TypeError, ValueError):
-        raise BadArgument(f"{name} must be {dense} bytes or more, in steps of {step}; got {pitch}") from None
+        raise BadArgument(f"{name} must be {dense} bytes or more, in steps of {step}; got {pitch!r}") from None
     return None if nbytes == dense else nbytes
 
 

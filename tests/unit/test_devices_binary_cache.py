@@ -103,7 +103,11 @@ def _binary_header(_: bytes) -> bytes:
     return b"\xff\xfe\n\x00"
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip, _more_registers, _empty, _foreign, _binary_header])
+def _nested(_: bytes) -> bytes:
+    return b"[" * 100_000 + b"\nimage"
+
+
+@pytest.mark.parametrize("damage", [_truncate, _flip, _more_registers, _empty, _foreign, _binary_header, _nested])
 def test_a_damaged_file_is_replaced(cached: CachedCompiler, compiler: LoggingCompiler, damage: object) -> None:
     assert callable(damage)
     good = cached.compile(program("a"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import platformdirs
 
-from warpsmith.errors import StoreError
+from warpsmith.errors import BadArgument, StoreError
 from warpsmith.store.conditions import USUAL_FIRST
 from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.record import Record
@@ -45,7 +45,12 @@ def shipped_store() -> Path:
 
 
 def named_location(explicit: str | None) -> str | None:
-    """The location that the user named: `explicit` (`--store`), else WARPSMITH_STORE, else None."""
+    """The location that the user named: `explicit` (`--store`), else WARPSMITH_STORE, else None.
+
+    Raises BadArgument for what is no text.
+    """
+    if explicit is not None and not isinstance(explicit, str):
+        raise BadArgument(f"a store is named by the path or the URL as text; got {explicit!r}")
     return explicit or os.environ.get(ENVIRONMENT_VARIABLE) or None
 
 
