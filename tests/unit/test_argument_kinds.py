@@ -98,10 +98,7 @@ NESTED = {
     "lists": "[" * 100_000,
     "closed lists": "[" * 100_000 + "]" * 100_000,
     "objects": '{"a":' * 100_000,
-    "a field": '[{"operation": "filter2d", "image": [4, 4], "filter": [1, 1], "weights": '
-    + "[" * 900
-    + "]" * 900
-    + "}]",
+    "a field": '[{"operation": "filter2d", "image": [4, 4], "weights": ' + "[" * 900 + "]" * 900 + "}]",
 }
 
 

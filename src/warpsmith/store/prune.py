@@ -17,7 +17,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store import optuna_tables, rows, sqlite
 from warpsmith.store.database import Database
 from warpsmith.store.layout import RUNNERS_UP_SINCE
-from warpsmith.store.poison import POISONOUS
+from warpsmith.store.poison import LISTED_BY, POISONOUS, is_listed_row
 from warpsmith.store.rows import Row, Unreadable
 from warpsmith.store.schema import (
     POISON_IDENTITY,
@@ -89,7 +89,7 @@ class Plan:
             trials=dict(sorted(collections.Counter(_subject(row) for row in self.trials).items())),
             winners=tuple(sorted(_subject(row) for row in self.winners)),
             runs=len(self.runs),
-            poisoned=len(self.poisoned),
+            poisoned=sum(map(is_listed_row, self.poisoned)),
             study_trials=len(self.study_trials),
             runners_up=len(self.runners_up),
         )
@@ -150,7 +150,7 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     tried = tuple(map(rows.trial_with_conditions, tried))
     identity = ("conditions",) if schema >= 3 else ()
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
-    listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
+    listed = _listed(connection, poisoned, (*POISON_IDENTITY, *LISTED_BY), scope) if schema >= 2 else ()
     beaten = _listed(connection, runners_up, (*PROGRAM, "conditions"), scope) if schema >= RUNNERS_UP_SINCE else ()
     if unwanted.everything:
         all_runs = _listed(connection, runs, ("id",), scope) if schema >= 2 else ()
