@@ -54,10 +54,15 @@ def compete(connection: Connection, row: Row) -> bool:
     """`keep` of another store's row, where this one has none or a slower one; whether it has."""
     same = matches(runners_up, row, RUNNER_UP_IDENTITY)
     own_ns = connection.scalar(select(runners_up.c.median_ns).where(same))
-    if _is_of_the_winners_family(connection, row) or (own_ns is not None and own_ns <= row["median_ns"]):
+    if _is_of_the_winners_family(connection, row) or is_no_slower(own_ns, row):
         return False
     replace(connection, runners_up, row, RUNNER_UP_IDENTITY)
     return True
+
+
+def is_no_slower(own_ns: object, row: Row) -> bool:
+    """Whether a stored time, None for none, is at most a row's. What a damaged file has in its place is no time."""
+    return isinstance(own_ns, int | float) and own_ns <= row["median_ns"]
 
 
 def _is_of_the_winners_family(connection: Connection, row: Row) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +94,7 @@ def reading(path: Path, access: Access, wait_s: float | None = None) -> Iterator
     except sqlite3.Error as error:
         raise explain(error, str(path), wait_s) from error
     except UnicodeDecodeError as error:  # of text in a damaged file, which SQLite hands on as it is
-        raise StoreError(f"{path} is damaged ({error}): {RESTORE}") from error
+        raise StoreError(f"{path} is damaged ({' '.join(str(error).split())}): {RESTORE}") from error
 
 
 def reading_access(path: Path) -> Access:
@@ -189,12 +190,14 @@ def schema_number(connection: sqlite3.Connection, name: str) -> int:
     return known_revision(row[0] if row else None, name)
 
 
-def known_revision(revision: str | None, name: str) -> int:
+def known_revision(revision: object, name: str) -> int:
     """The schema that alembic's note in a database names; 0 for none. Raises StoreError for one not known here."""
     if revision is None:
         return 0
-    if not revision.isdecimal():
-        raise StoreError(f"{name} was written by a newer warpsmith (schema {revision}): upgrade warpsmith")
+    if not isinstance(revision, str):
+        raise StoreError(f"{name} is damaged (its schema is noted as {revision!r:.40}): {RESTORE}")
+    if not re.fullmatch("[0-9]{1,9}", revision):
+        raise StoreError(f"{name} was written by a newer warpsmith (schema {revision:.40}): upgrade warpsmith")
     check_schema_number(int(revision), name)
     return int(revision)
 
@@ -217,7 +220,7 @@ def check_begun(number: int, name: str) -> int:
 
 def explain(error: sqlite3.Error, name: str, wait_s: float | None = None) -> StoreError:
     """SQLite's error as the line that a user reads; a StoreBusy after `wait_s` of waiting for a lock."""
-    code = getattr(error, "sqlite_errorcode", 0)
+    code, said = getattr(error, "sqlite_errorcode", 0), " ".join(str(error).split())
     if code & 0xFF == sqlite3.SQLITE_BUSY:
         waited_s = BUSY_TIMEOUT_S if wait_s is None else wait_s
         return StoreBusy(f"another process is writing {name} since {waited_s:g} s: try again when it is done")
@@ -225,11 +228,11 @@ def explain(error: sqlite3.Error, name: str, wait_s: float | None = None) -> Sto
         return StoreError(f"{name} was left half-written by a killed program: open it once where it is writable")
     lines = {
         sqlite3.SQLITE_FULL: f"the disk of {name} is full: free some space; what it held before is kept",
-        sqlite3.SQLITE_IOERR: f"the disk of {name} failed or is full ({error}): what it held before is kept",
+        sqlite3.SQLITE_IOERR: f"the disk of {name} failed or is full ({said}): what it held before is kept",
         sqlite3.SQLITE_READONLY: f"{name} is read-only: make it writable, or {OTHER_STORE}",
-        sqlite3.SQLITE_CORRUPT: f"{name} is damaged or cut short ({error}): {RESTORE}",
+        sqlite3.SQLITE_CORRUPT: f"{name} is damaged or cut short ({said}): {RESTORE}",
         sqlite3.SQLITE_NOTADB: f"{name} is not a warpsmith store (no SQLite file at all): {OTHER_STORE}",
-        sqlite3.SQLITE_CANTOPEN: f"{name} cannot be opened ({error}): check the rights of it and its folder",
+        sqlite3.SQLITE_CANTOPEN: f"{name} cannot be opened ({said}): check the rights of it and its folder",
     }
     primary = code & 0xFF  # the rest makes it an extended code
-    return StoreError(lines.get(primary, f"{name}: {error}"))
+    return StoreError(lines.get(primary, f"{name}: {said}"))
