@@ -194,9 +194,9 @@ def known_revision(revision: object, name: str) -> int:
     """The schema that alembic's note in a database names; 0 for none. Raises StoreError for one not known here."""
     if revision is None:
         return 0
-    if not isinstance(revision, str):
+    if not isinstance(revision, str) or (revision.isdecimal() and not re.fullmatch("[0-9]{4}", revision)):
         raise StoreError(f"{name} is damaged (its schema is noted as {revision!r:.40}): {RESTORE}")
-    if not re.fullmatch("[0-9]{1,9}", revision):
+    if not revision.isdecimal():
         raise StoreError(f"{name} was written by a newer warpsmith (schema {revision:.40}): upgrade warpsmith")
     check_schema_number(int(revision), name)
     return int(revision)
