@@ -7,6 +7,7 @@ input, a JSON line each, forks for each, and answers on standard output how the 
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import os
 import signal
@@ -53,6 +54,7 @@ def forked(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(folder: Path, request: dict[str, Any]) -> None:
+    faulthandler.dump_traceback_later(LONGEST_S - 5, exit=False)
     code = 99
     try:
         for name, descriptor in (("output", 1), ("errors", 2)):

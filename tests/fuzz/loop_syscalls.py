@@ -118,7 +118,7 @@ class Server:
             "LD_PRELOAD": str(library),
             "PYTHONPATH": os.pathsep.join(paths),
             "XDG_DATA_HOME": str(folder / "data"),
-            "WARPSMITH_CACHE_DIR": str(folder / "cache"),
+            "WARPSMITH_CACHE_DIR": os.environ.get("WARPSMITH_CACHE_DIR", str(folder / "cache")),
         }
         environment.pop("WARPSMITH_STORE", None)
         self._errors = (folder / "server").open("w+")

@@ -275,6 +275,7 @@ class TestThatMayNotBeChanged:
         finally:
             postgresql.execute("DROP ROLE guest")
 
+    @pytest.mark.filterwarnings("ignore:.*; waiting for it")
     def test_as_a_copy_of_another_server(self, postgresql: Any, database_with_store: str) -> None:
         mark = postgresql.folder / "data" / "standby.signal"
         with Store.open(database_with_store, write=True) as opened_before:

@@ -111,6 +111,10 @@ def _run(arguments: list[str]) -> int:
         return 0
     except MemoryError:
         return _fail("out of memory", 1, arguments)
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        return _fail("the system starts no more threads: end some programs, or raise `ulimit -u`", 1, arguments)
     except OSError as error:  # of the system, where nothing knew better: a file that cannot be read, no process left
         at = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return _fail(f"{at}{error.strerror or error}", 1, arguments)
