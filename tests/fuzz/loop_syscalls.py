@@ -49,13 +49,13 @@ TURNS = tuple(COMMANDS)
 class Fault(enum.Enum):
     """An error, the kinds of calls that it strikes (failing_calls.c), and whether it lasts."""
 
-    BAD_DISK = errno.EIO, 7, False
+    BAD_DISK = errno.EIO, 23, False
     FULL_DISK = errno.ENOSPC, 6, True
     FULL_FOR_A_MOMENT = errno.ENOSPC, 6, False
     SIGNAL = errno.EINTR, 7, False
     NO_MEMORY = errno.ENOMEM, 12, False
     NO_DESCRIPTOR = errno.EMFILE, 5, False
-    READ_ONLY = errno.EROFS, 4, True
+    READ_ONLY = errno.EROFS, 20, True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _told(told: dict[str, Any], fault: Fault) -> str | None:
     """What is wrong with how the process ended and what it said."""
     code, errors = told["code"], told["errors"]
     if code is None:
-        return "a hang"
+        return f"a hang: {errors[-1500:]!r}"
     if code not in (0, 1):
         return f"exit code {code}: {errors[-300:]!r}"
     for word in ("Traceback", "Exception ignored", "Exception in thread"):
@@ -231,13 +231,13 @@ def _done(command: str, told: dict[str, Any], folder: Path) -> str | None:
     if (folder / "lines.jsonl").read_text()[:2] not in ("ea", '{"'):
         return "a file was half written"
     for name in ("bundle", "earlier"):
-        # Kernels alone are what an export leaves that could not remove them: the next one takes the folder.
-        if (folder / name).exists() and {each.name for each in (folder / name).iterdir()} - {"kernels"}:
+        # Without a manifest there are the kernels, or a file without a name yet, of an export that could not remove them.
+        if (folder / name / "manifest.json").exists():
             try:
                 load_bundle(folder / name)
             except WarpsmithError as error:
                 return f"half a bundle: {error}"
-    if not (folder / "earlier").exists():
+    if not (folder / "earlier" / "manifest.json").exists():
         return "the earlier bundle is lost"
     if told["code"] != 0:
         return None
