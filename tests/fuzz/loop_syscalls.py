@@ -231,7 +231,7 @@ def _done(command: str, told: dict[str, Any], folder: Path) -> str | None:
     if (folder / "lines.jsonl").read_text()[:2] not in ("ea", '{"'):
         return "a file was half written"
     for name in ("bundle", "earlier"):
-        # Without a manifest there are the kernels, or a file without a name yet, of an export that could not remove them.
+        # Without a manifest there are files of an export that could not remove them.
         if (folder / name / "manifest.json").exists():
             try:
                 load_bundle(folder / name)
