@@ -12,9 +12,33 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import DType
 
 
+def integer(value: Any) -> int:
+    """`value` as an int; NumPy's integers too. Raises TypeError for anything else.
+
+    A boolean is refused, though Python takes True for 1: a JSON `true` in the place of a size is a mistake.
+    """
+    if isinstance(value, bool):
+        raise TypeError("a boolean is no number")
+    return int(operator.index(value))
+
+
+def flag(value: Any, name: str) -> bool:
+    """True or False; NumPy's booleans, 0 and 1 too. Raises BadArgument for anything else, such as "no", which Python
+    takes for True.
+    """
+    try:
+        if value == 0 or value == 1:
+            return bool(value)
+    except (TypeError, ValueError, RuntimeError):  # of an array
+        pass
+    raise BadArgument(f"{name} must be True or False; got {value!r}")
+
+
 def as_float32(value: float, name: str) -> float:
     """`value` rounded to float32 and without a sign on zero, so that equal problems have equal keys."""
     try:
+        if isinstance(value, bool):  # a JSON `true`, as for `integer`
+            raise TypeError
         rounded: float = struct.unpack("<f", struct.pack("<f", float(value)))[0]
     except OverflowError:  # past the largest float32
         rounded = math.inf
@@ -28,7 +52,7 @@ def as_float32(value: float, name: str) -> float:
 def extent(value: Any, name: str) -> tuple[int, int]:
     """Rows and columns. Raises BadArgument."""
     try:
-        rows, columns = (int(operator.index(n)) for n in value)  # NumPy's integers too, and True is 1
+        rows, columns = (integer(n) for n in value)
         # From 2^30 on, a column and the width of a thread could overflow the kernels' int.
         if not (0 < rows < 2**30 and 0 < columns < 2**30):
             raise ValueError
@@ -42,7 +66,7 @@ def sizes(value: Any, name: str) -> tuple[int, ...]:
     """One or two positive sizes; a single number is one. Raises BadArgument."""
     try:
         given = tuple(value) if hasattr(value, "__iter__") else (value,)
-        found = tuple(int(operator.index(n)) for n in given)
+        found = tuple(integer(n) for n in given)
         if not (1 <= len(found) <= 2 and all(0 < n < 2**15 for n in found)):
             raise ValueError
     except (TypeError, ValueError):
@@ -56,11 +80,11 @@ def sizes(value: Any, name: str) -> tuple[int, ...]:
 def count(value: Any, name: str, most: int | None = None, least: int = 1) -> int:
     """A number of things, from `least` on, NumPy's integers too. Raises BadArgument."""
     try:
-        number = int(operator.index(value))
+        number = integer(value)
         if number < least or (most is not None and number > most):
             raise ValueError
     except (TypeError, ValueError):
-        raise BadArgument(f"{name} must be {least} {f'to {most}' if most else 'or more'}; got {value}") from None
+        raise BadArgument(f"{name} must be {least} {f'to {most}' if most else 'or more'}; got {value!r}") from None
     return number
 
 
@@ -70,12 +94,12 @@ def row_pitch(pitch: Any, elements: int, dtype: DType, name: str) -> int | None:
         return None
     dense, step = elements * dtype.itemsize, dtype.itemsize
     try:
-        nbytes = int(operator.index(pitch))
+        nbytes = integer(pitch)
         # Kernels count elements in int, those of a single row too.
         if not dense <= nbytes < 2**31 * step or nbytes % step:
             raise ValueError
     except (TypeError, ValueError):
-        raise BadArgument(f"{name} must be {dense} bytes or more, in steps of {step}; got {pitch}") from None
+        raise BadArgument(f"{name} must be {dense} bytes or more, in steps of {step}; got {pitch!r}") from None
     return None if nbytes == dense else nbytes
 
 

@@ -30,6 +30,22 @@ def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ..
     raise BadArgument(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
 
 
+def check_method(value: object) -> None:
+    """Raises BadArgument for a method that is no text; whether there is such a family depends on the problem."""
+    if not isinstance(value, str):
+        raise BadArgument(f"a method must be {AUTO!r} or the name of a kernel family, as text; got {value!r}")
+
+
+def checked_problem(value: object) -> Problem:
+    """`value` where it is a problem. Raises BadArgument, which says how one is made."""
+    if isinstance(value, Problem):
+        return value
+    known = ", ".join(sorted({each.__name__ for each in Problem._operations.values()}))
+    raise BadArgument(
+        f"a problem must be one of {known}, such as Filter2d(image=(512, 512), filter=(3, 3)); got {value!r}"
+    )
+
+
 class DType(enum.StrEnum):
     """Element types, by NumPy's names."""
 
@@ -294,4 +310,15 @@ class Problem(abc.ABC):
         except KeyError:
             known = ", ".join(sorted(Problem._operations))
             raise BadArgument(f"unknown operation {operation!r}; this version knows {known}") from None
+        problem_class._check_names(spec)
         return problem_class.of(spec)
+
+    @classmethod
+    def _check_names(cls, spec: Mapping[str, Any]) -> None:
+        """Raises BadArgument for a field that the class does not have, or for one that is needed and missing."""
+        if unknown := [name for name in spec if name not in cls._field_names()]:
+            told = ", ".join(map(repr, unknown))
+            raise BadArgument(f"{cls.operation} has no field {told}; its fields are {', '.join(cls._field_names())}")
+        needed = (each.name for each in dataclasses.fields(cls) if each.default is dataclasses.MISSING)  # type: ignore[arg-type]
+        if missing := [name for name in needed if name not in spec]:
+            raise BadArgument(f"{cls.operation} needs the field {', '.join(missing)}, which is missing")

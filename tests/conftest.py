@@ -280,7 +280,7 @@ class PostgresServer:
     """A server on a free port of this machine, with its data in a folder of its own."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self._folder = programs, folder
+        self._programs, self.folder = programs, folder
         self._names = (f"store_{number}" for number in itertools.count())
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -293,8 +293,8 @@ class PostgresServer:
     def start(self) -> None:
         """Starts it where it does not run."""
         if self._call("pg_ctl", "status", check=False) != 0:
-            options = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-            self._call("pg_ctl", "start", "-w", "-l", str(self._folder / "log"), "-o", options)
+            options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+            self._call("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
 
     def stop(self, mode: str = "immediate") -> None:
         """Ends it: `immediate` as a crash would, `fast` as an administrator does."""
@@ -319,11 +319,11 @@ class PostgresServer:
             return done.fetchall() if done.description else []
 
     def _call(self, program: str, *arguments: str, check: bool = True) -> int:
-        command = [str(self._programs / program), *arguments, "-D", str(self._folder / "data")]
+        command = [str(self._programs / program), *arguments, "-D", str(self.folder / "data")]
         # A file and no pipe: the server keeps it open.
-        with (self._folder / "calls").open("w+") as output:
+        with (self.folder / "calls").open("w+") as output:
             user = USER if os.geteuid() == 0 else None
-            done = subprocess.run(command, stdout=output, stderr=output, user=user, cwd=self._folder, check=False)
+            done = subprocess.run(command, stdout=output, stderr=output, user=user, cwd=self.folder, check=False)
             output.seek(0)
             assert done.returncode == 0 or not check, output.read()
         return done.returncode

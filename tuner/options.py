@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import numbers
 
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import count
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import AUTO
+from warpsmith.generator.problem import AUTO, check_method
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
 from warpsmith.tuner.workers.deadlines import Deadlines
@@ -28,6 +30,13 @@ class Effort(enum.StrEnum):
     def trials(self) -> int:
         """Candidates to try."""
         return {Effort.QUICK: 20, Effort.NORMAL: 100, Effort.FULL: 400}[self]
+
+
+def _seconds(value: object) -> float:
+    """A time limit. Raises BadArgument."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value) > 0:
+        return float(value)
+    raise BadArgument(f"a time limit must be above 0 seconds; got {value!r}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,12 +64,12 @@ class TuneOptions:
     deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
-        if self.trials < 1:
-            raise BadArgument(f"trials must be 1 or more; got {self.trials}")
-        if self.time_limit_s is not None and not self.time_limit_s > 0:
-            raise BadArgument(f"a time limit must be above 0 seconds; got {self.time_limit_s}")
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise BadArgument(f"a seed must be from 0 to {LARGEST_SEED}; got {self.seed}")
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "trials", count(self.trials, "trials"))
+        if self.time_limit_s is not None:
+            set_field(self, "time_limit_s", _seconds(self.time_limit_s))
+        set_field(self, "seed", count(self.seed, "a seed", most=LARGEST_SEED, least=0))
+        check_method(self.method)
 
     def timing_policy(self, kind: DeviceKind) -> TimingPolicy:
         """How candidates are timed on a device of this kind."""

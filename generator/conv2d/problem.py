@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from warpsmith.generator.canonical import count
+from warpsmith.generator.canonical import count, flag
 from warpsmith.generator.conv2d.checks import COUNTED, DTYPES, check_layer
 from warpsmith.generator.conv2d.distance import NEAR_REACH, between_convolutions
 from warpsmith.generator.conv2d.operands import operands_of
@@ -118,7 +118,7 @@ class Conv2d(Problem):
         set_field(self, "nonfinite", member(NonFinite, self.nonfinite, "nonfinite"))
         set_field(self, "workspace", count(self.workspace, "workspace", least=0))
         for name in ("bias", "relu"):
-            set_field(self, name, bool(getattr(self, name)))
+            set_field(self, name, flag(getattr(self, name), name))
         mode = member(PaddingMode, self.padding_mode, "padding_mode")
         set_field(self, "padding_mode", mode if any(map(sum, self.padding)) else PaddingMode.ZEROS)
         check_layer(self)

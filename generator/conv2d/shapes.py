@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import integer
 from warpsmith.generator.padding import Pads
 
 Pair = tuple[int, int]
@@ -21,7 +21,7 @@ MAX_STEP = 2**15
 def sizes_of(value: Any, name: str, words: str) -> tuple[int, int, int, int]:
     """Four positive sizes; `words` says which. Raises BadArgument."""
     try:
-        first, second, rows, columns = (int(operator.index(n)) for n in value)  # NumPy's integers too
+        first, second, rows, columns = (integer(n) for n in value)
         if not all(0 < n < MAX_SIZE for n in (first, second, rows, columns)):
             raise ValueError
     except (TypeError, ValueError):
@@ -72,7 +72,7 @@ def output_size(size: int, taps: int, stride: int, pads: Pads, dilation: int) ->
 def _numbers(value: Any) -> Iterator[int]:
     """Twice one number, or each of several."""
     given = tuple(value) if hasattr(value, "__iter__") else (value, value)
-    return (int(operator.index(n)) for n in given)
+    return (integer(n) for n in given)
 
 
 def _sides(value: Any) -> tuple[Any, ...]:

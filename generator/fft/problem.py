@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.canonical import count, sizes
+from warpsmith.generator.canonical import count, flag, sizes
 from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.conventions import Kind, Layout, Norm, Order
 from warpsmith.generator.fft.distance import between_transforms
@@ -185,8 +185,8 @@ class Fft(Problem):
 
     def _canonical_direction(self) -> bool:
         if (own := {Kind.R2C: False, Kind.C2R: True}.get(self.kind)) is None:
-            return bool(self.inverse)
-        if self.inverse is not None and bool(self.inverse) is not own:
+            return self.inverse is not None and flag(self.inverse, "inverse")
+        if self.inverse is not None and flag(self.inverse, "inverse") is not own:
             raise BadArgument(f"{self.kind} is always {'inverse' if own else 'forward'}")
         return own
 

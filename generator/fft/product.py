@@ -13,7 +13,7 @@ from math import ceil, prod
 from typing import Any
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.canonical import count
+from warpsmith.generator.canonical import count, flag
 from warpsmith.generator.cgemm.words import Op
 from warpsmith.generator.problem import member
 
@@ -61,7 +61,7 @@ class Product:
         set_field(self, "terms", count(self.terms, "terms of a product", MOST_TERMS))
         for name in ("a", "b"):
             set_field(self, name, member(Op, getattr(self, name), f"op of {name}"))
-        set_field(self, "offset", bool(self.offset))
+        set_field(self, "offset", flag(self.offset, "offset of a product"))
 
     @classmethod
     def of(cls, value: Any) -> Product | None:

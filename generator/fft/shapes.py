@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.canonical import sizes
+from warpsmith.generator.canonical import integer, sizes
 
 
 def dimensions(size: tuple[int, ...]) -> str:
@@ -31,7 +30,7 @@ def start_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
         return None
     try:
         given = value if hasattr(value, "__iter__") else (value,)
-        start = tuple(int(operator.index(n)) for n in given)  # NumPy's integers too
+        start = tuple(integer(n) for n in given)
     except TypeError:
         raise BadArgument(f"start must be a point of {dimensions(size)}; got {value!r}") from None
     if len(start) != len(size) or not all(0 <= at < points for at, points in zip(start, size, strict=True)):

@@ -7,13 +7,12 @@ ones).
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping
 from math import ceil, prod
 from typing import Any
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.canonical import count
+from warpsmith.generator.canonical import count, integer
 from warpsmith.generator.fft.shapes import dimensions
 
 MOST = 2**31 - 1
@@ -119,7 +118,7 @@ def tiling_of(value: Any, valid: tuple[int, ...], batch: int, *, is_inverse: boo
 
 def _numbers(value: Any, name: str, axes: int, least: int | None) -> tuple[int, ...]:
     try:
-        found = tuple(int(operator.index(n)) for n in value)  # NumPy's integers too
+        found = tuple(integer(n) for n in value)
     except TypeError:
         raise BadArgument(f"{name} must be a number for each axis; got {value!r}") from None
     if len(found) != axes or (least is not None and min(found) < least):

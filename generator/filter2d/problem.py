@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.canonical import as_float32, count, digest, extent, flattened, row_pitch
+from warpsmith.generator.canonical import as_float32, count, digest, extent, flag, flattened, integer, row_pitch
 from warpsmith.generator.filter2d.border import Border as Border
 from warpsmith.generator.filter2d.distance import between_filters
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
@@ -92,7 +91,7 @@ class Filter2d(Problem):
         for name, most in (("planes", None), ("filters", None), ("channels", 4)):
             set_field(self, name, count(getattr(self, name), name, most))
         self._check_sizes()
-        set_field(self, "convolve", bool(self.convolve))
+        set_field(self, "convolve", flag(self.convolve, "convolve"))
         set_field(self, "anchor", self._canonical_anchor())
         set_field(self, "pitch", row_pitch(self.pitch, self.image[1] * self.channels, self.dtype, "pitch"))
         columns = self.output_shape[1] * self.channels
@@ -124,7 +123,7 @@ class Filter2d(Problem):
         if self.border is Border.VALID:
             raise BadArgument("an anchor has no meaning with border valid: every window lies inside the image")
         try:
-            row, column = (int(operator.index(n)) for n in self.anchor)
+            row, column = (integer(n) for n in self.anchor)
             if not (0 <= row < self.filter[0] and 0 <= column < self.filter[1]):
                 raise ValueError
         except (TypeError, ValueError):

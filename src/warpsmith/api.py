@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warpsmith.errors import NothingStored
+from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.problem import AUTO, Problem, member
+from warpsmith.generator.problem import AUTO, Problem, check_method, checked_problem, member
 
 if TYPE_CHECKING:
     from warpsmith.plans.bundle import Bundle
@@ -80,7 +80,8 @@ def _tuned(problem: Problem, device: str, options: TuneOptions, store: str | Non
     from warpsmith.tuner.progress import SilentProgress
     from warpsmith.tuner.run.session import tune_into
 
-    return tune_into(write_location(store), problem, DeviceRef.parse_all(device), options, SilentProgress())
+    devices = DeviceRef.parse_all(device)
+    return tune_into(write_location(store), checked_problem(problem), devices, options, SilentProgress())
 
 
 def plan(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Plan:
@@ -178,7 +179,8 @@ def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: 
     from warpsmith.devices.select import DeviceRef
     from warpsmith.plans.lookup import look_up
 
-    return look_up(problem, DeviceRef.parse(device).device(), store, method)
+    check_method(method)
+    return look_up(checked_problem(problem), DeviceRef.parse(device).device(), store, method)
 
 
 def export(
@@ -205,15 +207,26 @@ def export(
         NothingStored: a problem has no stored winner, or nothing is stored at all.
         StoreError: a store cannot be read.
     """
+    from warpsmith.plans.bundle_files import folder_of
     from warpsmith.store.location import open_for_reading
     from warpsmith.tuner.export import export as write
 
+    target, wanted = folder_of(folder), None if problems is None else _problems(problems)
+    if isinstance(archs, str) or not all(isinstance(each, str) for each in archs):
+        raise BadArgument(f"archs must be names of architectures, such as ('sm_90',); got {archs!r}")
     with open_for_reading(store) as stores:
         records = stores.answers()
-    return write(_winners(problems, records), Path(folder), archs)
+    return write(_winners(wanted, records), target, tuple(archs))
 
 
-def _winners(problems: Iterable[Problem] | None, records: tuple[Record, ...]) -> tuple[Record, ...]:
+def _problems(given: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Raises BadArgument where they are no problems; one problem alone is not several."""
+    if isinstance(given, Problem) or not isinstance(given, Iterable) or isinstance(given, str):
+        raise BadArgument(f"export takes problems as a list, such as [Filter2d(...)], or None for all; got {given!r}")
+    return tuple(map(checked_problem, given))
+
+
+def _winners(problems: tuple[Problem, ...] | None, records: tuple[Record, ...]) -> tuple[Record, ...]:
     if problems is None:
         if not records:
             raise NothingStored("nothing is stored yet; run `warpsmith tune` first")

@@ -129,7 +129,7 @@ def test_other_code_has_another_answer(compiler: CachedCompiler, monkeypatch: py
 
 
 @pytest.mark.usefixtures("nvrtc")
-@pytest.mark.parametrize("damage", ["cut", "altered", "empty", "no binary", "others may write"])
+@pytest.mark.parametrize("damage", ["cut", "altered", "empty", "nested", "no binary", "others may write"])
 def test_what_is_damaged_is_no_answer(compiler: CachedCompiler, folder: Path, damage: str) -> None:
     kept(compiler)
     (file,) = folder.glob("*.json")
@@ -141,6 +141,8 @@ def test_what_is_damaged_is_no_answer(compiler: CachedCompiler, folder: Path, da
             file.write_bytes(content.replace(b"filter2d_window", b"filter2d_windov"))
         case "empty":
             file.write_bytes(b"")
+        case "nested":
+            file.write_bytes(content.partition(b"\n")[0] + b"\n" + b"[" * 100_000)
         case "no binary":
             for each in cache_folder().iterdir():
                 each.unlink()

@@ -294,8 +294,8 @@ class TestTuneRefuses:
             ({"trials": 0}, "trials must be 1 or more"),
             ({"time_limit": 0.0}, "a time limit must be above 0 seconds"),
             ({"time_limit": float("nan")}, "a time limit must be above 0 seconds"),
-            ({"seed": -1}, "a seed must be from 0"),
-            ({"seed": 2**32}, "a seed must be from 0"),
+            ({"seed": -1}, "a seed must be 0 to"),
+            ({"seed": 2**32}, "a seed must be 0 to"),
         ],
     )
     def test_options_out_of_range(self, tmp_path: Path, options: dict[str, Any], why: str) -> None:

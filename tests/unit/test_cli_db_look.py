@@ -14,8 +14,10 @@ from builders import LARGE, SMALL, failure, generated, timing, winner
 from warpsmith.cli.app import run
 from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.space import Config
 from warpsmith.store import location
 from warpsmith.store.checked import Checked, Verdict, marked
+from warpsmith.store.poison import MAX_STARTS, Started
 from warpsmith.store.record import Baseline, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
 
@@ -91,6 +93,17 @@ class TestLs:
             f"    50.0 us       -  2026-01-02  queued first, cold L2      {LARGE.key()}  {H200.key()}",
             f"    5.00 us   4.40x  2026-01-02  queued first, cold L2      {SMALL.key()}  {H200.key()}",
         ]
+
+    def test_programs_that_run_now_are_not_poisoned(self, lines: Callable[..., list[str]]) -> None:
+        """Those that were started, and are not known to do harm, are run again; after three deaths no more."""
+        with Store.open("a.db", write=True) as store:
+            started = [Started("filter2d_plain", Config.of({"a": n}), f"runs {n}") for n in range(5)]
+            store.mark_started(H200, started)
+            for _ in range(MAX_STARTS - 1):
+                store.mark_started(H200, started[:1])
+            assert len(store.poisoned(H200)) == 13
+        assert "13 poisoned programs" in lines("db", "ls")[0]
+        assert "13 of 13 poisoned programs" in lines("db", "prune", "--poisoned")[0]
 
     def test_document(self, document: Callable[..., Any]) -> None:
         told = document("db", "ls", "--store", "a.db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -140,14 +141,57 @@ class TestUnusable:
         assert "empty.db is empty, not a store" in refused(1, *READING[command], "--store", "empty.db")
         assert (folder / "empty.db").read_bytes() == b""
 
-    @pytest.mark.parametrize(("command", "by"), each_with_one_of(READING, ["option", "environment"]))
-    def test_missing_for_reading(
-        self, refused: Refused, monkeypatch: pytest.MonkeyPatch, command: str, by: str
+    @pytest.mark.parametrize("command", READING)
+    def test_missing_for_reading(self, refused: Refused, command: str) -> None:
+        told = refused(1, *READING[command], "--store", "typo.db")
+        assert "there is no store at typo.db: tune with --store typo.db" in told
+
+    @pytest.mark.parametrize("state", ["missing", "empty"])
+    @pytest.mark.parametrize("command", [name for name in READING if name != "db export"])
+    def test_not_made_yet_is_done_without_where_the_environment_names_it(
+        self,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        folder: Path,
+        command: str,
+        state: str,
     ) -> None:
-        if by == "environment":
-            monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "typo.db")
-        option = ("--store", "typo.db") if by == "option" else ()
-        assert "there is no store at typo.db: tune with --store typo.db" in refused(1, *READING[command], *option)
+        """The next store answers: here the user's own, with the winner of `good.db`."""
+        own = location.own_store()
+        assert own is not None
+        own.parent.mkdir(parents=True)
+        shutil.copy("good.db", own)
+        if state == "empty":
+            (folder / "later.db").touch()
+        monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "later.db")
+        told = "there is no store at later.db yet, which WARPSMITH_STORE names: `warpsmith tune` makes it"
+        with pytest.warns(location.StorePassedOver, match=f"^{re.escape(told)}; going on without it$"):
+            code = run(list(READING[command]))
+        assert (code, capsys.readouterr().err[:60]) == (0, "")
+
+    def test_not_made_yet_is_made_by_tune(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, str(folder / "new" / "later.db"))
+        with Store.open(location.write_location(None), write=True) as store:
+            assert store.records() == ()
+
+    @pytest.mark.parametrize("command", [*READING, *WRITING])
+    def test_link_that_leads_nowhere(self, refused: Refused, folder: Path, command: str) -> None:
+        link = folder / "link.db"
+        link.symlink_to("gone/away.db")
+        told = refused(1, *(READING | WRITING)[command], "--store", link)
+        assert told == (
+            f"{link} is a link to gone/away.db, which is not there: mend it, or name another store with --store or "
+            "WARPSMITH_STORE"
+        )
+        assert not (folder / "gone").exists()
+
+    def test_link_into_a_folder_that_is_there_is_where_a_store_is_made(self, folder: Path) -> None:
+        (folder / "disk").mkdir()
+        (folder / "link.db").symlink_to("disk/a.db")
+        with Store.open(str(folder / "link.db"), write=True):
+            assert (folder / "disk" / "a.db").is_file()
+        with Store.open(str(folder / "link.db"), write=False) as store:
+            assert store.records() == ()
 
     @pytest.mark.parametrize("command", [*READING, *WRITING])
     def test_folder(self, refused: Refused, folder: Path, command: str) -> None:

@@ -7,8 +7,10 @@ import json
 import multiprocessing
 import os
 import pickle
+import tempfile
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from builders import binary
@@ -103,7 +105,11 @@ def _binary_header(_: bytes) -> bytes:
     return b"\xff\xfe\n\x00"
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip, _more_registers, _empty, _foreign, _binary_header])
+def _nested(_: bytes) -> bytes:
+    return b"[" * 100_000 + b"\nimage"
+
+
+@pytest.mark.parametrize("damage", [_truncate, _flip, _more_registers, _empty, _foreign, _binary_header, _nested])
 def test_a_damaged_file_is_replaced(cached: CachedCompiler, compiler: LoggingCompiler, damage: object) -> None:
     assert callable(damage)
     good = cached.compile(program("a"))
@@ -113,6 +119,16 @@ def test_a_damaged_file_is_replaced(cached: CachedCompiler, compiler: LoggingCom
     assert cached.compile(program("a")) == good
     assert compiler.compilations == 2
     assert only_file(cached).read_bytes() == whole
+
+
+def test_a_user_without_a_home_folder_has_a_cache_beside_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: object) -> str:
+        raise RuntimeError("could not determine the home directory for '~/.cache'")
+
+    monkeypatch.delenv("WARPSMITH_CACHE_DIR")
+    for found in (raising, lambda *_: "~/.cache/warpsmith"):  # as newer and older platformdirs do
+        monkeypatch.setattr(platformdirs, "user_cache_dir", found)
+        assert cache_folder() == Path(tempfile.gettempdir()) / f"warpsmith-{os.geteuid()}" / "binaries"
 
 
 def test_a_failed_compilation_leaves_nothing(cached: CachedCompiler) -> None:

@@ -429,7 +429,7 @@ class TestRefusals:
             ({"batch": 0}, "batch must be 1 or more; got 0"),
             ({"batch": -3}, "batch must be 1 or more; got -3"),
             ({"batch": 2.0}, r"batch must be 1 or more; got 2\.0"),
-            ({"batch": "2"}, "batch must be 1 or more; got 2"),
+            ({"batch": "2"}, "batch must be 1 or more; got '2'"),
             ({"valid": 9}, "valid must be a part of 8; got 9"),
             ({"valid": 0}, "valid must be one or two positive sizes"),
             ({"valid": (4, 4)}, "valid must be a part of 8; got 4x4"),

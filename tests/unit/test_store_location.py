@@ -19,6 +19,9 @@ from warpsmith.store.store_reader import StoreReader
 PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3, 5))
 """In the order of their keys."""
 
+OWN_STORE = location.own_store
+"""The real one, in whose place each test has one in a folder of its own."""
+
 
 def put(path: Path, problem: Filter2d, median_ns: float) -> None:
     with Store.open(str(path), write=True) as store:
@@ -81,12 +84,36 @@ def test_writes_go_to_the_named_store_or_the_users_own(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("by", ["argument", "environment"])
-def test_a_named_store_must_exist(home: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-    missing = str(home / "typo.db")
-    if by == "environment":
-        monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, missing)
-    with pytest.raises(StoreError, match="there is no store at"):
-        location.open_for_reading(missing if by == "argument" else None)
+@pytest.mark.parametrize("spelling", ["{}", "sqlite:///{}"])
+def test_only_the_environment_may_name_a_store_before_it_is_made(
+    home: Path, monkeypatch: pytest.MonkeyPatch, by: str, spelling: str
+) -> None:
+    missing = spelling.format(home / "typo.db")
+    if by == "argument":
+        with pytest.raises(StoreError, match="there is no store at"):
+            location.open_for_reading(missing)
+        return
+    monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, missing)
+    for opening in (location.open_for_reading, location.open_with_trials, location.open_for_look_up):
+        with pytest.warns(location.StorePassedOver, match="there is no store at .* yet"):
+            chain = opening(None)
+        with chain:
+            assert [store.location for store in chain.stores] == [str(home / "package" / "cache.db")]
+            assert chain.is_whole
+
+
+def test_a_user_without_a_home_folder_has_no_own_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: object, **__: object) -> str:
+        raise RuntimeError("could not determine the home directory for '~/.local/share'")
+
+    monkeypatch.setattr(location, "own_store", OWN_STORE)
+    for found in (raising, lambda *_, **__: "~/.local/share/warpsmith"):  # as newer and older platformdirs do
+        monkeypatch.setattr(location.platformdirs, "user_data_dir", found)
+        assert location.own_store() is None
+        assert location.look_up_locations(None) == (str(home / "package" / "cache.db"),)
+        with pytest.raises(StoreError, match="no home folder for a store: name one with --store or WARPSMITH_STORE"):
+            location.write_location(None)
+        assert location.write_location("a.db") == "a.db"
 
 
 @pytest.mark.usefixtures("home")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import shutil
 import sqlite3
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +24,9 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store import location, rows
+from warpsmith.plans.memo import LOOK_EVERY_S
+from warpsmith.store import changes, location, rows, sqlite
+from warpsmith.store.busy import PATIENCE_S, REST_S, BusyStores
 from warpsmith.store.location import StorePassedOver
 from warpsmith.store.record import Record
 from warpsmith.store.schema import SCHEMA_VERSION
@@ -242,6 +246,100 @@ class TestChain:
             with location.open_for_look_up(None) as chain:
                 match: Match = find(PROBLEM, HOST, chain)
         assert match.record in (OWN, SHIPPED)
+
+
+class Locked:
+    """The user's own store while another process has it locked, and how long look-ups took."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.now = path, 1000.0
+        self.busy = BusyStores(lambda: self.now)
+        for module in (location, changes):
+            monkeypatch.setattr(module, "BUSY_STORES", self.busy)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            yield
+            other.execute("ROLLBACK")
+
+    @staticmethod
+    def asked() -> tuple[Match, float]:
+        """A look-up's answer, and the seconds that it took."""
+        start = time.monotonic()
+        return ws.query(PROBLEM, "host"), time.monotonic() - start
+
+
+@pytest.fixture
+def locked(monkeypatch: pytest.MonkeyPatch) -> Locked:
+    own = location.own_store()
+    assert own is not None
+    return Locked(own, monkeypatch)
+
+
+class TestLockedStore:
+    def test_costs_a_second_once_and_one_warning(self, told: Told, locked: Locked) -> None:
+        with locked.held():
+            match, seconds = locked.asked()
+            assert match.record == SHIPPED
+            assert 0.9 * PATIENCE_S < seconds < 2 * PATIENCE_S
+            for _ in range(20):
+                match, seconds = locked.asked()
+                assert (match.record, seconds < 0.5 * PATIENCE_S) == (SHIPPED, True)
+            (warning,) = told
+            assert str(warning.message) == (
+                f"another process is writing {locked.path} since 1 s: try again when it is done; "
+                f"going on without this store, which is asked again every {REST_S:g} s"
+            )
+
+    def test_is_asked_again_after_a_while(self, told: Told, locked: Locked) -> None:
+        with locked.held():
+            locked.asked()
+            locked.now += 1.01 * REST_S
+            match, seconds = locked.asked()  # it waits a moment, and does not warn again
+            assert (match.record, seconds < 0.5 * PATIENCE_S, len(told)) == (SHIPPED, True, 1)
+        assert locked.asked()[0].record == SHIPPED
+        locked.now += 1.01 * REST_S
+        assert locked.asked()[0].record == OWN
+        with locked.held():  # another lock is news
+            assert locked.asked()[0].record == SHIPPED
+            assert len(told) == 2
+
+    def test_is_not_what_a_remembered_plan_stays_with(self, told: Told, locked: Locked) -> None:
+        with locked.held():
+            assert ws.plan(PROBLEM, "host").match.record == SHIPPED
+        time.sleep(2 * LOOK_EVERY_S)
+        assert ws.plan(PROBLEM, "host").match.record == SHIPPED
+        locked.now += 1.01 * REST_S
+        time.sleep(2 * LOOK_EVERY_S)
+        assert ws.plan(PROBLEM, "host").match.record == OWN
+        assert len(told) == 1
+
+    @pytest.mark.parametrize("spelling", ["{}", "sqlite:///{}"])
+    def test_that_was_named_is_passed_over_too(self, told: Told, locked: Locked, spelling: str) -> None:
+        named = locked.path.with_name("named.db")
+        shutil.copy(locked.path, named)
+        locked.path = named
+        with locked.held():
+            for _ in range(3):
+                assert ws.query(PROBLEM, "host", store=spelling.format(named)).record == OWN
+        assert len(told) == 1
+
+    def test_is_an_error_of_a_report(self, locked: Locked, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.1)
+        with locked.held(), pytest.raises(StoreError, match=r"another process is writing .* since 0\.1 s"):
+            location.open_for_reading(None)
+
+
+def test_an_own_store_that_is_a_link_to_nowhere_is_told(told: Told) -> None:
+    own = location.own_store()
+    assert own is not None
+    own.unlink()
+    own.symlink_to("gone.db")
+    assert ws.query(PROBLEM, "host").record == SHIPPED
+    check_told(told, own)
+    assert "is a link to gone.db, which is not there" in str(told[0].message)
 
 
 class TestCommands:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from builders import SMALL as PROBLEM
-from builders import record, trial
+from builders import record, trial, winner
 from warpsmith.errors import StoreError
 from warpsmith.generator.device import H200
 from warpsmith.store import opening, rows, sqlite
@@ -158,7 +158,7 @@ class TestOpening:
             assert "wrong-one" not in line
 
     def test_a_role_without_rights(self, database: str, postgresql: Any) -> None:
-        postgresql.execute("CREATE ROLE stranger LOGIN")
+        postgresql.execute("CREATE ROLE guest LOGIN")
         assert "permission denied" in refusal(database.replace("postgres@", "stranger@"))
 
     def test_an_empty_database_for_reading(self, database: str) -> None:
@@ -243,3 +243,54 @@ class TestTransactions:
                 assert len(store.trials(PROBLEM, H200)) == 1
                 connection.exec_driver_sql("SELECT 1")
             vanished.reader.dispose()
+
+
+class TestThatMayNotBeChanged:
+    """A search is refused before it begins, with the reason; reading goes on."""
+
+    @pytest.fixture
+    def reader(self, postgresql: Any, database_with_store: str) -> Iterator[str]:
+        """The URL of a store for a user who may only read it."""
+        name = database_with_store.rpartition("/")[2]
+        with Store.open(database_with_store, write=True) as store:
+            store.put_winner(winner())
+        postgresql.execute("CREATE ROLE reader LOGIN")
+        postgresql.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", name)
+        yield postgresql.url(name, "reader")
+        postgresql.execute("DROP OWNED BY reader", name)
+        postgresql.execute("DROP ROLE reader")
+
+    def test_by_this_user(self, reader: str) -> None:
+        with pytest.raises(StoreError, match="may only be read by this user: have the right to change its tables"):
+            Store.open(reader, write=True)
+        with Store.open(reader, write=False) as store:
+            assert store.records() == (winner(),)
+
+    def test_by_a_user_who_may_make_no_tables(self, postgresql: Any, database: str) -> None:
+        name = database.rpartition("/")[2]
+        postgresql.execute("CREATE ROLE guest LOGIN")
+        try:
+            with pytest.raises(StoreError, match=r"permission denied .*: have the right to change its tables granted"):
+                Store.open(postgresql.url(name, "guest"), write=True)
+        finally:
+            postgresql.execute("DROP ROLE guest")
+
+    @pytest.mark.filterwarnings("ignore:.*; waiting for it")
+    def test_as_a_copy_of_another_server(self, postgresql: Any, database_with_store: str) -> None:
+        mark = postgresql.folder / "data" / "standby.signal"
+        with Store.open(database_with_store, write=True) as opened_before:
+            opened_before.put_winner(winner())
+            postgresql.stop("fast")
+            mark.touch()
+            postgresql.start()
+            try:
+                with pytest.raises(StoreError, match="follows another server, and takes no changes"):
+                    Store.open(database_with_store, write=True)
+                with pytest.raises(StoreError, match="follows another server, and takes no changes"):
+                    opened_before.put_winner(winner())
+                with Store.open(database_with_store, write=False) as store:
+                    assert store.records() == (winner(),)
+            finally:
+                postgresql.stop("fast")
+                mark.unlink()
+                postgresql.start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import shutil
+import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -152,6 +154,37 @@ def test_tables_are_made_by_many_at_once(database: str) -> None:
         each.join()
     assert errors == []
     assert [len(loaded(database, f"study {number}")) for number in range(4)] == [4] * 4
+
+
+@pytest.mark.parametrize("name", ["other.db?x", "other.db#x", "other%41.db", "other{0}.db", "other.db?mode=ro&x={y}"])
+def test_tables_go_into_the_file_of_that_name_alone(tmp_path: Path, made_file: Path, name: str) -> None:
+    theirs = tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(theirs)) as connection:
+        connection.execute("CREATE TABLE theirs (number INTEGER)")
+    before, ours = theirs.read_bytes(), tmp_path / name
+    shutil.copy(made_file, ours)
+    StudyStore(str(ours)).add("a study", SPACE, finished())
+    assert sorted(tmp_path.iterdir()) == sorted([theirs, ours])
+    assert theirs.read_bytes() == before
+    with contextlib.closing(sqlite3.connect(ours)) as connection:
+        assert connection.execute("SELECT count(*) FROM trials").fetchone() == (4,)
+
+
+def test_a_password_with_braces_is_no_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls: list[str] = []
+    monkeypatch.setattr(study_store, "RDBStorage", lambda url, **_: urls.append(url.format(SCHEMA_VERSION=1)))
+    StudyStore("postgresql+psycopg://user:a{b}{}@host/store")
+    assert urls == ["postgresql+psycopg://user:a{b}{}@host/store"]
+
+
+def test_tables_of_a_newer_optuna_are_one_line(tmp_path: Path, made_file: Path) -> None:
+    ours = str(shutil.copy(made_file, tmp_path / "a.db"))
+    StudyStore(ours).add("a study", SPACE, finished())
+    with contextlib.closing(sqlite3.connect(ours)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'v9.0.0.a'")
+        connection.commit()
+    with pytest.raises(StoreError, match="the search is stored, but not as an Optuna study: The runtime optuna"):
+        StudyStore(ours)
 
 
 def test_a_server_that_is_away_is_one_line(database: str, postgresql: Any) -> None:

@@ -58,6 +58,8 @@ def read_problems(path: Path) -> tuple[Problem, ...]:
         raise BadArgument(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise BadArgument(f"{path} is not valid JSON: {error}") from None
+    except RecursionError:
+        raise BadArgument(f"{path} is nested too deeply to be a list of problems") from None
     if not isinstance(entries, list) or not entries:
         raise BadArgument(f'{path} must hold a list of problems, such as [{{"operation": "filter2d", ...}}]')
     return tuple(dict.fromkeys(_problem(path, number, entry) for number, entry in enumerate(entries, start=1)))
@@ -69,7 +71,7 @@ def _problem(path: Path, number: int, entry: Any) -> Problem:
     fields = {name: value for name, value in entry.items() if name != "operation"}
     try:
         return Problem.from_spec(entry["operation"], fields)
-    except (BadArgument, TypeError, ValueError, LookupError) as error:
+    except (BadArgument, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise BadArgument(f"{path}, problem {number}: {error}") from None
 
 

@@ -31,6 +31,7 @@ from warpsmith.tuner.progress import Progress
 from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run.accompany import Accompany
 from warpsmith.tuner.run.companions import Companions
+from warpsmith.tuner.run.interrupt import ending_in_order, ending_later
 from warpsmith.tuner.run.parts import budget_of_parts
 from warpsmith.tuner.run.publish import publish
 from warpsmith.tuner.run.search_loop import SearchLoop
@@ -59,9 +60,9 @@ def tune(
 ) -> TuneReport:
     """Searches for the fastest right program for `problem` on `devices` and stores it, with every trial.
 
-    Whoever else tunes the problem at a store on a server takes part: what one tries no other does. Ctrl-C ends the
-    search and keeps what was found, the winner included. The stages of pipelines are tuned first, as problems of their
-    own, with a share of the budget; they are stored like any other.
+    Whoever else tunes the problem at a store on a server takes part: what one tries no other does. Ctrl-C, SIGTERM and
+    SIGHUP end the search and keep what was found, the winner included. The stages of pipelines are tuned first, as
+    problems of their own, with a share of the budget; they are stored like any other.
 
     Args:
         problem: what is tuned.
@@ -76,17 +77,20 @@ def tune(
         BadArgument: no family solves the problem, or several devices have a store in memory.
         DeviceError, CompileError, StoreError: as their names say.
         TuningFailed: no candidate was right.
+        KeyboardInterrupt: one of these signals came before the problem's own search.
     """
     device = common_device(devices)
     able = _able(problem, device, options, families)
     parts, left = budget_of_parts(problem, device, able, store, options)
     with contextlib.ExitStack() as opened:
+        opened.enter_context(ending_in_order())
         if parts and workshop is None:
             compiler = devices[0].compiler(options.compiler)
             processes = _processes(devices)
             workshop = opened.enter_context(Workshop.open(compiler, options.deadlines, processes))
         for part, share in parts:
-            tune(part, devices, store, share, progress, workshop=workshop)
+            if tune(part, devices, store, share, progress, workshop=workshop).interrupted:
+                raise KeyboardInterrupt
         return _search(problem, devices, store, left, progress, able, workshop)
 
 
@@ -121,6 +125,7 @@ def _search(
     with (
         _evaluator(problem, first, families, options, _processes(devices), workshop) as evaluator,
         FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines, final_worker) as finals,
+        ending_later() as ending,  # the search itself ends at once; the finals, which make its winner, are not cut off
     ):
         evaluator.bench.open_ahead()
         before, known = _known(evaluator, store, options.method)
@@ -132,9 +137,10 @@ def _search(
             loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known)
             interrupted = not loop.run()
         with loop.ledger.during(Stage.CHOOSE):
-            is_cut_short = interrupted or loop.is_out_of_time
+            is_cut_short = interrupted or ending.pressed or loop.is_out_of_time
             choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before, not is_cut_short)
         publish(loop, store)
+        interrupted |= ending.pressed
         report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
         store.add_run(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
     return report

@@ -24,6 +24,9 @@ from warpsmith.store.record import FailureKind
 FORMAT, VERSION = "warpsmith recording", 1
 """The header's first words: what the file is, and which way of writing it."""
 
+_UNREADABLE = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a damaged file, or one of another program, raises."""
+
 Outcome = float | FailureKind
 """A time in ns, or why there is none."""
 
@@ -88,7 +91,7 @@ class Recording:
             return _from_lines(header, lines)
         except FileNotFoundError:
             raise BadArgument(f"there is no recording {path}") from None
-        except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        except _UNREADABLE as error:
             raise BadArgument(f"{path} is not a readable recording: {error}") from None
 
     def write(self, path: Path) -> None:

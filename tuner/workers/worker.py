@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TypeVar
 
+from warpsmith.errors import DeviceError
 from warpsmith.tuner.workers.job import Job
 from warpsmith.tuner.workers.wire import LENGTH, Raised
 
@@ -81,6 +82,8 @@ class Worker:
         Raises:
             WorkerDied: the process ended first.
             DeadlinePassed: it did not answer in time and was killed.
+            DeviceError: it could not be started or reached: the system has too little memory or disk, or too many
+                processes.
             WarpsmithError: the job raised it.
         """
         process = self._process if self.alive and self._process is not None else self._start()
@@ -96,6 +99,9 @@ class Worker:
         except TimeoutError:
             self.kill()
             raise DeadlinePassed(deadline_s) from None
+        except OSError as error:
+            self.kill()
+            raise DeviceError(f"a worker process cannot be reached: {error.strerror}; try again") from None
         if isinstance(answer, Raised):
             raise answer.error
         result: T = answer
@@ -134,13 +140,17 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.kill()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
-        self._process = _spawned(
-            # -P: a folder of the user's with a module named like one of ours must not come first.
-            [sys.executable, "-P", "-m", "warpsmith.tuner.workers.main", str(os.getpid()), *self._limits],
-            self._stderr,
-            self._environment,
-        )
+        try:
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
+            self._process = _spawned(
+                # -P: a folder of the user's with a module named like one of ours must not come first.
+                [sys.executable, "-P", "-m", "warpsmith.tuner.workers.main", str(os.getpid()), *self._limits],
+                self._stderr,
+                self._environment,
+            )
+        except (OSError, RuntimeError) as error:  # RuntimeError: of a thread that the system refuses
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise DeviceError(f"no worker process can be started: {reason}; free memory, disk or processes") from None
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         return self._process

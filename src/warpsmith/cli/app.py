@@ -15,8 +15,10 @@ import typer
 
 from warpsmith.cli.ordered import ordered_group
 from warpsmith.cli.output import print_error, print_json
+from warpsmith.cli.streams import OutputLost, give_up_output, guarded_streams
 from warpsmith.errors import WarpsmithError
 from warpsmith.extras import Extra, missing, require
+from warpsmith.tuner.run.interrupt import ending_in_order
 
 COMMANDS = ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor")
 """In the order of the help text. Each is a module of this package with a `register`."""
@@ -79,10 +81,24 @@ def _options(
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code."""
+    with guarded_streams():
+        code = _run(arguments)
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader of our output has seen enough
+            give_up_output()
+        except OutputLost as error:
+            give_up_output()
+            if code == 0:
+                code = error.exit_code
+                print_error(str(error))
+        return code
+
+
+def _run(arguments: list[str]) -> int:
     try:
-        with _short_warnings():
-            code = _invoke(arguments)
-        sys.stdout.flush()
+        with _short_warnings(), ending_in_order():
+            return _invoke(arguments)
     except typer.Exit as done:
         return done.exit_code
     except typer.TyperException as error:
@@ -91,14 +107,21 @@ def run(arguments: list[str]) -> int:
         return _fail(str(error), error.exit_code, arguments)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED, arguments)
-    except BrokenPipeError:  # the reader of our output has seen enough; Python flushes once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has seen enough
         return 0
-    return code
+    except MemoryError:
+        return _fail("out of memory", 1, arguments)
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        return _fail("the system starts no more threads: end some programs, or raise `ulimit -u`", 1, arguments)
+    except OSError as error:  # of the system, where nothing knew better: a file that cannot be read, no process left
+        at = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return _fail(f"{at}{error.strerror or error}", 1, arguments)
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Not by calling the command: that turns Ctrl-C and a closed pipe into exit codes without a word."""
+    """Invokes the command. A call of it would turn Ctrl-C and a closed pipe into exit codes without a word."""
     command = typer.main.get_command(build(arguments))
     with command.make_context("warpsmith", list(arguments)) as context:
         code: int = command.invoke(context)
@@ -120,5 +143,6 @@ def _fail(message: str, code: int, arguments: list[str]) -> int:
     line = " ".join(message.split())
     print_error(line)
     if "--json" in arguments:
-        print_json({"error": line, "exit_code": code})
+        with contextlib.suppress(OutputLost, BrokenPipeError):  # the line above says what is wrong
+            print_json({"error": line, "exit_code": code})
     return code

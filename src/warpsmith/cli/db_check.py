@@ -124,7 +124,7 @@ class _Times:
 
     def _note(self, store: Store, rechecked: Rechecked) -> bool:
         """Notes it in the record, where that lies in the store that `tune` would write to and says something."""
-        is_ours = named_location(self._named) is not None or store.location == str(own_store())
+        is_ours = named_location(self._named) is not None or store.location == str(own_store() or "")
         if not is_ours or rechecked.checked.verdict is Verdict.UNCHECKED:
             return False  # where only the shipped store is, none of the user's own is made for a note
         with contextlib.suppress(StoreError), Store.open(write_location(self._named), write=True) as own:

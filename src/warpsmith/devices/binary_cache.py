@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import tempfile
 from pathlib import Path
 
 from warpsmith.devices.base import Binary, BinaryKind, Compiler
@@ -29,9 +30,17 @@ def locks_folder() -> Path:
 
 
 def _user_folder() -> Path:
+    """The user's cache folder; for a user without a home folder one of the user's number beside temporary files."""
     import platformdirs
 
-    return Path(os.environ.get("WARPSMITH_CACHE_DIR") or platformdirs.user_cache_dir("warpsmith"))
+    if named := os.environ.get("WARPSMITH_CACHE_DIR"):
+        return Path(named)
+    try:
+        folder = Path(platformdirs.user_cache_dir("warpsmith"))
+    except RuntimeError:
+        folder = Path()
+    # Older platformdirs return `~` as it is. Whoever makes the folder first owns it: `PrivateFolder` looks.
+    return folder if folder.is_absolute() else Path(tempfile.gettempdir()) / f"warpsmith-{os.geteuid()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +90,7 @@ def binary_in(folder: Path, name: str) -> Binary | None:
     try:
         content = PrivateFolder(folder).read(name)
         return None if content is None else _binary_of(name, content)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 

@@ -47,7 +47,7 @@ class DeviceRef:
             BadArgument: any other text.
             DeviceError: `auto` in a forked child of a process that has used a GPU.
         """
-        match = re.fullmatch(r"auto|host|cuda(?::(\d{1,4}))?", text)
+        match = re.fullmatch(r"auto|host|cuda(?::(\d{1,4}))?", text) if isinstance(text, str) else None
         if match is None:
             raise BadArgument(f"unknown device {text!r}; choose auto, host, cuda or cuda:I such as cuda:0")
         if text == "auto":

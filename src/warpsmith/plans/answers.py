@@ -87,7 +87,7 @@ def recalled(circumstances: Circumstances) -> tuple[Match, Binaries] | None:
         found = {name: binary_in(cache_folder(), file) for name, file in answer["binaries"].items()}
         binaries = {name: binary for name, binary in found.items() if binary is not None}
         return (_match_of(answer), binaries) if binaries.keys() == found.keys() else None
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, WarpsmithError):
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, WarpsmithError):
         return None
 
 

@@ -10,10 +10,10 @@ from warpsmith.devices.binary import Binaries
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BundleError, CompileError, NothingStored, WarpsmithError
 from warpsmith.generator.device import Device
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import Problem, checked_problem
 from warpsmith.generator.program import Program
 from warpsmith.plans.bundle_files import MANIFEST as MANIFEST
-from warpsmith.plans.bundle_files import BundleFiles
+from warpsmith.plans.bundle_files import BundleFiles, folder_of
 from warpsmith.plans.bundle_program import (
     UnitBinary,
     binary_of,
@@ -71,7 +71,7 @@ class Bundle:
         """
         ref = DeviceRef.parse(device)
         target = ref.device()
-        kernel = self._best(problem, target)
+        kernel = self._best(checked_problem(problem), target)
         exact = kernel.record.device.key() == target.key()
         reasons = () if exact else (f"exact: exported for {kernel.record.device.key()}, this is {target.key()}",)
         match = Match(MatchKind.EXACT if exact else MatchKind.DEVICE, kernel.program, kernel.record, reasons)
@@ -110,7 +110,7 @@ def load_bundle(folder: str | Path) -> Bundle:
 
     Raises BundleError where it is not a bundle, has another format version, is incomplete or was altered.
     """
-    files = BundleFiles(Path(folder))
+    files = BundleFiles(folder_of(folder))
     try:
         entries = _entries(files)
         # All paths before the first file, so that nothing is read of a bundle that reaches out of its folder.

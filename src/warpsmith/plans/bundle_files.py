@@ -10,7 +10,7 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from warpsmith.errors import BundleError
+from warpsmith.errors import BadArgument, BundleError
 
 MANIFEST = "manifest.json"
 
@@ -22,6 +22,13 @@ FILE_BYTES = 64 << 20
 
 MAX_DEPTH = 32
 """Lists and objects within each other. A manifest of this version has 9; deeper ones exhaust Python's stack."""
+
+
+def folder_of(value: object) -> Path:
+    """The folder that a caller names. Raises BadArgument where no folder has such a name."""
+    if isinstance(value, str | os.PathLike) and "\0" not in (text := os.fsdecode(value)):
+        return Path(text)
+    raise BadArgument(f"a bundle's folder is named by its path; got {value!r}")
 
 
 class BundleFiles:

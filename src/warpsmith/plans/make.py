@@ -12,7 +12,7 @@ from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import Problem, check_method, checked_problem
 from warpsmith.plans.answers import Circumstances, keep, recalled
 from warpsmith.plans.match import Match
 from warpsmith.plans.memo import Before, Key, PlanMemo
@@ -30,7 +30,12 @@ class StaleTiming(UserWarning):
 def plan(problem: Problem, device: str, store: str | None, method: str) -> Plan:
     """What `warpsmith.plan` does, which has its arguments and errors."""
     key = problem, device, named_location(store), method
-    return _PLANS.get(key) or _made(key)
+    try:
+        kept = _PLANS.get(key)
+    except TypeError:  # of a list, which has no hash
+        _check(key)
+        raise
+    return kept or _made(key)
 
 
 def forget_plans() -> None:
@@ -38,7 +43,15 @@ def forget_plans() -> None:
     _PLANS.forget()
 
 
+def _check(key: Key) -> None:
+    """Raises BadArgument where the problem is none, or the method is no text."""
+    problem, _, _, method = key
+    checked_problem(problem)
+    check_method(method)
+
+
 def _made(key: Key) -> Plan:
+    _check(key)
     problem, device, store, method = key
     ref = DeviceRef.parse(device)
     before = Before.of(store)

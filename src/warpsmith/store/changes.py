@@ -7,11 +7,15 @@ from pathlib import Path
 
 from warpsmith.errors import StoreError
 from warpsmith.store import sqlite
+from warpsmith.store.busy import BUSY_STORES
 from warpsmith.store.location import look_up_locations
 from warpsmith.store.shown import is_url
 
 State = tuple[tuple[str, object], ...]
 """Of each store's file its path and what `_of_file` says of it; two equal ones mean equal answers."""
+
+_LOCKED = "locked"
+"""The state of a store that look-ups leave alone, since another process keeps it locked."""
 
 _HEADER_BYTES = 28
 _COUNTER_OFFSET = 24
@@ -30,7 +34,8 @@ def state_of(explicit: str | None) -> State | None:
             if is_url(location):
                 return None
             path = sqlite.path_of(location).absolute()
-            found.append((str(path), _of_file(path)))
+            # A store that is left alone for a while answers otherwise once it is asked again.
+            found.append((str(path), _LOCKED if BUSY_STORES.rests(str(path)) else _of_file(path)))
     except (OSError, StoreError):
         return None
     return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from warpsmith.errors import StoreError
@@ -38,11 +38,10 @@ def export_lines(store: Store) -> Iterator[str]:
     )
     try:
         for row in contents.trials:
-            yield json.dumps(_trial_line(row, specs[row["problem_key"]], specs[row["device_key"]]))
-        for row in contents.winners:
-            yield json.dumps({"kind": "winner", **rows.from_json(row["spec"])})
-        for row in contents.runners_up:
-            yield json.dumps({"kind": "runner-up", **rows.from_json(row["spec"])})
+            yield _line(_trial_line(row, specs))
+        for kind, listed in (("winner", contents.winners), ("runner-up", contents.runners_up)):
+            for row in listed:
+                yield _line({"kind": kind, **_object(row["spec"])})
     except Unreadable as error:
         raise StoreError(
             f"{store.location}: a row of {row['problem_key']!r} cannot be exported: {error}; "
@@ -50,7 +49,20 @@ def export_lines(store: Store) -> Iterator[str]:
         ) from None
 
 
-def _trial_line(row: Row, problem: Row, device: Row) -> dict[str, Any]:
+def _line(entry: dict[str, Any]) -> str:
+    """Raises Unreadable for what a damaged file has in the place of text."""
+    try:
+        return json.dumps(entry)
+    except (TypeError, ValueError) as error:
+        raise Unreadable(str(error)) from None
+
+
+def _trial_line(row: Row, specs: Mapping[str, Row]) -> dict[str, Any]:
+    """Raises Unreadable, also where the trial's problem or device is missing."""
+    try:
+        problem, device = specs[row["problem_key"]], specs[row["device_key"]]
+    except KeyError as error:
+        raise Unreadable(f"the store does not say what {error} is") from None
     return {
         "kind": "trial",
         "operation": problem["operation"],

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import platformdirs
 
-from warpsmith.errors import StoreError
+from warpsmith.errors import BadArgument, StoreError
+from warpsmith.store import sqlite
+from warpsmith.store.busy import BUSY_STORES, REST_S
 from warpsmith.store.conditions import USUAL_FIRST
 from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.record import Record
-from warpsmith.store.store_reader import Winners, open_winners
+from warpsmith.store.sqlite import StoreBusy
+from warpsmith.store.store_reader import Winners, file_of, open_winners
 from warpsmith.store.winners_in_memory import WinnersInMemory
 
 if TYPE_CHECKING:
@@ -34,9 +37,16 @@ class StorePassedOver(UserWarning):
     """A store that nobody named cannot be read: a look-up goes on with the next one."""
 
 
-def own_store() -> Path:
-    """The user's own file, in the platform's folder for data that cannot be made again."""
-    return Path(platformdirs.user_data_dir("warpsmith", appauthor=False)) / "store.db"
+def own_store() -> Path | None:
+    """The user's own file, in the platform's folder for data that cannot be made again.
+
+    None for a user without a home folder, such as a number in a container that no list of users knows.
+    """
+    try:
+        folder = Path(platformdirs.user_data_dir("warpsmith", appauthor=False))
+    except RuntimeError:
+        return None
+    return folder / "store.db" if folder.is_absolute() else None  # older platformdirs return `~` as it is
 
 
 def shipped_store() -> Path:
@@ -45,13 +55,20 @@ def shipped_store() -> Path:
 
 
 def named_location(explicit: str | None) -> str | None:
-    """The location that the user named: `explicit` (`--store`), else WARPSMITH_STORE, else None."""
+    """The location that the user named: `explicit` (`--store`), else WARPSMITH_STORE, else None.
+
+    Raises BadArgument for what is no text.
+    """
+    if explicit is not None and not isinstance(explicit, str):
+        raise BadArgument(f"a store is named by the path or the URL as text; got {explicit!r}")
     return explicit or os.environ.get(ENVIRONMENT_VARIABLE) or None
 
 
 def write_location(explicit: str | None) -> str:
-    """Where results go: the named location, else the user's own file."""
-    return named_location(explicit) or str(own_store())
+    """Where results go: the named location, else the user's own file. Raises StoreError where there is neither."""
+    if (location := named_location(explicit) or own_store()) is None:
+        raise StoreError("this user has no home folder for a store: name one with --store or WARPSMITH_STORE")
+    return str(location)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,31 +77,56 @@ class _Place:
 
     location: str
     is_named: bool = False
-    """By the user, who then wants that one: it must be there and sound."""
+    """Whether the user named it, and then wants that one: it must be sound."""
+    may_be_missing: bool = True
+    """Whether it need not be there yet: the environment may name a store before the first search makes it."""
     is_installed: bool = False
 
     def open(self, opening: Callable[[str, bool], Asked]) -> Asked | None:
-        """The store; None where nobody named it and there is none, or an empty file, as a writer killed at its very
-        start leaves it. Raises StoreError.
+        """The store; None where it is not made yet. Raises StoreError.
+
+        An empty file, as a writer killed at its very start leaves it, is no store yet. Warns where the environment
+        names what is not made yet.
         """
-        if self.is_named:
+        file = file_of(self.location)
+        if not self.may_be_missing or file in (None, ":memory:"):
             return opening(self.location, False)
-        path = Path(self.location)
+        assert file is not None
+        path = sqlite.path_of(file)
         if not _has_content(path):
+            if self.is_named:
+                _warn_of_none(self.location)
             return None
+        if not self.is_installed:
+            return opening(self.location, False)
         # Where we cannot write, an installation nobody else writes either: no locks needed.
-        return opening(self.location, self.is_installed and not os.access(path, os.W_OK))
+        return opening(self.location, not os.access(path, os.W_OK))
+
+    @property
+    def key(self) -> str:
+        """The name by which locks are remembered."""
+        return busy_key(self.location)
+
+
+def busy_key(location: str) -> str:
+    """The name by which `BUSY_STORES` knows a store: one for every spelling of a file's path."""
+    file = file_of(location)
+    try:
+        return location if file is None else str(sqlite.path_of(file).absolute())
+    except StoreError:  # no file has such a name
+        return location
 
 
 def _unnamed_places() -> tuple[_Place, ...]:
     """The user's own file and the shipped one."""
-    return _Place(str(own_store())), _Place(str(shipped_store()), is_installed=True)
+    own = own_store()
+    return *(() if own is None else (_Place(str(own)),)), _Place(str(shipped_store()), is_installed=True)
 
 
 def _places(explicit: str | None) -> tuple[_Place, ...]:
     named = named_location(explicit)
     others = _unnamed_places()
-    return others if named is None else (_Place(named, is_named=True), *others)
+    return others if named is None else (_Place(named, is_named=True, may_be_missing=not explicit), *others)
 
 
 def look_up_locations(explicit: str | None) -> tuple[str, ...]:
@@ -99,12 +141,21 @@ class StoreChain(Generic[Asked_co]):
         stores: the stores.
         optional: those of them that are passed over where they turn out damaged, with a warning.
         unopened: how many were passed over already.
+        patient: whether a store that another process has locked is an error; else it is passed over, whoever named it.
     """
 
-    def __init__(self, stores: tuple[Asked_co, ...], optional: tuple[Asked_co, ...] = (), unopened: int = 0) -> None:
+    def __init__(
+        self,
+        stores: tuple[Asked_co, ...],
+        optional: tuple[Asked_co, ...] = (),
+        unopened: int = 0,
+        *,
+        patient: bool = True,
+    ) -> None:
         self.stores = stores
         self._optional = optional
         self._unopened = unopened
+        self._patient = patient
         self._passed_over: list[Winners] = []
 
     @property
@@ -168,16 +219,16 @@ class StoreChain(Generic[Asked_co]):
         )
 
     def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
-        """What a store answers; None, from now on, of one that may be passed over and turns out damaged."""
+        """What a store answers; None, from now on, of one that may be passed over and turns out damaged or locked."""
         if store in self._passed_over:
             return None
         try:
             return ask(store)
         except StoreError as error:
-            if store not in self._optional:
+            if store not in self._optional and (self._patient or not isinstance(error, StoreBusy)):
                 raise
             self._passed_over.append(store)
-            _warn_of(store.location, error)
+            _tell(store.location, error)
             return None
 
     def close(self) -> None:
@@ -197,12 +248,13 @@ class StoreChain(Generic[Asked_co]):
 def open_for_reading(explicit: str | None) -> StoreChain[Winners]:
     """Opens the named location, the user's own file and the shipped one, in this order, for their winners.
 
-    The own file may be missing, or empty as a writer killed at its very start leaves it.
+    The own file may be missing, or empty as a writer killed at its very start leaves it. So may the one that
+    WARPSMITH_STORE names, with a warning.
 
     Raises:
-        StoreError: the named location is missing, or a store cannot be read.
+        StoreError: the location that `explicit` names is missing, or a store cannot be read.
     """
-    return _opened(_places(explicit), _winners_of, passes_over=False)
+    return _opened(_places(explicit), lambda location, immutable: open_winners(location, immutable=immutable))
 
 
 def open_with_trials(explicit: str | None) -> StoreChain[Store]:
@@ -212,19 +264,20 @@ def open_with_trials(explicit: str | None) -> StoreChain[Store]:
     def opening(location: str, immutable: bool) -> Store:
         return Store.open(location, write=False, immutable=immutable)
 
-    return _opened(_places(explicit), opening, passes_over=False)
+    return _opened(_places(explicit), opening)
 
 
 def open_for_look_up(explicit: str | None) -> StoreChain[Winners]:
     """`open_for_reading` for plans, which go on without a store that nobody named: its answer is only the faster one.
 
     The user's own file and the shipped one are passed over where they are damaged, of a newer schema or not to be read,
-    each with one warning, a StorePassedOver; also where the damage shows only when they are asked.
+    each with one warning, a StorePassedOver; also where the damage shows only when they are asked. Any store that
+    another process keeps locked for busy.PATIENCE_S is passed over too, and not asked again for busy.REST_S.
 
     Raises:
-        StoreError: the named location is missing or cannot be read.
+        StoreError: the location that `explicit` names is missing, or the named one cannot be read.
     """
-    return _opened(_places(explicit), _winners_of, passes_over=True)
+    return _opened(_places(explicit), _winners_at_once, passes_over=True)
 
 
 @contextlib.contextmanager
@@ -233,7 +286,7 @@ def open_beside(store: Store) -> Iterator[StoreChain[Winners]]:
 
     Others that cannot be read are passed over, as by `open_for_look_up`.
     """
-    with _opened(_unnamed_places(), _winners_of, passes_over=True) as others:
+    with _opened(_unnamed_places(), _winners_at_once, passes_over=True) as others:
         yield StoreChain((store, *others.stores), others.stores)
 
 
@@ -243,41 +296,64 @@ def _all_beaten(store: Winners, operation: str) -> tuple[Record, ...]:
     return tuple(sorted(found, key=lambda record: USUAL_FIRST.index(record.conditions)))
 
 
-def _winners_of(location: str, immutable: bool) -> Winners:
-    return open_winners(location, immutable=immutable)
+def _winners_at_once(location: str, immutable: bool) -> Winners:
+    """The winners of a store that does not wait long for locks."""
+    return open_winners(location, immutable=immutable, wait_s=BUSY_STORES.patience_s(busy_key(location)))
 
 
-def _opened(places: Iterable[_Place], opening: Callable[[str, bool], Asked], *, passes_over: bool) -> StoreChain[Asked]:
+def _opened(
+    places: Iterable[_Place], opening: Callable[[str, bool], Asked], *, passes_over: bool = False
+) -> StoreChain[Asked]:
     stores: list[Asked] = []
     optional: list[Asked] = []
     unopened = 0
     with contextlib.ExitStack() as opened:
         for place in places:
             is_optional = passes_over and not place.is_named
+            if passes_over and BUSY_STORES.rests(place.key):
+                unopened += 1
+                continue
             try:
                 store = place.open(opening)
             except StoreError as error:
-                if not is_optional:
+                if not is_optional and not (passes_over and isinstance(error, StoreBusy)):
                     raise
-                _warn_of(place.location, error)
+                _tell(place.location, error)
                 unopened += 1
                 continue
+            if passes_over:
+                BUSY_STORES.answered(place.key)
             if store is not None:
                 opened.callback(store.close)
                 stores.append(store)
                 optional += [store] * is_optional
         opened.pop_all()
-    return StoreChain(tuple(stores), tuple(optional), unopened)
+    return StoreChain(tuple(stores), tuple(optional), unopened, patient=not passes_over)
 
 
-def _warn_of(location: str, error: StoreError) -> None:
+def _tell(location: str, error: StoreError) -> None:
+    """Warns of a store that is passed over; of one that stays locked once, not at each look-up."""
+    if isinstance(error, StoreBusy):
+        if BUSY_STORES.note(busy_key(location)):
+            told = f"{error}; going on without this store, which is asked again every {REST_S:g} s"
+            warnings.warn(told, StorePassedOver, stacklevel=2)
+        return
     told = f"{error}; going on without this store: `warpsmith db check --store {location}` says what is wrong with it"
     warnings.warn(told, StorePassedOver, stacklevel=2)
 
 
+def _warn_of_none(location: str) -> None:
+    told = f"there is no store at {location} yet, which {ENVIRONMENT_VARIABLE} names: `warpsmith tune` makes it"
+    warnings.warn(f"{told}; going on without it", StorePassedOver, stacklevel=2)
+
+
 def _has_content(path: Path) -> bool:
-    """Whether a file is there and not empty. Raises StoreError where its folder may not be looked into."""
+    """Whether a file is there and not empty. Raises StoreError where its folder may not be looked into, and for a link
+    to what is not there.
+    """
     try:
+        if sqlite.leads_nowhere(path):
+            sqlite.check_path(path, write=False)
         return path.stat().st_size > 0
     except (FileNotFoundError, NotADirectoryError):
         return False

@@ -96,7 +96,7 @@ def _added(
 
 def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
     own_ns = connection.scalar(select(winners.c.median_ns).where(matches(winners, row, WINNER_IDENTITY)))
-    if own_ns is not None and own_ns <= row["median_ns"]:
+    if runners_up.stays(own_ns, row):
         # The winner there may be the fastest of a family that was beaten here.
         return _beside(connection, row, dataclasses.replace(report, winners_kept=report.winners_kept + 1))
     runners_up.crown(connection, row)

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from warpsmith.errors import StoreError
 from warpsmith.store import postgresql, sqlite, sqlite_engine
 from warpsmith.store.database import Database
+from warpsmith.store.layout import PROBLEMS_TABLE
 from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, version
 from warpsmith.store.shown import is_url, shown
 from warpsmith.store.url import BadUrl, parse_url
@@ -71,6 +72,8 @@ def _open_server(url: URL, name: str, *, write: bool) -> Database:
     if not write:
         return _readable(database)
     _bring_up_to_date(database)
+    with database.reading() as connection:
+        postgresql.check_writable(connection, name, PROBLEMS_TABLE)
     return database
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import ColumnElement, Connection, delete, select
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config
@@ -97,10 +97,23 @@ def _row(device_key: str, trial: Trial, at: str) -> rows.Row:
     }
 
 
+def is_listed() -> ColumnElement[bool]:
+    """Whether a row's program is not to be run again: one that was started and not seen to end may be running now."""
+    return poisoned.c.failure_kind.is_not(None) | (poisoned.c.starts >= MAX_STARTS)
+
+
+LISTED_BY = ("failure_kind", "starts")
+"""The columns that `is_listed` looks at."""
+
+
+def is_listed_row(row: rows.Row) -> bool:
+    """`is_listed` of a row that was read."""
+    return row["failure_kind"] is not None or row["starts"] >= MAX_STARTS
+
+
 def listed(connection: Connection, device_key: str) -> dict[str, Failure]:
     """The programs not to be run again, by fingerprint, and why not."""
-    bad = poisoned.c.failure_kind.is_not(None) | (poisoned.c.starts >= MAX_STARTS)
-    query = select(poisoned).where((poisoned.c.device_key == device_key) & bad)
+    query = select(poisoned).where((poisoned.c.device_key == device_key) & is_listed())
     return {row["fingerprint"]: _failure(row) for row in found(connection, query)}
 
 

@@ -40,6 +40,9 @@ CONNECTION_OPTIONS = {
 }
 """libpq's and psycopg's, where the URL does not set them."""
 
+_STANDBY = "is a copy that follows another server, and takes no changes: name the server that it follows"
+_GRANT = f"have the right to change its tables granted, or {sqlite.OTHER_STORE}"
+
 GOING_OR_COMING = ("57P01", "57P02", "57P03", "25P03")
 """SQLSTATE: shut down by an administrator, after a crash, cannot connect now; idle in a transaction for too long."""
 
@@ -97,6 +100,14 @@ def check_encoding(connection: Connection, name: str) -> None:
         )
 
 
+def check_writable(connection: Connection, name: str, table: str) -> None:
+    """Raises StoreError for a server, or a user of it, that may not change the store: before a search, not after it."""
+    if connection.scalar(text("SELECT pg_is_in_recovery()")):
+        raise StoreError(f"{name} {_STANDBY}")
+    if not connection.scalar(text("SELECT has_table_privilege(:name, 'INSERT')"), {"name": table}):
+        raise StoreError(f"{name} may only be read by this user: {_GRANT}")
+
+
 def is_lost(error: DBAPIError) -> bool:
     """Whether the connection is gone or could not be made, so that the same may succeed in a while."""
     if error.connection_invalidated:
@@ -118,7 +129,10 @@ def explain(error: DBAPIError, name: str) -> str:
     # libpq's question is the one sign that nobody listens; psycopg tells of its own timeout.
     if "Is the server running" in said or "timeout expired" in said:
         return f"{name}: no server answers ({first})"
+    if "during recovery" in said:
+        return f"{name} {_STANDBY}"
     lines = {
+        "42501": f"{name}: {first}: {_GRANT}",
         "55P03": f"another process is writing {name} since {sqlite.BUSY_TIMEOUT_S:g} s: try again when it is done",
         "53100": f"the disk of {name} is full: free some space; what it held before is kept",
         "25006": f"{name} is read-only: open it for writing, on a server that takes changes",

@@ -17,7 +17,7 @@ from warpsmith.generator.space import Config
 from warpsmith.store import optuna_tables, rows, sqlite
 from warpsmith.store.database import Database
 from warpsmith.store.layout import RUNNERS_UP_SINCE
-from warpsmith.store.poison import POISONOUS
+from warpsmith.store.poison import LISTED_BY, POISONOUS, is_listed_row
 from warpsmith.store.rows import Row, Unreadable
 from warpsmith.store.schema import (
     POISON_IDENTITY,
@@ -85,11 +85,12 @@ class Plan:
 
     def told(self) -> Pruned:
         """What it comes to."""
+        subjects = collections.Counter(_subject(row) for row in self.trials)
         return Pruned(
-            trials=dict(sorted(collections.Counter(_subject(row) for row in self.trials).items())),
-            winners=tuple(sorted(_subject(row) for row in self.winners)),
+            trials={each: subjects[each] for each in sorted(subjects, key=_as_text)},
+            winners=tuple(sorted((_subject(row) for row in self.winners), key=_as_text)),
             runs=len(self.runs),
-            poisoned=len(self.poisoned),
+            poisoned=sum(map(is_listed_row, self.poisoned)),
             study_trials=len(self.study_trials),
             runners_up=len(self.runners_up),
         )
@@ -138,7 +139,7 @@ def listed_programs(connection: Connection, scope: Scope, schema: int) -> tuple[
             .distinct()
         )
         listed |= {_values(row, PROGRAM): row for row in found(connection, query)}
-    return tuple(listed[program] for program in sorted(listed))
+    return tuple(listed[program] for program in sorted(listed, key=_as_text))
 
 
 def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
@@ -150,7 +151,7 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     tried = tuple(map(rows.trial_with_conditions, tried))
     identity = ("conditions",) if schema >= 3 else ()
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
-    listed = _listed(connection, poisoned, POISON_IDENTITY, scope) if schema >= 2 else ()
+    listed = _listed(connection, poisoned, (*POISON_IDENTITY, *LISTED_BY), scope) if schema >= 2 else ()
     beaten = _listed(connection, runners_up, (*PROGRAM, "conditions"), scope) if schema >= RUNNERS_UP_SINCE else ()
     if unwanted.everything:
         all_runs = _listed(connection, runs, ("id",), scope) if schema >= 2 else ()
@@ -194,13 +195,13 @@ def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]],
     fastest.
     """
     slow = set()
-    for subject, group in itertools.groupby(sorted(tried, key=_subject), key=_subject):
+    for subject, group in itertools.groupby(sorted(tried, key=lambda row: _as_text(_subject(row))), key=_subject):
         if subject not in won:
             continue
         mine = list(group)
-        measured = [row for row in mine if row["median_ns"] is not None]
+        measured = [row for row in mine if isinstance(row["median_ns"], int | float)]
         by_conditions: dict[str, list[Row]] = {}
-        for row in sorted(measured, key=lambda row: (row["median_ns"], *_values(row, PROGRAM))):
+        for row in sorted(measured, key=lambda row: (row["median_ns"], *_as_text(_values(row, PROGRAM)))):
             by_conditions.setdefault(row["conditions"], []).append(row)
         stay = {row["id"] for alike in by_conditions.values() for row in alike[:keep]}
         stay |= {row["id"] for row in measured if _values(row, PROGRAM) in won[subject]}
@@ -234,7 +235,10 @@ def compact(database: Database) -> int:
     """
     if database.writer.dialect.name != "sqlite":
         return 0
-    opened = database.writer.raw_connection()
+    try:
+        opened = database.writer.raw_connection()
+    except sqlite3.Error as error:
+        raise sqlite.explain(error, database.name) from error
     try:
         # Past SQLAlchemy, which begins a transaction: VACUUM may not run in one.
         cursor: Any = opened.cursor()
@@ -254,6 +258,11 @@ def _size(cursor: Any) -> int:
 
 def _values(row: Row, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(row[name] for name in names)
+
+
+def _as_text(values: Iterable[object]) -> tuple[str, ...]:
+    """Values in an order: a damaged file has numbers and bytes in columns of text."""
+    return tuple(map(str, values))
 
 
 def _subject(row: Row) -> tuple[str, str]:

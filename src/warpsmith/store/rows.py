@@ -231,7 +231,16 @@ def problem_from_spec(operation: str, spec: Any) -> Problem:
 
 def device_from_spec(spec: Any) -> Device:
     """Raises Unreadable."""
-    return _parsed("a device", lambda: Device.from_spec(spec))
+    return _parsed("a device", lambda: _keyed(Device.from_spec(spec)))
+
+
+def _keyed(device: Device) -> Device:
+    """The device. Raises TypeError where a number of it is none, and what `Device.key` makes of other damage."""
+    for each in dataclasses.fields(device):
+        if each.type in ("int", int) and not isinstance(getattr(device, each.name), int):
+            raise TypeError(f"its {each.name} is no number")
+    device.key()
+    return device
 
 
 def checked_trial(spec: Any) -> Trial:
@@ -244,6 +253,7 @@ def checked_trial(spec: Any) -> Trial:
 def checked_record(spec: Any) -> Record:
     """The record that `Record.spec` wrote. Raises Unreadable, also where its keys are not those of its problem."""
     record = _parsed("a winner", lambda: Record.from_spec(spec))
+    _parsed("a winner", lambda: _keyed(record.device))
     _check_values(record.trial)
     if record.trial.median_ns is None:
         raise Unreadable("it is a winner without a measurement")

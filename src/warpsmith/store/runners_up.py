@@ -54,10 +54,21 @@ def compete(connection: Connection, row: Row) -> bool:
     """`keep` of another store's row, where this one has none or a slower one; whether it has."""
     same = matches(runners_up, row, RUNNER_UP_IDENTITY)
     own_ns = connection.scalar(select(runners_up.c.median_ns).where(same))
-    if _is_of_the_winners_family(connection, row) or (own_ns is not None and own_ns <= row["median_ns"]):
+    if _is_of_the_winners_family(connection, row) or stays(own_ns, row):
         return False
     replace(connection, runners_up, row, RUNNER_UP_IDENTITY)
     return True
+
+
+def stays(own_ns: object, row: Row) -> bool:
+    """Whether what is stored with a time, None for nothing, stays where another store has a row.
+
+    It does where it is as fast, and where the row cannot be read, which is passed on only where there is nothing yet.
+    What a damaged file has in the place of a time is none.
+    """
+    if not isinstance(own_ns, int | float):
+        return False
+    return not rows.readable(rows.record_of, (row,)) or own_ns <= row["median_ns"]
 
 
 def _is_of_the_winners_family(connection: Connection, row: Row) -> bool:

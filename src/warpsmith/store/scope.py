@@ -11,6 +11,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
 from warpsmith.store.layout import RUNNERS_UP_SINCE
+from warpsmith.store.poison import is_listed
 from warpsmith.store.rows import in_order
 from warpsmith.store.schema import devices, poisoned, problems, runners_up, runs, trials, winners
 from warpsmith.store.statements import found
@@ -52,7 +53,7 @@ class Counts:
     failures: Mapping[str, int]
     """Of the trials, by `FailureKind` or by a kind that only a newer version knows."""
     poisoned: int
-    """Programs that were started and not seen to end, or ended badly."""
+    """Programs that are not run again."""
     runs: int
 
 
@@ -64,13 +65,14 @@ def counts(connection: Connection, scope: Scope, schema: int) -> Counts:
         winners=_count(connection, winners, scope),
         trials=sum(kinds.values()),
         failures={kind: count for kind, count in sorted(kinds.items(), key=str) if kind is not None},
-        poisoned=_count(connection, poisoned, scope) if schema >= 2 else 0,
+        poisoned=_count(connection, poisoned, scope, is_listed()) if schema >= 2 else 0,
         runs=_count(connection, runs, scope) if schema >= 2 else 0,
     )
 
 
-def _count(connection: Connection, table: Table, scope: Scope) -> int:
-    return connection.scalar(select(func.count()).select_from(table).where(scope.of(table))) or 0
+def _count(connection: Connection, table: Table, scope: Scope, which: ColumnElement[bool] | None = None) -> int:
+    query = select(func.count()).select_from(table).where(scope.of(table))
+    return connection.scalar(query if which is None else query.where(which)) or 0
 
 
 def subjects(connection: Connection, scope: Scope, schema: int) -> tuple[tuple[Problem, Device], ...]:

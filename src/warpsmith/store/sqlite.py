@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,12 +63,15 @@ def uri(path: Path, access: Access) -> str:
     return f"{path.absolute().as_uri()}?{access}"
 
 
-def connect(address: str, pragmas: tuple[str, ...] = ()) -> sqlite3.Connection:
-    """Opens what a URI names. Raises sqlite3.Error."""
+class StoreBusy(StoreError):
+    """Another process has locked the store for longer than this one waits."""
+
+
+def connect(address: str, pragmas: tuple[str, ...] = (), wait_s: float | None = None) -> sqlite3.Connection:
+    """Opens what a URI names; waits `wait_s` for others' locks, BUSY_TIMEOUT_S if None. Raises sqlite3.Error."""
+    timeout_s = BUSY_TIMEOUT_S if wait_s is None else wait_s
     # isolation_level=None: Python's own BEGIN comes late and never before DDL, so we send ours.
-    connection = sqlite3.connect(
-        address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(address, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False)
     try:
         for pragma in (UNTRUSTED_SCHEMA, *pragmas):
             connection.execute(f"PRAGMA {pragma}")
@@ -78,16 +82,19 @@ def connect(address: str, pragmas: tuple[str, ...] = ()) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def reading(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
-    """One transaction over an unchanging state of a file, which is open only within it. Raises StoreError."""
+def reading(path: Path, access: Access, wait_s: float | None = None) -> Iterator[sqlite3.Connection]:
+    """One transaction over an unchanging state of a file, which is open only within it.
+
+    Raises StoreError; StoreBusy, which is one, where the file is locked for longer than `wait_s`.
+    """
     try:
-        with contextlib.closing(connect(uri(path, access))) as connection:
+        with contextlib.closing(connect(uri(path, access), wait_s=wait_s)) as connection:
             connection.execute("BEGIN")
             yield connection
     except sqlite3.Error as error:
-        raise explain(error, str(path)) from error
+        raise explain(error, str(path), wait_s) from error
     except UnicodeDecodeError as error:  # of text in a damaged file, which SQLite hands on as it is
-        raise StoreError(f"{path} is damaged ({error}): {RESTORE}") from error
+        raise StoreError(f"{path} is damaged ({' '.join(str(error).split())}): {RESTORE}") from error
 
 
 def reading_access(path: Path) -> Access:
@@ -101,6 +108,8 @@ def check_path(path: Path, *, write: bool) -> None:
     try:
         if path.is_dir():
             raise StoreError(f"{path} is a folder: name a file in it, such as {path / 'store.db'}")
+        if leads_nowhere(path) and not (write and path.resolve().parent.is_dir()):
+            raise StoreError(f"{path} is a link to {path.readlink()}, which is not there: mend it, or {OTHER_STORE}")
         if write:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.exists():
@@ -111,6 +120,11 @@ def check_path(path: Path, *, write: bool) -> None:
         raise StoreError(f"{path} is read-only: make it writable, or {OTHER_STORE}")
     if write and not os.access(path.resolve().parent, os.W_OK):
         raise StoreError(f"{path} lies in a read-only folder, where SQLite cannot keep a journal: {OTHER_STORE}")
+
+
+def leads_nowhere(path: Path) -> bool:
+    """Whether the path is a symbolic link to something that is not there. Raises OSError."""
+    return path.is_symlink() and not path.exists()
 
 
 def is_blank(path: Path) -> bool:
@@ -124,24 +138,24 @@ def is_blank(path: Path) -> bool:
     return size == 0
 
 
-def check_file(path: Path, *, write: bool, immutable: bool) -> None:
+def check_file(path: Path, *, write: bool, immutable: bool, wait_s: float | None = None) -> None:
     """Raises StoreError unless the file is a store that can be read, or for writing one, or one that can be made.
 
     Looks with a reader's connection, also before writing: a file that is not ours is never changed.
     """
     check_path(path, write=write)
-    if not _holds_store(path, immutable=immutable) and not write:
+    if not _holds_store(path, immutable=immutable, wait_s=wait_s) and not write:
         raise StoreError(f"{path} is empty, not a store: tune with --store {path} to fill it, or remove it")
 
 
-def _holds_store(path: Path, *, immutable: bool) -> bool:
+def _holds_store(path: Path, *, immutable: bool, wait_s: float | None) -> bool:
     """Whether the file holds a store; False where no program has put anything into it.
 
     Raises StoreError for a file that is cut short, of another program, or of a newer schema.
     """
     if is_blank(path):
         return False
-    with reading(path, Access.IMMUTABLE if immutable else reading_access(path)) as connection:
+    with reading(path, Access.IMMUTABLE if immutable else reading_access(path), wait_s) as connection:
         return _recognised(connection, path)
 
 
@@ -176,12 +190,14 @@ def schema_number(connection: sqlite3.Connection, name: str) -> int:
     return known_revision(row[0] if row else None, name)
 
 
-def known_revision(revision: str | None, name: str) -> int:
+def known_revision(revision: object, name: str) -> int:
     """The schema that alembic's note in a database names; 0 for none. Raises StoreError for one not known here."""
     if revision is None:
         return 0
+    if not isinstance(revision, str) or (revision.isdecimal() and not re.fullmatch("[0-9]{4}", revision)):
+        raise StoreError(f"{name} is damaged (its schema is noted as {revision!r:.40}): {RESTORE}")
     if not revision.isdecimal():
-        raise StoreError(f"{name} was written by a newer warpsmith (schema {revision}): upgrade warpsmith")
+        raise StoreError(f"{name} was written by a newer warpsmith (schema {revision:.40}): upgrade warpsmith")
     check_schema_number(int(revision), name)
     return int(revision)
 
@@ -202,19 +218,21 @@ def check_begun(number: int, name: str) -> int:
     return number
 
 
-def explain(error: sqlite3.Error, name: str) -> StoreError:
-    """SQLite's error as the line that a user reads."""
-    code = getattr(error, "sqlite_errorcode", 0)
+def explain(error: sqlite3.Error, name: str, wait_s: float | None = None) -> StoreError:
+    """SQLite's error as the line that a user reads; a StoreBusy after `wait_s` of waiting for a lock."""
+    code, said = getattr(error, "sqlite_errorcode", 0), " ".join(str(error).split())
+    if code & 0xFF == sqlite3.SQLITE_BUSY:
+        waited_s = BUSY_TIMEOUT_S if wait_s is None else wait_s
+        return StoreBusy(f"another process is writing {name} since {waited_s:g} s: try again when it is done")
     if code == sqlite3.SQLITE_READONLY_ROLLBACK:
         return StoreError(f"{name} was left half-written by a killed program: open it once where it is writable")
     lines = {
-        sqlite3.SQLITE_BUSY: f"another process is writing {name} since {BUSY_TIMEOUT_S:g} s: try again when it is done",
         sqlite3.SQLITE_FULL: f"the disk of {name} is full: free some space; what it held before is kept",
-        sqlite3.SQLITE_IOERR: f"the disk of {name} failed or is full ({error}): what it held before is kept",
+        sqlite3.SQLITE_IOERR: f"the disk of {name} failed or is full ({said}): what it held before is kept",
         sqlite3.SQLITE_READONLY: f"{name} is read-only: make it writable, or {OTHER_STORE}",
-        sqlite3.SQLITE_CORRUPT: f"{name} is damaged or cut short ({error}): {RESTORE}",
+        sqlite3.SQLITE_CORRUPT: f"{name} is damaged or cut short ({said}): {RESTORE}",
         sqlite3.SQLITE_NOTADB: f"{name} is not a warpsmith store (no SQLite file at all): {OTHER_STORE}",
-        sqlite3.SQLITE_CANTOPEN: f"{name} cannot be opened ({error}): check the rights of it and its folder",
+        sqlite3.SQLITE_CANTOPEN: f"{name} cannot be opened ({said}): check the rights of it and its folder",
     }
     primary = code & 0xFF  # the rest makes it an extended code
-    return StoreError(lines.get(primary, f"{name}: {error}"))
+    return StoreError(lines.get(primary, f"{name}: {said}"))

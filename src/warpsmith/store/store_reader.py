@@ -50,28 +50,30 @@ class StoreReader:
     A row that this version cannot read counts as absent. Every method raises StoreError where the file cannot be read.
     """
 
-    def __init__(self, path: Path, access: sqlite.Access, schema: int) -> None:
+    def __init__(self, path: Path, access: sqlite.Access, schema: int, wait_s: float | None = None) -> None:
         self.location = str(path)
         self._path = path
         self._access = access
+        self._wait_s = wait_s
         self._schema = schema
 
     @classmethod
-    def open(cls, path: Path, *, immutable: bool = False) -> Self:
+    def open(cls, path: Path, *, immutable: bool = False, wait_s: float | None = None) -> Self:
         """Looks whether the file is a store of a schema that this version knows.
 
         Args:
             path: the file.
             immutable: promise that no process writes it meanwhile, as holds for an installed one: no locks are taken.
+            wait_s: how long each call waits for a writer's lock; None for as long as writers wait for each other.
 
         Raises:
-            StoreError: missing, empty, damaged, of another program or of a newer schema.
+            StoreError: missing, empty, damaged, of another program or of a newer schema; StoreBusy where it is locked.
         """
-        sqlite.check_file(path, write=False, immutable=immutable)
+        sqlite.check_file(path, write=False, immutable=immutable, wait_s=wait_s)
         access = sqlite.Access.IMMUTABLE if immutable else sqlite.Access.READ
-        with sqlite.reading(path, access) as connection:
+        with sqlite.reading(path, access, wait_s) as connection:
             schema = sqlite.check_begun(sqlite.schema_number(connection, str(path)), str(path))
-        return cls(path, access, schema)
+        return cls(path, access, schema, wait_s)
 
     def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
         """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
@@ -102,7 +104,7 @@ class StoreReader:
             f"SELECT {', '.join(FamilyTime._fields)} FROM {RUNNERS_UP_TABLE} "
             f"WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
         )
-        with sqlite.reading(self._path, self._access) as connection:
+        with sqlite.reading(self._path, self._access, self._wait_s) as connection:
             return FamilyTime.readable(connection.execute(query, (operation,)))
 
     def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
@@ -114,12 +116,12 @@ class StoreReader:
     def _is_without_runners_up(self) -> bool:
         """Whether the file is of an older schema; a writer may bring it up to date while it is open here."""
         if self._schema < RUNNERS_UP_SINCE:
-            with sqlite.reading(self._path, self._access) as connection:
+            with sqlite.reading(self._path, self._access, self._wait_s) as connection:
                 self._schema = sqlite.schema_number(connection, self.location)
         return self._schema < RUNNERS_UP_SINCE
 
     def _found(self, query: str, values: tuple[str, ...]) -> tuple[Row, ...]:
-        with sqlite.reading(self._path, self._access) as connection:
+        with sqlite.reading(self._path, self._access, self._wait_s) as connection:
             found = connection.execute(query, values)
             names = [column[0] for column in found.description]
             return tuple(dict(zip(names, row, strict=True)) for row in found)
@@ -136,22 +138,28 @@ class StoreReader:
         self.close()
 
 
-def open_winners(location: str, *, immutable: bool = False) -> Winners:
+def file_of(location: str) -> str | None:
+    """The file that a location names by its path or by its URL, or `:memory:`; None for a server."""
+    url = _FILE_URL.fullmatch(location)
+    return location if not is_url(location) else url and (url["path"] or ":memory:")
+
+
+def open_winners(location: str, *, immutable: bool = False, wait_s: float | None = None) -> Winners:
     """A store open for look-ups: a file by itself, a server through SQLAlchemy.
 
     Args:
         location: path of an SQLite file, or an SQLAlchemy URL (sqlite, postgresql).
         immutable: as for `StoreReader.open`.
+        wait_s: as for `StoreReader.open`, for a file.
 
     Raises:
         StoreError: it cannot be read; or it is on a server, and what that needs is not installed.
     """
-    url = _FILE_URL.fullmatch(location)
-    path = location if not is_url(location) else url and (url["path"] or ":memory:")
-    if path == ":memory:":
+    file = file_of(location)
+    if file == ":memory:":
         raise StoreError(sqlite.MEMORY_IS_EMPTY)
-    if path is not None:
-        return StoreReader.open(sqlite.path_of(path), immutable=immutable)
+    if file is not None:
+        return StoreReader.open(sqlite.path_of(file), immutable=immutable, wait_s=wait_s)
     try:
         from warpsmith.store.store import Store
     except ModuleNotFoundError as error:

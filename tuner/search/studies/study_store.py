@@ -6,7 +6,9 @@ import contextlib
 import datetime
 import functools
 import json
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import optuna
 from optuna.distributions import BaseDistribution, distribution_to_json
@@ -17,8 +19,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.errors import StoreError
 from warpsmith.generator.space import Space
+from warpsmith.store import sqlite
 from warpsmith.store.optuna_tables import FINGERPRINT, KNOWN_SCHEMA
 from warpsmith.store.record import FailureKind, Measurement
+from warpsmith.store.shown import is_url
 from warpsmith.tuner.search.finished import Finished
 from warpsmith.tuner.search.studies.feasible_sampler import categories
 from warpsmith.tuner.search.studies.quiet_optuna import quiet_optuna
@@ -43,11 +47,16 @@ class StudyStore:
     """
 
     def __init__(self, address: str) -> None:
-        url = address if "://" in address else f"sqlite:///{address}"
         # No connection outlives its use, which is once a run.
-        opened = functools.partial(RDBStorage, url, engine_kwargs={"poolclass": NullPool})
+        options: dict[str, object] = {"poolclass": NullPool}
+        if is_url(address):
+            url = address.replace("{", "{{").replace("}", "}}")  # Optuna takes a URL for a template of `str.format`
+        else:
+            # The file is opened by its path. In a URL a `?` of its name would begin options, and the tables would go
+            # into another file, whosever that is.
+            url, options["creator"] = "sqlite://", functools.partial(_connect, Path(address))
         with _as_store_error():
-            self._storage = _at_last(opened)
+            self._storage = _at_last(functools.partial(RDBStorage, url, engine_kwargs=options))
 
     def add(self, study_name: str, space: Space, finished: Sequence[Finished]) -> None:
         """Adds trials to the study of that name, which is made where it is missing.
@@ -79,6 +88,12 @@ class StudyStore:
             if trials:
                 _insert_rows(connection, tables.tables, study_id, trials)
         return True
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Opens a store's file, which is there, as SQLAlchemy expects it: Python's SQLite begins the transactions."""
+    uri = sqlite.uri(path, sqlite.Access.RECOVER)
+    return sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_TIMEOUT_S, check_same_thread=False)
 
 
 def _insert_rows(
@@ -173,6 +188,6 @@ def _at_last(opened: functools.partial[RDBStorage]) -> RDBStorage:
 def _as_store_error() -> Iterator[None]:
     try:
         yield
-    except (optuna.exceptions.OptunaError, SQLAlchemyError) as error:
+    except (optuna.exceptions.OptunaError, SQLAlchemyError, RuntimeError) as error:  # RuntimeError: newer tables
         told = str(error).partition("\n")[0]
         raise StoreError(f"the search is stored, but not as an Optuna study: {told}") from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import flag
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
 from warpsmith.generator.gate import IllegalConfig
@@ -22,7 +23,10 @@ from warpsmith.store.location import open_for_look_up
 
 def training_step(layer: Conv2d, device: str, store: str | None, reuse: bool | None) -> TrainingStep:
     """What `warpsmith.training_step` does, which has its arguments and errors."""
+    if not isinstance(layer, Conv2d):
+        raise BadArgument(f"a training step is of the forward pass of a Conv2d; got {layer!r}")
     problems = passes_of(layer)
+    reuse = None if reuse is None else flag(reuse, "reuse")
     if reuse is False:
         return _usual(problems, device, store, Choice(False, ChosenBy.CALLER, "reuse=False was given"))
     ref = DeviceRef.parse(device)

@@ -1,0 +1,24 @@
+"""A share of the loops over damaged files and failing system calls, from a fixed seed."""
+
+from __future__ import annotations
+
+import pytest
+
+import run
+
+CASES = {"damage": 140, "syscalls": 21}
+"""Cases in CI: about 10 s each on an idle core. By hand: `python tests/fuzz/run.py syscalls --cases 3000`."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_case_fails(name: str) -> None:
+    found, count = run.failures(name, run.loop(name).cases(seed=1, count=CASES[name]))
+    assert count == CASES[name]
+    assert [f"{case}: {wrong}" for case, wrong in found] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_is_made_again_from_its_text(name: str) -> None:
+    module = run.loop(name)
+    for case in module.cases(seed=3, count=30):
+        assert module.parse(str(case)) == case
