@@ -43,7 +43,7 @@ def _problems() -> Iterator[ws.Problem]:
     for a in range(40):
         for b in range(40):
             yield ws.Filter2d(image=(16 + a, 16 + b), filter=(3, 1 + b % 5))
-            yield ws.Fft(size=(4 + a, 4 + b), batch=2)
+            yield ws.Fft(size=(4 + a % 20, 4 + b % 20), batch=2 + 2 * (a // 20) + b // 20)
             yield ws.Conv2d(input=(1, 1 + a % 4, 6 + a, 6 + b), weight=(1 + b % 3, 1 + a % 4, 3, 3), padding=1)
             yield ws.Cgemm(2, 1 + a, 1 + b, 1 + (a + b) % 7)
 
