@@ -56,6 +56,18 @@ class Device:
             return None
         return "needs compute capability 9.0, whose warpgroups multiply matrices"
 
+    @property
+    def why_no_async_copies(self) -> str | None:
+        """Why its threads have no asynchronous copies to shared memory (cp.async), in one line; None where they have."""
+        if self.kind is DeviceKind.HOST or self.compute_capability >= (8, 0):
+            return None
+        return "needs compute capability 8.0, whose threads copy to shared memory asynchronously"
+
+    @property
+    def converts_pairs(self) -> bool:
+        """Whether one instruction makes two float16 numbers of two float32 ones (cvt.f16x2.f32)."""
+        return self.kind is DeviceKind.HOST or self.compute_capability >= (8, 0)
+
     def thread_registers(self, threads: int) -> int:
         """That a thread may have where so many share a multiprocessor."""
         return min(MOST_REGISTERS, self.registers_per_multiprocessor // threads)
