@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+import precompiled
 from candidates import Candidate
 from warpsmith.devices.binary import Binary
 from warpsmith.devices.host.compiler import HostCompiler
@@ -23,10 +23,6 @@ from warpsmith.tuner.evaluate.dataset import Dataset
 from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands
-
-sys.path.append(str(Path(__file__).parents[1]))
-import precompiled  # noqa: E402
-
 
 class _Readable(Dataset):
     """Inputs on the device whose results are read instead of verified."""

@@ -53,11 +53,11 @@ def cases(seed: int, count: int) -> Iterator[Case]:
     """`count` cases on the host device, one factor after the other."""
     rng, made = random.Random(seed), 0
     while made < count:
-        (candidate,) = candidates(rng, 1, SMALL, (HOST,))
-        problem = candidate.question.problem
-        if batch_of(problem) > 1 and problem.inputs[0].dtype is not DType.UINT8:
-            yield Case(candidate, rng.randrange(batch_of(problem)), FACTORS[made % len(FACTORS)])
-            made += 1
+        for candidate in candidates(rng, 1, SMALL, (HOST,)):
+            problem = candidate.question.problem
+            if batch_of(problem) > 1 and problem.inputs[0].dtype is not DType.UINT8:
+                yield Case(candidate, rng.randrange(batch_of(problem)), FACTORS[made % len(FACTORS)])
+                made += 1
 
 
 def check(case: Case) -> str | None:
@@ -92,13 +92,15 @@ def parse(text: str) -> Case:
 
 
 def batch_of(problem: Problem) -> int:
-    """Images, planes, transforms or products that have nothing to do with each other."""
+    """Images, planes, transforms or products that keep to themselves."""
     match problem:
         case Conv2d():
             return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]
         case Filter2d():
             return problem.planes
-        case Fft() | Cgemm():
+        case Fft():
+            return problem.batch if getattr(problem, "together", None) == 1 else 1
+        case Cgemm():
             return problem.batch
     raise TypeError(problem.operation)
 
@@ -111,23 +113,16 @@ def _images(problem: Problem, operand: Operand, array: NDArray[Any]) -> NDArray[
 
 def _alone(problem: Problem, operands: Operands, number: int) -> Reference:
     """The reference of one image, as if there were no other: errors are relative to its own results."""
-    changes: dict[str, Any] = {"batch": 1}
-    if isinstance(problem, Conv2d):
-        changes = {"input": (1, *problem.input[1:])}
-    elif isinstance(problem, Filter2d):
-        changes = {"planes": 1}
-    single = dataclasses.replace(problem, **changes)
-    batched = problem.inputs[:1] if not isinstance(problem, Cgemm) else problem.inputs
+    match problem:
+        case Conv2d():
+            single = dataclasses.replace(problem, input=(1, *problem.input[1:]))
+        case Filter2d():
+            single = dataclasses.replace(problem, planes=1)
+        case _:
+            single = dataclasses.replace(problem, batch=1)
     own = {
-        each.name: np.ascontiguousarray(_images(problem, each, operands[each.name])[number : number + 1])
-        for each in batched
+        each.name: np.ascontiguousarray(_images(problem, each, operands[each.name])[number]).reshape(alone.shape)
+        for each, alone in zip(problem.inputs, single.inputs, strict=True)
+        if alone.size < each.size
     }
-    own = {
-        name: np.ascontiguousarray(array).reshape(_shape_of(single, name)) for name, array in own.items()
-    }
-    found = judge_of(problem).references(single, {**operands, **own})[problem.output.name]
-    return found
-
-
-def _shape_of(problem: Problem, name: str) -> tuple[int, ...]:
-    return next(each.shape for each in problem.operands if each.name == name)
+    return judge_of(problem).references(single, {**operands, **own})[problem.output.name]
