@@ -58,7 +58,7 @@ class Device:
 
     @property
     def why_no_async_copies(self) -> str | None:
-        """Why its threads have no asynchronous copies to shared memory (cp.async), in one line; None where they have."""
+        """Why its threads have no asynchronous copies to shared memory (cp.async); None where they have them."""
         if self.kind is DeviceKind.HOST or self.compute_capability >= (8, 0):
             return None
         return "needs compute capability 8.0, whose threads copy to shared memory asynchronously"

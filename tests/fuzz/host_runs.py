@@ -24,6 +24,7 @@ from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands
 
+
 class _Readable(Dataset):
     """Inputs on the device whose results are read instead of verified."""
 

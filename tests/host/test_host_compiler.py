@@ -78,7 +78,7 @@ def test_cxx_that_names_nothing(monkeypatch):
 @pytest.mark.parametrize("told", ["no-such-ccache g++", "'g++", " "])
 def test_a_command_line_that_names_nothing(monkeypatch, told):
     monkeypatch.setenv("CXX", told)
-    with pytest.raises(CompileError, match="CXX names .* which is not a program; unset CXX or name") as raised:
+    with pytest.raises(CompileError, match=r"CXX names .* which is not a program; unset CXX or name") as raised:
         find_compiler()
     assert "\n" not in str(raised.value)
 
@@ -101,8 +101,9 @@ def test_output_that_is_no_text(make_program, monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", script(tmp_path / "noisy", f'{noise}; exec g++ "$@"'))
     assert HostCompiler().compile(make_program(GOOD, "p").compilation()).image
     monkeypatch.setenv("CXX", script(tmp_path / "refusing", "printf '\\377: error: \\376\n' >&2; exit 1"))
-    with pytest.raises(CompileError, match="is no working C.. compiler .\N{REPLACEMENT CHARACTER}: error:") as raised:
+    with pytest.raises(CompileError, match="is no working") as raised:
         HostCompiler().compile(make_program(GOOD, "p").compilation())
+    assert "\N{REPLACEMENT CHARACTER}: error:" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
