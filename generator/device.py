@@ -56,6 +56,18 @@ class Device:
             return None
         return "needs compute capability 9.0, whose warpgroups multiply matrices"
 
+    @property
+    def why_no_async_copies(self) -> str | None:
+        """Why its threads have no asynchronous copies to shared memory (cp.async); None where they have them."""
+        if self.kind is DeviceKind.HOST or self.compute_capability >= (8, 0):
+            return None
+        return "needs compute capability 8.0, whose threads copy to shared memory asynchronously"
+
+    @property
+    def converts_pairs(self) -> bool:
+        """Whether one instruction makes two float16 numbers of two float32 ones (cvt.f16x2.f32)."""
+        return self.kind is DeviceKind.HOST or self.compute_capability >= (8, 0)
+
     def thread_registers(self, threads: int) -> int:
         """That a thread may have where so many share a multiprocessor."""
         return min(MOST_REGISTERS, self.registers_per_multiprocessor // threads)
@@ -126,7 +138,119 @@ RTX_4090 = Device(
     clock_mhz=2520,
     memory_clock_mhz=10501,
 )
-"""A preset for tests: less shared memory, for fewer threads. Both as NVIDIA's programming guide and data sheets say."""
+"""A preset for tests: less shared memory, for fewer threads."""
+
+T4 = Device(
+    name="Tesla T4",
+    kind=DeviceKind.CUDA,
+    compute_capability=(7, 5),
+    multiprocessors=40,
+    l2_bytes=4 * 2**20,
+    memory_bytes=15 * 2**30,
+    shared_per_block_bytes=64 * 1024,
+    shared_per_multiprocessor_bytes=64 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=1024,
+    clock_mhz=1590,
+    memory_clock_mhz=5001,
+)
+"""A preset for tests: no asynchronous copies, no bfloat16, the least shared memory and the fewest threads."""
+
+A10 = Device(
+    name="NVIDIA A10",
+    kind=DeviceKind.CUDA,
+    compute_capability=(8, 6),
+    multiprocessors=72,
+    l2_bytes=6 * 2**20,
+    memory_bytes=22 * 2**30,
+    shared_per_block_bytes=99 * 1024,
+    shared_per_multiprocessor_bytes=100 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=1536,
+    clock_mhz=1695,
+    memory_clock_mhz=6251,
+)
+"""A preset for tests."""
+
+ORIN = Device(
+    name="Orin",
+    kind=DeviceKind.CUDA,
+    compute_capability=(8, 7),
+    multiprocessors=16,
+    l2_bytes=4 * 2**20,
+    memory_bytes=61 * 2**30,
+    shared_per_block_bytes=163 * 1024,
+    shared_per_multiprocessor_bytes=164 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=1536,
+    clock_mhz=1300,
+    memory_clock_mhz=3199,
+)
+"""A preset for tests: the few multiprocessors of a Jetson AGX Orin."""
+
+B200 = Device(
+    name="NVIDIA B200",
+    kind=DeviceKind.CUDA,
+    compute_capability=(10, 0),
+    multiprocessors=148,
+    l2_bytes=126 * 2**20,
+    memory_bytes=179 * 2**30,
+    shared_per_block_bytes=227 * 1024,
+    shared_per_multiprocessor_bytes=228 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=2048,
+    clock_mhz=1965,
+    memory_clock_mhz=3996,
+)
+"""A preset for tests: newer than Hopper, and without its wgmma."""
+
+B300 = Device(
+    name="NVIDIA B300",
+    kind=DeviceKind.CUDA,
+    compute_capability=(10, 3),
+    multiprocessors=148,
+    l2_bytes=126 * 2**20,
+    memory_bytes=268 * 2**30,
+    shared_per_block_bytes=227 * 1024,
+    shared_per_multiprocessor_bytes=228 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=2048,
+    clock_mhz=1920,
+    memory_clock_mhz=3996,
+)
+"""A preset for tests."""
+
+THOR = Device(
+    name="NVIDIA Thor",
+    kind=DeviceKind.CUDA,
+    compute_capability=(11, 0),
+    multiprocessors=20,
+    l2_bytes=32 * 2**20,
+    memory_bytes=122 * 2**30,
+    shared_per_block_bytes=227 * 1024,
+    shared_per_multiprocessor_bytes=228 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=1536,
+    clock_mhz=1575,
+    memory_clock_mhz=4266,
+)
+"""A preset for tests: a Jetson."""
+
+RTX_5090 = Device(
+    name="NVIDIA GeForce RTX 5090",
+    kind=DeviceKind.CUDA,
+    compute_capability=(12, 0),
+    multiprocessors=170,
+    l2_bytes=96 * 2**20,
+    memory_bytes=31 * 2**30,
+    shared_per_block_bytes=99 * 1024,
+    shared_per_multiprocessor_bytes=100 * 1024,
+    registers_per_multiprocessor=65536,
+    threads_per_multiprocessor=1536,
+    clock_mhz=2407,
+    memory_clock_mhz=14001,
+)
+"""A preset for tests."""
 
 HOST = Device(
     name="CPU",
@@ -144,4 +268,16 @@ HOST = Device(
 )
 """A preset for tests; `warpsmith.devices` reads the real one off the machine."""
 
-PRESETS = {"h200": H200, "a100": A100, "rtx4090": RTX_4090}
+PRESETS = {
+    "t4": T4,
+    "a100": A100,
+    "a10": A10,
+    "orin": ORIN,
+    "rtx4090": RTX_4090,
+    "h200": H200,
+    "b200": B200,
+    "b300": B300,
+    "thor": THOR,
+    "rtx5090": RTX_5090,
+}
+"""One GPU of each architecture from sm_75 on; limits as NVIDIA's programming guide has them, sizes from data sheets."""

@@ -36,8 +36,8 @@ class CgemmTiled(Family):
 
     name = "cgemm_tiled"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
-        return None if isinstance(problem, Cgemm) else "solves cgemm only"
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        return device.why_no_async_copies if isinstance(problem, Cgemm) else "solves cgemm only"
 
     def space(self, problem: Problem, device: Device) -> Space:
         return tiled_space(require_cgemm(problem), device)

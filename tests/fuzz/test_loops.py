@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import run
+from warpsmith.devices.cuda.compiler import nvrtc_name
+from warpsmith.errors import CompileError
 
-CASES = {"legality": 1500}
+CASES = {"legality": 1500, "compile": 40, "host": 60}
 """Cases of each loop in CI; a loop that is not named here is run by hand."""
 SHARES = 4
 """Tests a loop is cut into, for the workers of pytest."""
@@ -15,9 +17,18 @@ SHARES = 4
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("name", CASES)
 def test_no_case_fails(name: str, share: int) -> None:
+    if name == "compile":
+        skip_without_nvrtc()
     found, count = run.failures(name, run.loop(name).cases(seed=share, count=CASES[name] // SHARES))
     assert count == CASES[name] // SHARES
     assert [f"{case}: {wrong}" for case, wrong in found] == []
+
+
+def skip_without_nvrtc() -> None:
+    try:
+        nvrtc_name()
+    except CompileError as missing:
+        pytest.skip(str(missing))
 
 
 def test_nothing_is_in_the_ledger() -> None:

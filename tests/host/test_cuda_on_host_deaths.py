@@ -1,7 +1,8 @@
-"""What ends a process: deadlocks, traps, and whatever the sanitizers catch. Each runs in a process of its own."""
+"""Kernels that cannot go on: errors for deadlocks and traps, the end of the process for what the sanitizers catch."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -14,7 +15,7 @@ import pytest
 
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.errors import LaunchError
+from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.program import Pointer
 
 ADDRESS, UNDEFINED = SANITIZER_EXIT_CODES
@@ -56,8 +57,29 @@ def run_apart(make_program, tmp_path):
     return run
 
 
-def test_deadlock_at_a_warp_operation_is_reported(run_apart):
-    done = run_apart(
+@pytest.fixture
+def stopped(make_program, host):
+    """Runs a kernel on 64 floats that the device has to stop; answers with what the caller is told."""
+
+    def run(source, **geometry) -> str:
+        program = make_program(source, "p", **geometry)
+        (launch,) = program.launches
+        module = host.load(HostCompiler().compile(program.compilation()))
+        memory = host.allocate(256)
+        host.upload(memory.address, np.ones(64, np.float32))
+        try:
+            with pytest.raises(DeviceError, match="kernel kernel was stopped on the host device: block") as raised:
+                module.bind(launch, {each.buffer: memory.address for each in launch.arguments}, {})(None)
+            return str(raised.value)
+        finally:
+            host.free(memory)
+            module.close()
+
+    return run
+
+
+def test_deadlock_at_a_warp_operation_is_reported(stopped):
+    told = stopped(
         """
         extern "C" __global__ void kernel(float* x) {
             if (threadIdx.x < 16) x[threadIdx.x] = __shfl_down_sync(0xffffffffu, x[threadIdx.x], 1);
@@ -66,32 +88,58 @@ def test_deadlock_at_a_warp_operation_is_reported(run_apart):
         """,
         block=(32, 1, 1),
     )
-    assert done.returncode == -signal.SIGABRT
-    assert "deadlock in kernel kernel, block (0,0,0): 16 threads wait at __syncthreads" in done.stderr
-    assert "16 threads wait at warp operations, thread (0,0,0) first, at __shfl_down_sync" in done.stderr
-    assert "for lanes 0xffffffff" in done.stderr
+    assert "block (0,0,0): deadlock: 16 threads wait at __syncthreads, thread (16,0,0) first" in told
+    assert "16 threads wait at warp operations, thread (0,0,0) first, at __shfl_down_sync" in told
+    assert "for lanes 0xffffffff" in told
+    assert "\n" not in told
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("__trap();", "warpsmith host device: __trap()"),
-        ("assert(x[0] == 2.0f);", "program.cu:2: "),
-        ("__ballot_sync(2u, 1);", "a mask that leaves the thread itself out"),
-        ("__shfl_sync(1u, 1, 0, 33);", "a shuffle's width must be 1, 2, 4, 8, 16 or 32"),
-        ("__pipeline_memcpy_async(x, x + 1, 8);", "an address is not aligned to the size of the copy"),
-        ("copy_async<8>(x, x + 1);", "copy_async: an address is not aligned to the size of the copy"),
-        ("begin_copy(x, x + 4, 20, x + 32);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
-        ("copy_back(x, x + 2, 16);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
-        ("copy_back(x, x + 4, 0);", "copy_back copies some bytes"),
-        ("wait_for_copy(x);", "wait_for_copy: no copy has begun"),
-        ("copy_async<16>(x + 2, x);", "copy_async: an address is not aligned to the size of the copy"),
-    ],
-)
-def test_what_a_gpu_would_fault_on_aborts_with_a_message(run_apart, statement, message):
-    done = run_apart(f'extern "C" __global__ void kernel(float* x)\n{{ {statement} x[1] = 0; }}')
+FAULTS = [
+    ("__trap();", "__trap()"),
+    ("assert(x[0] == 2.0f);", "program.cu:2: assertion fails: x[0] == 2.0f"),
+    ("__ballot_sync(2u, 1);", "a mask that leaves the thread itself out"),
+    ("__shfl_sync(1u, 1, 0, 33);", "a shuffle's width must be 1, 2, 4, 8, 16 or 32"),
+    ("__pipeline_memcpy_async(x, x + 1, 8);", "an address is not aligned to the size of the copy"),
+    ("copy_async<8>(x, x + 1);", "copy_async: an address is not aligned to the size of the copy"),
+    ("begin_copy(x, x + 4, 20, x + 32);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
+    ("copy_back(x, x + 2, 16);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
+    ("copy_back(x, x + 4, 0);", "copy_back copies some bytes"),
+    ("wait_for_copy(x);", "wait_for_copy: no copy has begun"),
+    ("copy_async<16>(x + 2, x);", "copy_async: an address is not aligned to the size of the copy"),
+]
+
+
+@pytest.mark.parametrize(("statement", "message"), FAULTS)
+def test_what_a_gpu_would_fault_on_is_an_error(stopped, statement, message):
+    assert message in stopped(f'extern "C" __global__ void kernel(float* x)\n{{ {statement} x[1] = 0; }}')
+
+
+@pytest.mark.parametrize("waiting", ["", "__syncthreads();"])
+def test_a_stopped_launch_ends_on_all_cores_and_the_next_one_runs(make_program, host, waiting):
+    text = f'extern "C" __global__ void kernel(float* x) {{ {waiting} if (x[blockIdx.x] == 7) __trap(); x[0] = 3; }}'
+    program = make_program(text, "p", grid=(64, 1, 1), block=(96, 1, 1))
+    (launch,) = program.launches
+    module = host.load(HostCompiler().compile(program.compilation()))
+    memory = host.allocate(256)
+    data = np.ones(64, np.float32)
+    run = module.bind(launch, {each.buffer: memory.address for each in launch.arguments}, {})
+    for faulty in (63, 0, None):
+        data[:] = 1
+        if faulty is not None:
+            data[faulty] = 7
+        host.upload(memory.address, data)
+        with pytest.raises(DeviceError, match="__trap") if faulty is not None else contextlib.nullcontext():
+            run(None)
+    host.download(data, memory.address)
+    assert data[0] == 3
+    host.free(memory)
+    module.close()
+
+
+def test_a_sanitized_process_ends_by_itself(run_apart):
+    done = run_apart('extern "C" __global__ void kernel(float* x) { __trap(); }', sanitize=True)
     assert done.returncode == -signal.SIGABRT
-    assert message in done.stderr
+    assert "warpsmith host device: block (0,0,0): __trap()" in done.stderr
 
 
 def test_stack_overflow_is_a_crash_of_that_process(run_apart):

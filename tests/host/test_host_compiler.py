@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import shlex
 import time
 from pathlib import Path
 
@@ -72,6 +73,38 @@ def test_cxx_that_names_nothing(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(CompileError, match="CXX names 'no-such-compiler'"):
         find_compiler()
+
+
+@pytest.mark.parametrize("told", ["no-such-ccache g++", "'g++", " "])
+def test_a_command_line_that_names_nothing(monkeypatch, told):
+    monkeypatch.setenv("CXX", told)
+    with pytest.raises(CompileError, match=r"CXX names .* which is not a program; unset CXX or name") as raised:
+        find_compiler()
+    assert "\n" not in str(raised.value)
+
+
+def test_cxx_may_be_a_command_line(make_program, monkeypatch, tmp_path):
+    """A program that runs a compiler, as ccache does, with words of its own and in a folder with a blank."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    launcher = script(folder / "launcher", 'test "$1" = run || exit 3; shift; exec "$@"')
+    for command in (shlex.join([launcher, "run", "g++", "-DGIVEN"]), script(folder / "c++", 'exec g++ -DGIVEN "$@"')):
+        monkeypatch.setenv("CXX", command)
+        binary = HostCompiler().compile(make_program(f"#ifndef GIVEN\n#error not given\n#endif\n{GOOD}").compilation())
+        assert binary.compiler.startswith("g++ ")
+        assert HostCompiler(command).identity == HostCompiler().identity
+
+
+def test_output_that_is_no_text(make_program, monkeypatch, tmp_path):
+    """Compilers tell lines of sources and names of files byte by byte."""
+    noise = r"printf '\377\376 noise\n' >&2; printf '\377\n'"
+    monkeypatch.setenv("CXX", script(tmp_path / "noisy", f'{noise}; exec g++ "$@"'))
+    assert HostCompiler().compile(make_program(GOOD, "p").compilation()).image
+    monkeypatch.setenv("CXX", script(tmp_path / "refusing", "printf '\\377: error: \\376\n' >&2; exit 1"))
+    with pytest.raises(CompileError, match="is no working") as raised:
+        HostCompiler().compile(make_program(GOOD, "p").compilation())
+    assert "\N{REPLACEMENT CHARACTER}: error:" in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_cxx_is_preferred(monkeypatch, tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,17 @@ from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.program import ByValue, Launch, Pointer, Transformed
 
+WAITING = """
+extern "C" __global__ void kernel(float* x, int n) {
+    __shared__ float turned[1024];
+    turned[threadIdx.x] = n;
+    __syncthreads();
+    x[1024 * blockIdx.x + threadIdx.x] = turned[1023 - threadIdx.x];
+}
+"""
+LIBRARIES = 300
+GUARDED = 2 * 1024 * 4
+"""Areas of memory that stacks take with their guard pages, for four OS threads; each takes its own when it first runs."""
 SOURCE = 'extern "C" __global__ void kernel(float* x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }'
 
 
@@ -210,3 +223,51 @@ def test_two_modules_keep_their_own_code(host, make_program):
         assert results[0] == 7 + i
         module.close()
     host.free(buffer)
+
+
+def test_a_process_holds_many_libraries(host):
+    binary = HostCompiler().compile(program(WAITING, made_launch()).compilation())
+    memory = host.allocate(4 * 1024 * 8)
+    launch = launch_of((8, 1, 1), (1024, 1, 1))
+    modules = [host.load(binary)]
+    bind(modules[0], launch, memory.address)(None)
+    before = kept_by_process()
+    for _ in range(LIBRARIES):
+        modules.append(host.load(binary))
+        bind(modules[-1], launch, memory.address)(None)
+    mappings, files, threads = (now - then for now, then in zip(kept_by_process(), before, strict=True))
+    assert mappings < 12 * LIBRARIES + GUARDED
+    assert files == threads == 0
+    result = np.zeros(8 * 1024, np.float32)
+    host.download(result, memory.address)
+    assert set(result) == {7.0}
+    for module in modules:
+        module.close()
+    assert kept_by_process()[0] < before[0] + GUARDED + 100
+    host.free(memory)
+
+
+def kept_by_process() -> tuple[int, int, int]:
+    """Areas of memory, open files and threads of this process."""
+    own = Path("/proc/self")
+    mappings = len((own / "maps").read_text().splitlines())
+    return mappings, len(list((own / "fd").iterdir())), len(list((own / "task").iterdir()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
+def test_a_forked_child_finds_stacks_that_a_thread_of_its_parent_uses(host):
+    binary = HostCompiler().compile(program(WAITING, made_launch()).compilation())
+    memory = host.allocate(4 * 1024 * 4096)
+    with contextlib.closing(host.load(binary)) as module:
+        long = bind(module, launch_of((4096, 1, 1), (1024, 1, 1)), memory.address)
+        short = bind(module, launch_of((1, 1, 1), (1024, 1, 1)), memory.address)
+        thread = threading.Thread(target=long, args=(None,))
+        thread.start()
+        child = os.fork()
+        if child == 0:
+            short(None)
+            os._exit(0)
+        thread.join()
+        _, status = os.waitpid(child, 0)
+        assert status == 0
+    host.free(memory)

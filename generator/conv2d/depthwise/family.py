@@ -65,7 +65,7 @@ class Conv2dDepthwise(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if (why := why_not_usual_data(problem)) is not None:
+        if (why := device.why_no_async_copies or why_not_usual_data(problem)) is not None:
             return why
         if max(problem.group_channels, problem.group_filters) > MAX_GROUP:
             return f"is for groups of {MAX_GROUP} channels and filters at the most"

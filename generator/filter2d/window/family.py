@@ -70,8 +70,11 @@ class Filter2dWindow(Family):
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
-        texture = image_texture(filter2d) is not None
-        paths = words(path for path in MemoryPath if texture or path is not MemoryPath.TEXTURE)
+        has = {
+            MemoryPath.TEXTURE: image_texture(filter2d) is not None,
+            MemoryPath.ASYNC: device.why_no_async_copies is None,
+        }
+        paths = words(path for path in MemoryPath if has.get(path, True))
         weights = words(each for each in _WEIGHTS if filter2d.weights is not None or each is not Weights.LITERAL)
         widths = (1, 2, 4, 8) if filter2d.dtype is DType.FLOAT32 else (1, 2, 4, 8, 16)
         return Space(

@@ -93,7 +93,8 @@ class Plan:
 
         Raises:
             BadArgument: an array that does not fit, is on another device, or requires a gradient; it is named.
-            DeviceError: the plan is of a GPU that was opened before this process was forked.
+            DeviceError: the plan is of a GPU that was opened before this process was forked, or the host device had to
+                stop a kernel.
         """
         quick = self._quick.get(type(inputs[0])) if inputs and workspace is None else None
         target = quick(inputs, out, stream, None) if quick is not None else None

@@ -14,7 +14,7 @@ FileState = tuple[str, int, int]
 def loaded_nvrtc() -> FileState | None:
     """That of this process; None where it has loaded none, or where the system does not tell."""
     try:
-        found = _LOADED.search(Path("/proc/self/maps").read_text())
+        found = _LOADED.search(Path("/proc/self/maps").read_text(errors="replace"))
     except OSError:
         return None
     return file_state(found["path"]) if found else None

@@ -51,7 +51,7 @@ class HostCompiler(Compiler):
     """g++ or clang++ with the header that gives CUDA's words their meaning.
 
     Args:
-        executable: name or path of the compiler; None for `find_compiler()`, asked at each use.
+        executable: path or command line of the compiler; None for `find_compiler()`, asked at each use.
         sanitize: build for AddressSanitizer and UndefinedBehaviorSanitizer. Such a binary runs only in a process
             that was started with `sanitizer_environment()`; its blocks run on one core.
         timeout_s: how long one compilation may take, in seconds.
@@ -80,7 +80,7 @@ class HostCompiler(Compiler):
         with tempfile.TemporaryDirectory(prefix="warpsmith-") as folder:
             library = Path(folder) / "program.so"
             includes = ("-I", str(_HEADERS), "-I", str(_HEADERS / "cuda_headers"))
-            command = [toolchain.path, *self._options(toolchain), *includes, "-x", "c++", "-", "-o", str(library)]
+            command = [*toolchain.command, *self._options(toolchain), *includes, "-x", "c++", "-", "-o", str(library)]
             source = self.text_of(unit)
             status, _, errors = run_compiler(command, source, self.timeout_s)
             if status != 0:

@@ -12,10 +12,14 @@
 // Sources leave out what only a GPU's compiler understands where this is defined; ptx.h stands in for it.
 #define WARPSMITH_ON_HOST 1
 
+// A checked longjmp refuses to leave a fiber's stack for the stack of its OS thread (see `stop` in launch.h).
+#undef _FORTIFY_SOURCE
+
 // Every standard header first: some of their texts use names that words.h defines (`__noinline__`).
 #include <assert.h>
 #include <limits.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +28,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <new>
 #include <tuple>
 #include <type_traits>
 #include <utility>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _ctypes
 import contextlib
 import ctypes
+import functools
 import os
 import platform
 import time
@@ -49,6 +50,9 @@ _REFUSALS = {
     3: "a grid has at most 2147483647 x 65535 x 65535 blocks",
     4: "it asks for more dynamic shared memory than the program was compiled for",
 }
+_STOPPED = 5
+
+_STACKS_BYTES = 8192  # at least `Stacks` in fibers.h
 
 
 class HostModule(Module):
@@ -66,23 +70,27 @@ class HostModule(Module):
         self._workers = workers
         self._is_sanitized = _SANITIZER_MARK in image
         self._in_turn = ForkLock()
-        # A file in memory: nothing is left behind by a process that is killed, and a sanitizer finds the names and
-        # lines for its report. It stays open, since the loader takes a second library of the same path for the first.
-        # The path names this process, since clang's symbolizer is another.
-        self._file = os.memfd_create("warpsmith")
+        # A file in memory: nothing is left behind by a process that is killed.
+        file = os.memfd_create("warpsmith")
         try:
-            with os.fdopen(self._file, "wb", closefd=False) as file:
-                file.write(image)
-            self._library: ctypes.CDLL | None = ctypes.CDLL(f"/proc/{os.getpid()}/fd/{self._file}")
+            with os.fdopen(file, "wb", closefd=False) as written:
+                written.write(image)
+            loaded = ctypes.CDLL(_path_of(file))
         except OSError:
-            os.close(self._file)
+            os.close(file)
             raise
-        # What is bound keeps the module. Its stacks take up to 100,000 of the mappings that a process may have.
-        self._unload = weakref.finalize(self, _unload, self._library._handle, self._file)
+        self._library: ctypes.CDLL | None = loaded
+        if _exports(loaded, "warpsmith_share_stacks"):
+            loaded["warpsmith_share_stacks"](_stacks(self._is_sanitized))
+        # What is bound keeps the module.
+        self._unload = weakref.finalize(self, _ctypes.dlclose, loaded._handle)
         self._unload.atexit = False
         if self._is_sanitized:
-            # AddressSanitizer goes on reading its tables of a library's variables.
+            # AddressSanitizer goes on reading its tables of a library's variables, and its report names lines that it
+            # finds in the file.
             self._unload.detach()
+        else:
+            os.close(file)
 
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         function = self._function(launch)
@@ -111,7 +119,8 @@ class HostModule(Module):
             with self._in_turn if constants or self._is_sanitized else contextlib.nullcontext():
                 for target, content in constants:
                     ctypes.memmove(target, content, len(content))
-                function(*geometry, pointers, self._workers)
+                if function(*geometry, pointers, self._workers) == _STOPPED:
+                    raise DeviceError(f"kernel {launch.entry} was stopped on the host device: {self._failure()}")
 
         # `pointers` and handles hold addresses alone: what they point to must live as long as the launch.
         run.kept = (storage, textures)  # type: ignore[attr-defined]
@@ -145,6 +154,13 @@ class HostModule(Module):
         address: int = locate(ctypes.byref(size))
         check_constant(launch, constant, len(content), size.value)
         return address, content
+
+    def _failure(self) -> str:
+        """Why the last launch of this thread was stopped."""
+        failure = self._library["warpsmith_failure"]  # type: ignore[index]
+        failure.restype = ctypes.c_char_p
+        message: bytes = failure()
+        return message.decode(errors="replace")
 
     def _check_sizes(self, launch: Launch, offered: list[int]) -> None:
         parameters = self._library[f"warpsmith_parameters_{launch.entry}"]  # type: ignore[index]
@@ -252,9 +268,21 @@ class HostRuntime(Runtime):
         self._live.clear()
 
 
-def _unload(handle: int, file: int) -> None:
-    _ctypes.dlclose(handle)
-    os.close(file)
+def _path_of(file: int) -> str:
+    """A path of an open file that no other loaded library has.
+
+    The loader takes a library for one that it has where their paths are equal, and the numbers of open files come
+    again. Slashes with or without a dot behind them spell the inode, which a loaded library keeps. The path names this
+    process, since clang's symbolizer, which reads the file, is another.
+    """
+    inode = "".join("/." if digit == "1" else "/" for digit in f"{os.fstat(file).st_ino:b}")
+    return f"/proc/{os.getpid()}/fd{inode}/{file}"
+
+
+@functools.cache
+def _stacks(sanitized: bool) -> ctypes.Array[ctypes.c_char]:  # noqa: ARG001 - one of each, since their sizes differ
+    """What all libraries of this process share (`Stacks` in fibers.h); it lives until the process ends."""
+    return ctypes.create_string_buffer(_STACKS_BYTES)
 
 
 def _exports(library: ctypes.CDLL, name: str) -> bool:

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
@@ -36,18 +37,30 @@ class CompilerTimeout(CompileError):
 
 
 def find_compiler() -> str:
-    """Path of the C++ compiler: `$CXX` where it is set, else g++, else clang++.
+    """Command line of the C++ compiler: `$CXX` where it is set, such as `ccache g++`, else g++, else clang++.
 
     Raises:
         CompileError: none is there; the message says what to install.
     """
     chosen = os.environ.get("CXX")
     for name in (chosen,) if chosen else ("g++", "clang++"):
-        if path := shutil.which(name):
-            return path
+        if command := _words(name):
+            return shlex.join(command)
     if chosen:
         raise CompileError(f"CXX names {chosen!r}, which is not a program; unset CXX or name a C++ compiler")
     raise CompileError(f"the host device needs a C++17 compiler: {HOW_TO_INSTALL}")
+
+
+def _words(command: str) -> tuple[str, ...]:
+    """Words of a command line, the first one as a path; none where it names no program."""
+    if path := shutil.which(command):  # it may contain blanks
+        return (path,)
+    try:
+        program, *options = shlex.split(command)
+    except ValueError:  # no words, or a quotation mark that is not closed
+        return ()
+    path = shutil.which(program)
+    return (path, *options) if path else ()
 
 
 def _compiler_environment() -> dict[str, str]:
@@ -69,7 +82,8 @@ def run_compiler(command: list[str], source: str, timeout_s: float) -> tuple[int
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # compilers tell names of files and pieces of text as they are
             env=_compiler_environment(),
             # A group of its own: a driver such as g++ starts cc1plus and ld, which would outlive it.
             process_group=0,
@@ -95,7 +109,7 @@ def run_compiler(command: list[str], source: str, timeout_s: float) -> tuple[int
 class Toolchain:
     """One compiler, asked what it is."""
 
-    path: str
+    command: tuple[str, ...]
     name: str
     """Such as `g++ 12.2.0`."""
     is_clang: bool
@@ -106,19 +120,25 @@ class Toolchain:
 
 
 @functools.lru_cache(maxsize=8)
-def probe(path: str, timeout_s: float) -> Toolchain:
-    """Asks a compiler what it is (two short runs at most, once a process). Raises CompileError where it fails."""
+def probe(compiler: str, timeout_s: float) -> Toolchain:
+    """Asks a compiler what it is (two short runs at most, once a process). Raises CompileError where it fails.
+
+    Args:
+        compiler: its path, or a command line such as `ccache g++`.
+        timeout_s: how long each run may take, in seconds.
+    """
+    words = _words(compiler) or (compiler,)
     failure = ""
     for options in (("-march=native",), ()):  # some compilers for ARM refuse -march=native
-        command = [path, *options, "-dM", "-E", "-x", "c++", "-"]
+        command = [*words, *options, "-dM", "-E", "-x", "c++", "-"]
         status, output, errors = run_compiler(command, "", timeout_s)
         if status == 0:
-            return _toolchain(path, options, output)
+            return _toolchain(words, options, output)
         failure = first_error(errors)
-    raise CompileError(f"{path} is no working C++ compiler ({failure}); {HOW_TO_INSTALL}")
+    raise CompileError(f"{compiler} is no working C++ compiler ({failure}); {HOW_TO_INSTALL}")
 
 
-def _toolchain(path: str, options: tuple[str, ...], listing: str) -> Toolchain:
+def _toolchain(words: tuple[str, ...], options: tuple[str, ...], listing: str) -> Toolchain:
     lines = sorted(line for line in listing.splitlines() if line.startswith("#define "))
     macros = {name: value for _, name, value in (f"{line} ".split(" ", 2) for line in lines)}
     is_clang = "__clang__" in macros
@@ -126,7 +146,7 @@ def _toolchain(path: str, options: tuple[str, ...], listing: str) -> Toolchain:
     parts = ("major__", "minor__", "patchlevel__") if is_clang else ("_", "MINOR__", "PATCHLEVEL__")
     version = ".".join(macros.get(prefix + part, "?").strip() for part in parts)
     target = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
-    return Toolchain(path, f"{kind} {version}", is_clang, options, target)
+    return Toolchain(words, f"{kind} {version}", is_clang, options, target)
 
 
 def first_error(errors: str) -> str:
@@ -163,7 +183,7 @@ def _sanitizer_libraries(toolchain: Toolchain, timeout_s: float) -> list[str]:
         names = [f"libclang_rt.asan-{platform.machine()}.so", "libstdc++.so.6"]
     paths = []
     for name in names:
-        _, output, _ = run_compiler([toolchain.path, f"-print-file-name={name}"], "", timeout_s)
+        _, output, _ = run_compiler([*toolchain.command, f"-print-file-name={name}"], "", timeout_s)
         path = Path(output.strip())
         if not path.is_absolute():  # the bare name comes back where there is no such file
             raise CompileError(

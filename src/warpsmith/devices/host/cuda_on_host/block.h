@@ -15,14 +15,24 @@ struct Warp {
 
 class Block {
   public:
-    Block() { native_.stack = nullptr; }
-    ~Block() {
-        if (arena_ != nullptr) arenas.give_back(arena_);
+    explicit Block(Arena *arena) : arena_(arena) {
+        native_.stack = nullptr;
+        for (unsigned i = max_block_threads; i > 0; --i) free_[free_count_++] = i - 1;
     }
+    ~Block() { give_back(arena_); }
     Block(const Block &) = delete;
 
+    // A block for this OS thread; null where there is no memory for it (see `take_arena`).
+    static Block *make(bool waits) {
+        Arena *const arena = take_arena(waits);
+        if (arena == nullptr) return nullptr;
+        Block *const block = new (std::nothrow) Block(arena);
+        if (block == nullptr) give_back(arena);
+        return block;
+    }
+
     // Runs all threads of block `here.block`. `run_thread(kernel)` runs one.
-    void run(const char *name, void (*run_thread)(const void *), const void *kernel);
+    void run(void (*run_thread)(const void *), const void *kernel);
 
     unsigned barrier(bool predicate);  // how many threads' predicates held
     uint64_t exchange(Wait wait, unsigned mask, uint64_t value, int source);
@@ -48,7 +58,6 @@ class Block {
     Warp &warp_of(const Fiber &fiber) { return warps_[fiber.index / warpSize]; }
     [[noreturn]] void report_deadlock();
 
-    const char *name_;
     void (*run_thread_)(const void *);
     const void *kernel_;
     unsigned threads_, started_, live_;
@@ -57,8 +66,8 @@ class Block {
     Fiber native_;  // the OS thread's own stack
     Fiber *current_;
     Fiber *origin_;  // where the last switch came from
-    Arena *arena_ = nullptr;
-    Fiber *free_[max_block_threads];
+    Arena *const arena_;
+    unsigned free_[max_block_threads];  // numbers of stacks
     unsigned free_count_ = 0;
     Fiber *ready_[max_block_threads];  // a ring
     unsigned ready_first_, ready_count_;
@@ -74,8 +83,8 @@ class Block {
 
 static thread_local Block *running_block;
 
-inline void Block::run(const char *name, void (*run_thread)(const void *), const void *kernel) {
-    name_ = name, run_thread_ = run_thread, kernel_ = kernel;
+inline void Block::run(void (*run_thread)(const void *), const void *kernel) {
+    run_thread_ = run_thread, kernel_ = kernel;
     threads_ = live_ = here.block_size.x * here.block_size.y * here.block_size.z;
     started_ = ready_first_ = ready_count_ = at_barrier_count_ = polling_count_ = predicates_ = 0;
     for (unsigned &met : met_) met = 0;
@@ -111,7 +120,7 @@ inline void Block::fiber_main() {
     Block &block = *running_block;
     arrive(*block.current_, *block.origin_);
     block.run_unstarted();
-    block.free_[block.free_count_++] = block.current_;
+    block.free_[block.free_count_++] = block.current_->number;
     block.hand_over(true);
 }
 
@@ -142,14 +151,7 @@ inline void Block::hand_over(bool for_good) {
 
 // Threads that can go on come before threads that have not started: fewer stacks are in use at a time.
 inline Fiber &Block::next() {
-    if (ready_count_ == 0 && started_ < threads_) {
-        if (arena_ == nullptr) {
-            arena_ = arenas.take();
-            for (unsigned i = max_block_threads; i > 0; --i) free_[free_count_++] = &arena_->fibers[i - 1];
-        }
-        const auto i = static_cast<unsigned>(free_[--free_count_] - arena_->fibers);
-        return arena_->prepare(i, fiber_main);
-    }
+    if (ready_count_ == 0 && started_ < threads_) return prepare(*arena_, free_[--free_count_], fiber_main);
     if (ready_count_ == 0 && live_ == 0) return native_;
     if (ready_count_ == 0 && !open_active_masks()) report_deadlock();
     Fiber &fiber = *ready_[ready_first_];
@@ -271,8 +273,7 @@ inline void Block::report_deadlock() {
         if (warps_[w].waiting != 0) in_warp = warps_[w].lanes[__builtin_ctz(warps_[w].waiting)];
     }
     char message[512];
-    int used = snprintf(message, sizeof message, "deadlock in kernel %s, block (%u,%u,%u):", name_, here.block.x,
-                        here.block.y, here.block.z);
+    int used = snprintf(message, sizeof message, "deadlock:");
     if (waiting != nullptr) {
         used += snprintf(message + used, sizeof message - used,
                          " %u threads wait at __syncthreads, thread (%u,%u,%u) first;", at_barrier_count_,

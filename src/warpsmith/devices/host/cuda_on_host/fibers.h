@@ -141,6 +141,7 @@ inline const char *name_of(Wait wait) {
 
 struct Fiber {
     Context context;
+    unsigned number;  // of its stack
     char *stack;  // its lowest address
     size_t stack_size;
     void *fake_stack;  // AddressSanitizer's, while the fiber is away
@@ -177,87 +178,77 @@ inline void depart(Fiber &from, Fiber &to, bool for_good) {
     switch_context(from.context, to.context);
 }
 
-// The stacks of one OS thread's fibers. Kept from launch to launch: the first touch of a page costs more than a block.
+// The stacks of one OS thread's fibers: one mapping, kept until the process ends, since the first touch of a page costs
+// more than a block. Each fiber lies above its own stack.
 struct Arena {
-    Arena *next;
-    char *memory;
-    size_t page;
+    int owner;         // id of the process whose thread uses it; 0 while it is free
     unsigned guarded;  // how many stacks have their guard page
-    Fiber fibers[max_block_threads];
-
-    // A fiber that will start at `entry`.
-    Fiber &prepare(unsigned i, void (*entry)()) {
-        Fiber &fiber = fibers[i];
-        char *const lowest = memory + i * stack_bytes;
-        if (i >= guarded) {
-            // Turns an overflow into a fault. Best effort: the kernel limits how many separate areas a process has.
-            mprotect(lowest, page, PROT_NONE);
-            guarded = i + 1;
-        }
-        fiber.stack = lowest + page;
-        // Stacks at equal offsets of a power of two would fight for the same cache lines.
-        fiber.stack_size = stack_bytes - page - (i % 16) * 256;
-        fiber.fake_stack = nullptr;
-#if WARPSMITH_HOST_SANITIZED
-        __asan_unpoison_memory_region(fiber.stack, fiber.stack_size);
-#endif
-        fiber.context.enter_at(entry, fiber.stack, fiber.stack_size);
-        return fiber;
-    }
+    char *memory;
 };
 
-class Arenas {
-  public:
-    Arena *take() {
-        pthread_mutex_lock(&mutex_);
-        Arena *arena = free_;
-        if (arena != nullptr) free_ = arena->next;
-        pthread_mutex_unlock(&mutex_);
-        return arena != nullptr ? arena : make();
+// What all libraries of a process share. Python makes it, filled with zeros, and hands it to each (runtime.py): with
+// stacks of their own, 30 libraries used up the 65,530 areas of memory that Linux gives a process.
+struct Stacks {
+    unsigned guards;
+    Arena arenas[max_workers];
+};
+static_assert(sizeof(Stacks) <= 8192, "runtime.py makes so many bytes");
+
+static Stacks *stacks;
+
+// Guard pages of a process; each splits an area of memory in two. Later stacks go without.
+constexpr unsigned max_guards = 8192;
+
+inline size_t page_bytes() {
+    static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return bytes;
+}
+
+// A fiber that will start at `entry`, on stack `i` of `arena`.
+inline Fiber &prepare(Arena &arena, unsigned i, void (*entry)()) {
+    char *const lowest = arena.memory + i * stack_bytes;
+    const size_t page = page_bytes();
+    if (i >= arena.guarded) {
+        // Turns an overflow into a fault.
+        if (__atomic_fetch_add(&stacks->guards, 1, __ATOMIC_RELAXED) < max_guards) mprotect(lowest, page, PROT_NONE);
+        arena.guarded = i + 1;
     }
+    // Stacks at equal offsets of a power of two would fight for the same cache lines.
+    char *const top = lowest + stack_bytes - (i % 16) * 256 - (sizeof(Fiber) + 63) / 64 * 64;
+    Fiber &fiber = *reinterpret_cast<Fiber *>(top);
+    fiber.number = i;
+    fiber.stack = lowest + page;
+    fiber.stack_size = static_cast<size_t>(top - fiber.stack);
+    fiber.fake_stack = nullptr;
+#if WARPSMITH_HOST_SANITIZED
+    __asan_unpoison_memory_region(fiber.stack, fiber.stack_size);
+#endif
+    fiber.context.enter_at(entry, fiber.stack, fiber.stack_size);
+    return fiber;
+}
 
-    void give_back(Arena *arena) {
-        pthread_mutex_lock(&mutex_);
-        arena->next = free_;
-        free_ = arena;
-        pthread_mutex_unlock(&mutex_);
-    }
+inline void give_back(Arena *arena) { __atomic_store_n(&arena->owner, 0, __ATOMIC_RELEASE); }
 
-    void hold() { pthread_mutex_lock(&mutex_); }
-    void let_go() { pthread_mutex_unlock(&mutex_); }
-
-    ~Arenas() {
-        while (free_ != nullptr) {
-            Arena *arena = free_;
-            free_ = arena->next;
-            munmap(arena->memory, bytes);
-            free(arena);
+// A free arena, or null where there is no memory for one. Where all are in use, `waits` says whether to wait for one. There is no lock that a fork could leave closed: what
+// a thread of the parent has taken is free in the child, where that thread does not exist.
+inline Arena *take_arena(bool waits) {
+    const int self = getpid();
+    for (Arena *arena = stacks->arenas;; ++arena) {
+        if (arena == stacks->arenas + max_workers) {
+            if (!waits) return nullptr;
+            usleep(100);
+            arena = stacks->arenas;
         }
-    }
-
-  private:
-    static constexpr size_t bytes = max_block_threads * stack_bytes;
-
-    static Arena *make() {
-        Arena *arena = static_cast<Arena *>(calloc(1, sizeof(Arena)));
+        int owner = __atomic_load_n(&arena->owner, __ATOMIC_RELAXED);
+        if (owner == self) continue;
+        if (!__atomic_compare_exchange_n(&arena->owner, &owner, self, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) continue;
+        if (arena->memory != nullptr) return arena;
+        constexpr size_t bytes = max_block_threads * stack_bytes;
         void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (arena == nullptr || memory == MAP_FAILED) stop("no memory for the stacks of a block's threads");
+        if (memory == MAP_FAILED) return give_back(arena), nullptr;
         arena->memory = static_cast<char *>(memory);
-        arena->page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
         return arena;
     }
-
-    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-    Arena *free_ = nullptr;
-};
-
-static Arenas arenas;
-
-// In a forked child only the thread that forked goes on: the mutex is to be open there, and the list whole. Not in a C++
-// constructor of `Arenas`: with one, AddressSanitizer of g++ 12 no longer tells what kind of error an access beyond
-// dynamic shared memory is.
-__attribute__((constructor)) static void survive_forks() {
-    pthread_atfork([] { arenas.hold(); }, [] { arenas.let_go(); }, [] { arenas.let_go(); });
 }
 
 }  // namespace warpsmith_host

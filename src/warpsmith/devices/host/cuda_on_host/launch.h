@@ -8,7 +8,14 @@
 namespace warpsmith_host {
 
 // What a launch function returns; runtime.py has the same list.
-enum Status : int { launched = 0, empty = 1, block_too_large = 2, grid_too_large = 3, shared_too_large = 4 };
+enum Status : int {
+    launched = 0,
+    empty = 1,
+    block_too_large = 2,
+    grid_too_large = 3,
+    shared_too_large = 4,
+    stopped = 5  // warpsmith_failure() tells why
+};
 
 // All dynamic shared arrays of a block are this memory, as on a GPU. Under AddressSanitizer the part beyond what the
 // launch asked for is poisoned, and there is always such a part.
@@ -43,8 +50,9 @@ inline Status check(const unsigned *grid, const unsigned *block, uint64_t shared
     return launched;
 }
 
+constexpr size_t max_failure_bytes = 640;
+
 struct Work {
-    const char *name;
     dim3 grid, block;
     uint64_t shared_bytes;
     const void *kernel;              // with its arguments
@@ -52,7 +60,51 @@ struct Work {
     void (*run_block)(const void *);   // runs `kernel` for all threads of the block at `here`, none waiting for another
     uint64_t blocks, chunk;
     uint64_t next;  // the first block that nobody has taken
+    int failed;     // whether the kernel was stopped
+    char failure[max_failure_bytes];
 };
+
+// The launch that an OS thread works for, and where it goes on when its block is stopped.
+struct Running {
+    Work *work;
+    jmp_buf outside;
+};
+static thread_local Running running;
+
+// Why the last launch of this OS thread was stopped.
+static thread_local char last_failure[max_failure_bytes];
+
+inline void fail(Work &work, const char *message) {
+    if (__atomic_exchange_n(&work.failed, 1, __ATOMIC_RELAXED) == 0) {
+        snprintf(work.failure, sizeof work.failure, "%s", message);
+    }
+    __atomic_store_n(&work.next, work.blocks, __ATOMIC_RELAXED);  // nobody begins another block
+}
+
+[[noreturn]] inline void stop(const char *message) {
+    char told[max_failure_bytes];
+    snprintf(told, sizeof told, "block (%u,%u,%u): %s", here.block.x, here.block.y, here.block.z, message);
+    if (sanitized) {
+        fprintf(stderr, "warpsmith host device: %s\n", told);
+        fflush(stderr);
+        abort();
+    }
+    fail(*running.work, told);
+    longjmp(running.outside, 1);  // kernels have nothing to destroy
+}
+
+}  // namespace warpsmith_host
+
+#ifdef __GLIBC__
+// What `assert` calls: the library's own comes before libc's, which ends the process.
+extern "C" void __assert_fail(const char *condition, const char *file, unsigned line, const char *) noexcept {
+    char message[512];
+    snprintf(message, sizeof message, "%s:%u: assertion fails: %s", file, line, condition);
+    ::warpsmith_host::stop(message);
+}
+#endif
+
+namespace warpsmith_host {
 
 inline void prepare_dynamic_shared(const Work &work) {
 #if WARPSMITH_HOST_SANITIZED
@@ -65,14 +117,19 @@ inline void prepare_dynamic_shared(const Work &work) {
 #endif
 }
 
-// One OS thread's share of a launch.
-inline void *run_blocks(void *argument) {
-    Work &work = *static_cast<Work *>(argument);
+#if WARPSMITH_HOST_COOPERATES
+inline Block *make_block(bool waits) { return Block::make(waits); }
+inline void run_block(Block &block, const Work &work) { block.run(work.run_thread, work.kernel); }
+#else
+struct Block {};
+inline Block *make_block(bool) { return new (std::nothrow) Block; }
+inline void run_block(Block &, const Work &work) { work.run_block(work.kernel); }
+#endif
+
+// Runs blocks until all are taken.
+__attribute__((noinline)) inline void run_blocks(Block &block, Work &work) {
     here.grid_size = work.grid;
     here.block_size = work.block;
-#if WARPSMITH_HOST_COOPERATES
-    Block *const block = new Block;  // too large for the stack of some OS threads
-#endif
     for (;;) {
         const uint64_t first = __atomic_fetch_add(&work.next, work.chunk, __ATOMIC_RELAXED);
         if (first >= work.blocks) break;
@@ -82,34 +139,43 @@ inline void *run_blocks(void *argument) {
             here.block.y = static_cast<unsigned>(i / work.grid.x % work.grid.y);
             here.block.z = static_cast<unsigned>(i / work.grid.x / work.grid.y);
             prepare_dynamic_shared(work);
-#if WARPSMITH_HOST_COOPERATES
-            block->run(work.name, work.run_thread, work.kernel);
-#else
-            work.run_block(work.kernel);
-#endif
+            run_block(block, work);
         }
     }
-#if WARPSMITH_HOST_COOPERATES
-    delete block;
-#endif
+}
+
+// One OS thread's share of a launch. It keeps nothing that a longjmp could undo.
+inline void do_share(Block &block, Work &work) {
+    running.work = &work;
+    if (setjmp(running.outside) == 0) run_blocks(block, work);
+}
+
+// An OS thread beside the caller's. Without memory for its stacks it leaves its share to the others.
+inline void *help(void *work) {
+    if (Block *const block = make_block(false)) {
+        do_share(*block, *static_cast<Work *>(work));
+        delete block;
+    }
     return nullptr;
 }
 
 // OS threads are made for each launch (about 20 us each) rather than kept: nothing has to end before the library is
 // unloaded, and a forked process finds nothing missing. The caller's thread does its share.
 inline void run_on_cores(Work &work, int workers) {
-    constexpr int most = 256;
     // The shared memory of a sanitized build belongs to the process: one block at a time.
     if (sanitized || workers < 1) workers = 1;
-    if (workers > most) workers = most;
+    if (workers > max_workers) workers = max_workers;
     if (static_cast<uint64_t>(workers) > work.blocks) workers = static_cast<int>(work.blocks);
     // Small enough to even out, large enough to stream.
     work.chunk = work.blocks / (static_cast<uint64_t>(workers) * 32) + 1;
-    pthread_t helpers[most];
+    Block *const block = make_block(true);
+    if (block == nullptr) return fail(work, "there is no memory for the stacks of its threads");
+    pthread_t helpers[max_workers];
     int started = 0;
-    while (started < workers - 1 && pthread_create(&helpers[started], nullptr, run_blocks, &work) == 0) ++started;
-    run_blocks(&work);
+    while (started < workers - 1 && pthread_create(&helpers[started], nullptr, help, &work) == 0) ++started;
+    do_share(*block, work);
     for (int i = 0; i < started; ++i) pthread_join(helpers[i], nullptr);
+    delete block;
 }
 
 // A kernel and the values of its parameters.
@@ -136,14 +202,13 @@ template <auto function, typename... Parameters> struct Kernel<function, void (*
         }
     }
 
-    static Status launch(const char *name, const unsigned *grid, const unsigned *block, uint64_t shared_bytes,
-                         void *const *arguments, int workers) {
+    static Status launch(const unsigned *grid, const unsigned *block, uint64_t shared_bytes, void *const *arguments,
+                         int workers) {
         const Status status = check(grid, block, shared_bytes);
         if (status != launched || arguments == nullptr) return status;
         Kernel kernel{};
         kernel.read(arguments, std::index_sequence_for<Parameters...>{});
         Work work{};
-        work.name = name;
         work.grid = {grid[0], grid[1], grid[2]};
         work.block = {block[0], block[1], block[2]};
         work.shared_bytes = shared_bytes;
@@ -152,13 +217,24 @@ template <auto function, typename... Parameters> struct Kernel<function, void (*
         work.run_block = run_block;
         work.blocks = static_cast<uint64_t>(grid[0]) * grid[1] * grid[2];
         run_on_cores(work, workers);
-        return launched;
+        if (work.failed) memcpy(last_failure, work.failure, sizeof last_failure);
+        return work.failed ? stopped : launched;
     }
 };
 
 }  // namespace warpsmith_host
 
 #define WARPSMITH_HOST_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Why the last launch that this thread called was stopped.
+WARPSMITH_HOST_EXPORT const char *warpsmith_failure() { return ::warpsmith_host::last_failure; }
+
+#if WARPSMITH_HOST_COOPERATES
+// Gives the library the stacks of the process, before its first launch.
+WARPSMITH_HOST_EXPORT void warpsmith_share_stacks(void *stacks) {
+    ::warpsmith_host::stacks = static_cast<::warpsmith_host::Stacks *>(stacks);
+}
+#endif
 
 // What Python finds for kernel `entry`: the sizes of its parameters, ended by 0, and its launch. `grid` and `block` are
 // three sizes each, x first; arguments[i] points to the bytes of argument i, and is not read after the return. Without
@@ -170,7 +246,7 @@ template <auto function, typename... Parameters> struct Kernel<function, void (*
     WARPSMITH_HOST_EXPORT int warpsmith_launch_##entry(const unsigned *grid, const unsigned *block,                    \
                                                        unsigned long long shared_bytes, void *const *arguments,        \
                                                        int workers) {                                                  \
-        return ::warpsmith_host::Kernel<&::entry>::launch(#entry, grid, block, shared_bytes, arguments, workers);      \
+        return ::warpsmith_host::Kernel<&::entry>::launch(grid, block, shared_bytes, arguments, workers);      \
     }
 
 // The address and the size of `__constant__` variable `name`, for Python to write to before a launch.

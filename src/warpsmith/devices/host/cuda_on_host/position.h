@@ -3,6 +3,8 @@
 
 namespace warpsmith_host {
 
+constexpr int max_workers = 256;  // OS threads of a launch
+
 struct Position {
     uint3 thread, block;
     dim3 block_size, grid_size;

@@ -49,12 +49,9 @@ namespace warpsmith_host {
 
 constexpr bool sanitized = WARPSMITH_HOST_SANITIZED;
 
-// Ends the process: the device is in a state that no kernel can go on from.
-[[noreturn]] inline void stop(const char *message) {
-    fprintf(stderr, "warpsmith host device: %s\n", message);
-    fflush(stderr);
-    abort();
-}
+// Ends the launch, which returns `stopped`: the device is in a state that the kernel cannot go on from. A build for the
+// sanitizers ends its process.
+[[noreturn]] void stop(const char *message);
 
 template <typename T> struct Identity {
     using type = T;
