@@ -32,7 +32,7 @@ extern "C" __global__ void kernel(float* x, int n) {
 """
 LIBRARIES = 300
 GUARDED = 2 * 1024 * 4
-"""Areas of memory that stacks take with their guard pages, for four OS threads; each takes its own when it first runs."""
+"""Areas of memory of the stacks of four OS threads with their guard pages; each takes its own when it first runs."""
 SOURCE = 'extern "C" __global__ void kernel(float* x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }'
 
 
