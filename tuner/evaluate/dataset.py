@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.devices.base import BoundLaunch, Compiler, Runtime
 from warpsmith.devices.executable import Executable
+from warpsmith.errors import CompileError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, GuardedSets, poisons
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
-from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, device_verifier
+from warpsmith.tuner.evaluate.device_reference import DeviceReference, sampled_count, sampled_indices
+from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings, device_verifier
 from warpsmith.tuner.evaluate.timing import Work
-from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import references
+from warpsmith.tuner.evaluate.verify import verify, wrong_message
+from warpsmith.tuner.operations.answers import QUICK_TERMS, is_quick, references
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands, References
 from warpsmith.tuner.operations.registry import judge_of
@@ -68,6 +71,7 @@ class Dataset:
                 {name: memory.buffers[i] for name, memory in self._memory.items()} for i in range(sets)
             ]
             self._verifiers = self._made_verifiers(compiler, opened) if compiler else {}
+            self._made = self._made_reference(compiler, opened) if compiler else None
             self.draw(operands)
             self._opened = opened.pop_all()
 
@@ -83,14 +87,45 @@ class Dataset:
             made[output.name] = verifier
         return made
 
+    def _made_reference(self, compiler: Compiler, opened: contextlib.ExitStack) -> DeviceReference | None:
+        """What computes the reference on the device; None where the host does, as of small problems: there that takes
+        less than compiling the kernels.
+        """
+        kernels = self._judge.kernels(self._problem)
+        if kernels is None or kernels.why_not(self._problem) or not self._verifiers:
+            return None
+        if is_quick(self._problem, QUICK_TERMS, self._judge):
+            return None
+        verifier = self._verifiers[self._problem.output.name]
+        inputs = {name: self._sets[0][name].address for name in (each.name for each in self._problem.inputs)}
+        with contextlib.suppress(CompileError, LaunchError, OutOfMemory):
+            given = self._runtime, compiler, self._problem, kernels, inputs, verifier.reference, self._slack
+            made = DeviceReference(*given)
+            opened.callback(made.close)
+            return made
+        return None
+
+    @property
+    def is_made_on_device(self) -> bool:
+        """Whether the reference is computed on the device, and lies there alone."""
+        return self._made is not None
+
+    def check_reference(self) -> None:
+        """Compares a sample of a reference that was made on the device with the host's. Raises DeviceError."""
+        if self._made is not None:
+            count = sampled_count(self._judge.terms(self._problem))
+            indices = sampled_indices(self._problem.output, count)
+            self._made.check(self._judge.samples(self._problem, self.operands, indices))
+
     def draw(self, operands: Operands) -> None:
         """Takes other inputs."""
         self.operands = operands
-        # An error is told in units of the scale, so that a larger one gives room.
-        self.references: References = {
-            name: dataclasses.replace(exact, scale=exact.scale * self._slack)
-            for name, exact in references(self._problem, operands, self._judge).items()
-        }
+        if self._made is None:
+            # An error is told in units of the scale, so that a larger one gives room.
+            self._references: References = {
+                name: dataclasses.replace(exact, scale=exact.scale * self._slack)
+                for name, exact in references(self._problem, operands, self._judge).items()
+            }
         with self._lock:
             self.upload()
 
@@ -101,8 +136,37 @@ class Dataset:
             for buffers in self._sets:
                 buffers[name].upload(array)
         for name, verifier in self._verifiers.items():
-            verifier.upload(self.references[name])
+            if self._made is None:
+                verifier.upload(self._references[name])
+            else:
+                self._made.compute()
+                self._sums = verifier.reference_sums()
             verifier.remember_inputs()
+
+    def restore(self) -> None:
+        """The same where something of it has changed, which a wrong kernel may have done."""
+        if not self._is_intact():
+            self.upload()
+
+    def _is_intact(self) -> bool:
+        """Whether all is known to be as it was written: to tell takes a device that looks, and is worth it where
+        computing takes long.
+        """
+        if self._made is None:
+            return False
+        verifier = self._verifiers[self._problem.output.name]
+        guards = (buffers[name].damage() for buffers in self._sets for name in self.operands)
+        return not verifier.changed_inputs() and verifier.reference_sums() == self._sums and not any(guards)
+
+    def error_of(self, result: NDArray[Any]) -> float:
+        """The largest scaled error of a result that somebody else computed of the same inputs."""
+        output = self._problem.output
+        if self._made is None:
+            bound = self._judge.error_bound(self._problem, output)
+            return verify(result, self._references[output.name], output.dtype, bound).max_error
+        self._sets[0][output.name].poison()
+        self._sets[0][output.name].upload(np.ascontiguousarray(result))
+        return self._verifiers[output.name].findings(POISON).max_error
 
     def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
         """What runs a program on buffer set i; `workspaces` gives the addresses of each set's."""
@@ -143,7 +207,7 @@ class Dataset:
         """The same of one result of set 0, which was filled with `byte`."""
         verifier = self._verifiers.get(output.name)
         found = verifier.findings(byte) if verifier else None
-        return found.max_error if found and found.right else self._checked_on_host(output, 0)
+        return found.max_error if found and found.right else self._looked_at(output, 0, found)
 
     def poison_results(self) -> None:
         """Fills the results of all sets, so that what a run does not write there is found."""
@@ -161,8 +225,8 @@ class Dataset:
         checked = sorted(numbers)
         self._runtime.synchronize()
         for output in self._outputs:
-            for number in self._suspects(output, checked):
-                found = self._checked_on_host(output, number)
+            for number, findings in self._suspects(output, checked):
+                found = self._looked_at(output, number, findings)
                 if isinstance(found, Failure):
                     return number, found
         for name, number in self._changed_inputs(checked):
@@ -170,12 +234,12 @@ class Dataset:
                 return number, Failure(FailureKind.WRONG, f"changed its input {name}: {difference}")
         return None
 
-    def _suspects(self, output: Operand, numbers: list[int]) -> list[int]:
-        """The sets whose result the device does not find right; all where it cannot tell."""
+    def _suspects(self, output: Operand, numbers: list[int]) -> list[tuple[int, Findings | None]]:
+        """The sets whose result the device does not find right, and what it finds; all where it cannot tell."""
         if output.name not in self._verifiers:
-            return numbers
+            return [(number, None) for number in numbers]
         findings = self._verifiers[output.name].findings_on_all()
-        return [number for number in numbers if not findings[number].right]
+        return [(number, findings[number]) for number in numbers if not findings[number].right]
 
     def _changed_inputs(self, numbers: list[int]) -> list[tuple[str, int]]:
         """The inputs of sets that may have changed, each with the number of its set."""
@@ -185,22 +249,37 @@ class Dataset:
         changed = next(iter(self._verifiers.values())).changed_inputs()
         return [each for each in changed if each[1] in numbers]
 
-    def _checked_on_host(self, output: Operand, number: int) -> float | Failure:
+    def _looked_at(self, output: Operand, number: int, findings: Findings | None) -> float | Failure:
         """The largest scaled error of a result that lies in a set, or what is wrong with it, in words."""
-        buffers, name = self._sets[number], output.name
-        result, between = buffers[name].download()
-        damages = {each: buffer.damage() for each, buffer in buffers.items()}
-        damages[name] = damages[name] or between
-        for each, damage in damages.items():
-            if damage:
+        for each, buffer in self._sets[number].items():
+            if damage := buffer.damage():
                 return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
+        if self._made is not None and findings is not None:
+            return self._told(output, number, findings)
+        return self._checked_on_host(output, number)
+
+    def _told(self, output: Operand, number: int, findings: Findings) -> Failure:
+        """The device's findings in words, where the reference lies there alone."""
+        name, verifier = output.name, self._verifiers[output.name]
+        if verifier.reference_sums() != self._sums:
+            return Failure(FailureKind.OUT_OF_BOUNDS, "it wrote into the float64 reference")
+        if findings.written:
+            return Failure(FailureKind.OUT_OF_BOUNDS, f"{name}: {findings.written} bytes written between the rows")
+        worst, size = verifier.worst(number), output.components.size
+        return Failure(FailureKind.WRONG, wrong_message(findings.wrong, size, worst.index, worst.got, worst.expected))
+
+    def _checked_on_host(self, output: Operand, number: int) -> float | Failure:
+        name = output.name
+        result, between = self._sets[number][name].download()
+        if between:
+            return Failure(FailureKind.OUT_OF_BOUNDS, f"{name}: {between}")
         bound = self._judge.error_bound(self._problem, output)
-        verdict = verify(result, self.references[name], output.dtype, bound)
+        verdict = verify(result, self._references[name], output.dtype, bound)
         if not verdict.right:
             told = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
             return Failure(FailureKind.WRONG, told)
         if name in self._verifiers:  # some kernel has written into the reference there, and perhaps into inputs
-            self._verifiers[name].upload(self.references[name])
+            self._verifiers[name].upload(self._references[name])
         return verdict.max_error
 
     def close(self) -> None:

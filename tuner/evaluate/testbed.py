@@ -25,7 +25,6 @@ from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Lap
 from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
 from warpsmith.tuner.operations.drawing import noise
 from warpsmith.tuner.operations.judge import Judge
@@ -78,6 +77,7 @@ class Testbed:
         operands = random_operands(problem, seed, self._judge)
         sets, guard_bytes = self._rotation.sets, self._guard_bytes
         self._data = Dataset(runtime, problem, sets, guard_bytes, compiler, operands, 1.0, self._judge, self._lock)
+        self._data.check_reference()
         self._stress = self._stress_data(seed, finals=finals)
 
     def renew(self, seed: int) -> None:
@@ -89,8 +89,9 @@ class Testbed:
         self._stress = self._stress_data(seed, finals=True)
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
-        """None where their reference would keep a search waiting, or where they do not fit beside the others."""
-        if not finals and not is_quick(self._problem):
+        """None where their reference would keep a search waiting on the host, or where they do not fit beside the
+        others."""
+        if not (finals or self._data.is_made_on_device or is_quick(self._problem)):
             return None
         operands = stress_operands(self._problem, seed)
         with contextlib.suppress(OutOfMemory):
@@ -180,7 +181,7 @@ class Testbed:
     def _upload(self) -> None:
         for data in (self._data, self._stress):
             if data:
-                data.upload()
+                data.restore()
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
@@ -217,7 +218,7 @@ class Testbed:
             with self._lock:
                 peer.run()
                 result = peer.result()
-            error = verify(result, self._data.references[output.name], output.dtype, bound).max_error
+                error = self._data.error_of(result)
         except Exception as failure:  # a library may raise anything at what it does not know
             return LeftOut(peer.name, f"failed: {first_line(failure)}")
         allowed = peer.tolerance or 20 * bound

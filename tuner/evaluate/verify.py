@@ -60,11 +60,15 @@ def verify(result: NDArray[Any], reference: Reference, dtype: DType, bound: floa
     if total == 0:
         return Verdict(max_error, 0, "")
     index = tuple(int(i) for i in np.unravel_index(-place, result.shape))
-    message = (
-        f"{total} of {result.size} elements are wrong; the worst, at {index}, "
-        f"is {got[-place]:.9g} and should be {expected[-place]:.9g}"
-    )
+    message = wrong_message(total, result.size, index, float(got[-place]), float(expected[-place]))
     return Verdict(max_error, total, message)
+
+
+def wrong_message(wrong: int, size: int, index: tuple[int, ...], got: float, expected: float) -> str:
+    """One line for a result of `size` elements of which some are wrong; `index` is the worst one's."""
+    return (
+        f"{wrong} of {size} elements are wrong; the worst, at {index}, is {got:.9g} and should be {expected:.9g}"
+    )
 
 
 def _scaled_error(

@@ -34,9 +34,9 @@ def folded(problem: Conv2d, gradients: Values) -> Values:
         inside = by_place[before : before + size]
         if problem.padding_mode is not PaddingMode.ZEROS:
             inside = inside.copy()
-            sources = _sources(problem, axis)
-            for place in (*range(before), *range(before + size, len(sources))):
-                inside[sources[place]] += by_place[place]
+            standing = sources(problem, axis)
+            for place in (*range(before), *range(before + size, len(standing))):
+                inside[standing[place]] += by_place[place]
         gradients = np.moveaxis(inside, 0, axis - 2)
     return gradients
 
@@ -45,9 +45,9 @@ def most_places(problem: Conv2d) -> int:
     """At how many places of a padded image one pixel stands, at the most."""
     if problem.padding_mode is PaddingMode.ZEROS:
         return 1
-    return math.prod(int(np.bincount(_sources(problem, axis)).max()) for axis in (0, 1))
+    return math.prod(int(np.bincount(sources(problem, axis)).max()) for axis in (0, 1))
 
 
-def _sources(problem: Conv2d, axis: int) -> NDArray[np.int64]:
+def sources(problem: Conv2d, axis: int) -> NDArray[np.int64]:
     """The row, or the column, that stands at each place."""
     return np.pad(np.arange(problem.input[2 + axis]), problem.padding[axis], _MODES[problem.padding_mode])
