@@ -27,6 +27,12 @@ from warpsmith.tuner.operations.reference import Operands, References
 from warpsmith.tuner.operations.registry import judge_of
 
 
+Draw = Callable[[], Operands]
+"""Gives the same inputs each time."""
+KEPT_BYTES = 1 << 20
+"""Inputs up to this size stay in the host's memory, where the reference does not: kernels may take them by value."""
+
+
 class Dataset:
     """One draw of inputs in one or more sets of buffers, all alike, with guarded outputs and their float64 reference.
 
@@ -37,12 +43,15 @@ class Dataset:
         guard_bytes: on each side of a buffer.
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
-        operands: the inputs.
+        draw: gives the inputs, the same ones at each call: large ones are drawn again where they are needed.
         slack: how many times the error bound a result may be off on these inputs.
         judge: what the results must be; None for the operation's.
         lock: held while inputs go to the device, where another process times on it.
+        checks: compare a sample of a reference that is made on the device with the host's.
 
-    Raises OutOfMemory where the buffers do not fit.
+    Raises:
+        OutOfMemory: the buffers do not fit.
+        DeviceError: a reference that was made on the device is wrong.
     """
 
     def __init__(
@@ -52,10 +61,12 @@ class Dataset:
         sets: int,
         guard_bytes: int,
         compiler: Compiler | None,
-        operands: Operands,
+        draw: Draw,
         slack: float = 1.0,
         judge: Judge[Any] | None = None,
         lock: DeviceLock | None = None,
+        *,
+        checks: bool = False,
     ) -> None:
         self._judge, self._lock = judge or judge_of(problem), lock or DeviceLock(None)
         self._runtime, self._outputs = runtime, problem.outputs
@@ -72,7 +83,7 @@ class Dataset:
             ]
             self._verifiers = self._made_verifiers(compiler, opened) if compiler else {}
             self._made = self._made_reference(compiler, opened) if compiler else None
-            self.draw(operands)
+            self.draw(draw, checks=checks)
             self._opened = opened.pop_all()
 
     def _made_verifiers(self, compiler: Compiler, opened: contextlib.ExitStack) -> dict[str, DeviceVerifier]:
@@ -110,16 +121,19 @@ class Dataset:
         """Whether the reference is computed on the device, and lies there alone."""
         return self._made is not None
 
-    def check_reference(self) -> None:
-        """Compares a sample of a reference that was made on the device with the host's. Raises DeviceError."""
-        if self._made is not None:
-            count = sampled_count(self._judge.terms(self._problem))
-            indices = sampled_indices(self._problem.output, count)
-            self._made.check(self._judge.samples(self._problem, self.operands, indices))
+    @property
+    def operands(self) -> Operands:
+        """The inputs; all of them are drawn again where some are so large that they are not kept."""
+        return self._draw() if self._kept.keys() < self._names else self._kept
 
-    def draw(self, operands: Operands) -> None:
-        """Takes other inputs."""
-        self.operands = operands
+    def draw(self, draw: Draw, *, checks: bool = False) -> None:
+        """Takes other inputs, and with `checks` compares a sample of a reference that was made on the device with the
+        host's. Raises DeviceError where they differ.
+        """
+        operands = draw()
+        self._draw, self._names = draw, operands.keys()
+        small = {name: array for name, array in operands.items() if array.nbytes <= KEPT_BYTES}
+        self._kept: Operands = operands if self._made is None else small
         if self._made is None:
             # An error is told in units of the scale, so that a larger one gives room.
             self._references: References = {
@@ -127,11 +141,18 @@ class Dataset:
                 for name, exact in references(self._problem, operands, self._judge).items()
             }
         with self._lock:
-            self.upload()
+            self._upload(operands)
+            if self._made is not None and checks:
+                count = sampled_count(self._judge.terms(self._problem))
+                indices = sampled_indices(self._problem.output, count)
+                self._made.check(self._judge.samples(self._problem, operands, indices))
 
     def upload(self) -> None:
         """Writes the inputs, the guards and the reference, whatever has become of them."""
-        for name, array in self.operands.items():
+        self._upload(self.operands)
+
+    def _upload(self, operands: Operands) -> None:
+        for name, array in operands.items():
             self._memory[name].poison()
             for buffers in self._sets:
                 buffers[name].upload(array)
@@ -155,7 +176,7 @@ class Dataset:
         if self._made is None:
             return False
         verifier = self._verifiers[self._problem.output.name]
-        guards = (buffers[name].damage() for buffers in self._sets for name in self.operands)
+        guards = (buffers[name].damage() for buffers in self._sets for name in self._names)
         return not verifier.changed_inputs() and verifier.reference_sums() == self._sums and not any(guards)
 
     def error_of(self, result: NDArray[Any]) -> float:
@@ -171,7 +192,8 @@ class Dataset:
     def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
         """What runs a program on buffer set i; `workspaces` gives the addresses of each set's."""
         by_value = executable.program.by_value
-        values = {name: array.tobytes() for name, array in self.operands.items() if name in by_value}
+        given = self._kept if by_value <= self._kept.keys() else self.operands
+        values = {name: array.tobytes() for name, array in given.items() if name in by_value}
         bound: list[BoundLaunch] = []
         for buffers in self._sets:
             addresses = {name: buffer.address for name, buffer in buffers.items()}
@@ -245,7 +267,7 @@ class Dataset:
         """The inputs of sets that may have changed, each with the number of its set."""
         if not self._verifiers:
             written = {output.name for output in self._outputs}
-            return [(name, number) for number in numbers for name in self.operands if name not in written]
+            return [(name, number) for number in numbers for name in self._names if name not in written]
         changed = next(iter(self._verifiers.values())).changed_inputs()
         return [each for each in changed if each[1] in numbers]
 

@@ -74,10 +74,10 @@ class Testbed:
         self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
         self._guard_bytes = GUARD_BYTES if guarded else 0
         self._compiler = compiler
-        operands = random_operands(problem, seed, self._judge)
+        draw = functools.partial(random_operands, problem, seed, self._judge)
         sets, guard_bytes = self._rotation.sets, self._guard_bytes
-        self._data = Dataset(runtime, problem, sets, guard_bytes, compiler, operands, 1.0, self._judge, self._lock)
-        self._data.check_reference()
+        given = (sets, guard_bytes, compiler, draw, 1.0, self._judge, self._lock)
+        self._data = Dataset(runtime, problem, *given, checks=True)
         self._stress = self._stress_data(seed, finals=finals)
 
     def renew(self, seed: int) -> None:
@@ -85,7 +85,7 @@ class Testbed:
         self._peers = None  # they hold the earlier ones
         if self._stress:
             self._stress.close()
-        self._data.draw(random_operands(self._problem, seed, self._judge))
+        self._data.draw(functools.partial(random_operands, self._problem, seed, self._judge))
         self._stress = self._stress_data(seed, finals=True)
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
@@ -93,10 +93,10 @@ class Testbed:
         others."""
         if not (finals or self._data.is_made_on_device or is_quick(self._problem)):
             return None
-        operands = stress_operands(self._problem, seed)
+        draw = functools.partial(stress_operands, self._problem, seed)
         with contextlib.suppress(OutOfMemory):
             slack = self._judge.stress_slack(self._problem)
-            given = (self._guard_bytes, self._compiler, operands, slack, self._judge, self._lock)
+            given = (self._guard_bytes, self._compiler, draw, slack, self._judge, self._lock)
             return Dataset(self._runtime, self._problem, 1, *given)
         return None
 
@@ -198,10 +198,11 @@ class Testbed:
         if self._peers is not None:
             return
         kind, found, self._left_out = self._runtime.device.kind, [], []
+        operands = self._data.operands
         # Seconds, in which the device does next to nothing.
-        warm_up(self._problem, self._data.operands, kind, self._judge)
+        warm_up(self._problem, operands, kind, self._judge)
         with self._lock:  # their inputs go to the device
-            made = candidates(self._problem, self._data.operands, kind, self._rotation.sets, self._judge)
+            made = candidates(self._problem, operands, kind, self._rotation.sets, self._judge)
         for candidate in made:
             refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
             if refusal is not None:

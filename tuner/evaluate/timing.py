@@ -158,7 +158,7 @@ def measured(
             watch.take()
             if len(watch.samples) >= LEAST_SAMPLES and min(watch.samples) > out_of_reach:
                 break
-            if len(watch.samples) < policy.min_samples:
+            if len(watch.samples) < policy.least_samples(watch.once_ns):
                 continue
             p20, median, p80 = _quantiles(watch.samples)
             if p80 - p20 < policy.spread * median or sum(watch.samples) * watch.repeats > policy.budget_ns:

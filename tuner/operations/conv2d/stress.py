@@ -84,7 +84,8 @@ def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, 
     makers: dict[str, Callable[[Operand, np.random.Generator], NDArray[np.float32]]]
     makers = {"x": image, "dy": image, "w": _weights, "b": _bias}
     drawn = {operand.name: makers[operand.name](operand, generator) for operand in problem.inputs}
-    return {name: values.astype(numpy_dtype(problem.dtype), copy=False) for name, values in drawn.items()}
+    kind = numpy_dtype(problem.dtype)  # rounded before it is repeated, so that nothing large is there twice
+    return {each.name: _repeated(drawn[each.name].astype(kind, copy=False), each.shape) for each in problem.inputs}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -121,8 +122,13 @@ def _image(regions: _Regions, operand: Operand, generator: np.random.Generator) 
     """Images in regions of five characters, the same in all channels: magnitudes of the whole range pixel by pixel,
     log-normal ones, deviates of one magnitude a region, a constant, and signs that alternate.
     """
-    drawn = _drawn_image(_drawn_shape(operand), regions, generator)
-    places = [np.arange(size) % len_ for size, len_ in zip(operand.shape, drawn.shape, strict=True)]
+    return _drawn_image(_drawn_shape(operand), regions, generator)
+
+
+def _repeated(drawn: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if drawn.shape == shape:
+        return drawn
+    places = [np.arange(size) % length for size, length in zip(shape, drawn.shape, strict=True)]
     return drawn[np.ix_(*places)]
 
 
