@@ -17,15 +17,20 @@ from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, GuardedSets, poisons
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
-from warpsmith.tuner.evaluate.device_reference import DeviceReference, sampled_count, sampled_indices
+from warpsmith.tuner.evaluate.device_reference import (
+    DeviceReference,
+    WrongReference,
+    sampled_count,
+    sampled_indices,
+)
 from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings, device_verifier
 from warpsmith.tuner.evaluate.timing import Work
 from warpsmith.tuner.evaluate.verify import verify, wrong_message
+from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.operations.answers import QUICK_TERMS, is_quick, references
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands, References
 from warpsmith.tuner.operations.registry import judge_of
-
 
 Draw = Callable[[], Operands]
 """Gives the same inputs each time."""
@@ -48,10 +53,14 @@ class Dataset:
         judge: what the results must be; None for the operation's.
         lock: held while inputs go to the device, where another process times on it.
         checks: compare a sample of a reference that is made on the device with the host's.
+        verifies_there: whether results are verified on the device, if `compiler` allows it; False to do so only where
+            the host cannot make the reference.
+        faults: takes ways of making the reference that fail, for which others take their place.
 
     Raises:
         OutOfMemory: the buffers do not fit.
-        DeviceError: a reference that was made on the device is wrong.
+        DeviceError: the device failed.
+        Exception: whatever the last way of making the reference raises.
     """
 
     def __init__(
@@ -67,13 +76,19 @@ class Dataset:
         lock: DeviceLock | None = None,
         *,
         checks: bool = False,
+        verifies_there: bool = True,
+        faults: Faults | None = None,
     ) -> None:
+        self._compiler, self._faults = compiler, Faults() if faults is None else faults
         self._judge, self._lock = judge or judge_of(problem), lock or DeviceLock(None)
         self._runtime, self._outputs = runtime, problem.outputs
         self._problem, self._slack = problem, slack
         self.has_state = any(operand.role is Role.STATE for operand in problem.operands)
         """Whether a run changes what the next one reads."""
+        self._verifiers: dict[str, DeviceVerifier] = {}
+        self._made: DeviceReference | None = None
         with contextlib.ExitStack() as opened:
+            self._opened = opened
             self._memory: dict[str, GuardedSets] = {}
             for operand in problem.operands:
                 self._memory[operand.name] = GuardedSets(runtime, operand, guard_bytes, sets)
@@ -81,12 +96,14 @@ class Dataset:
             self._sets: list[dict[str, GuardedBuffer]] = [
                 {name: memory.buffers[i] for name, memory in self._memory.items()} for i in range(sets)
             ]
-            self._verifiers = self._made_verifiers(compiler, opened) if compiler else {}
-            self._made = self._made_reference(compiler, opened) if compiler else None
+            if compiler is not None and verifies_there:
+                self._verifiers = self._made_verifiers(compiler)
+                if not is_quick(problem, QUICK_TERMS, self._judge):  # else the host takes less than a compilation
+                    self._made = self._made_reference(compiler)
             self.draw(draw, checks=checks)
             self._opened = opened.pop_all()
 
-    def _made_verifiers(self, compiler: Compiler, opened: contextlib.ExitStack) -> dict[str, DeviceVerifier]:
+    def _made_verifiers(self, compiler: Compiler) -> dict[str, DeviceVerifier]:
         """A verifier for each output, or none at all: memory is looked at by all of them or from the host."""
         names, made = [output.name for output in self._outputs], {}
         for output in self._outputs:
@@ -94,27 +111,25 @@ class Dataset:
             verifier = device_verifier(self._runtime, compiler, self._sets, output, names, bound)
             if verifier is None:
                 return {}
-            opened.callback(verifier.close)
+            self._opened.callback(verifier.close)
             made[output.name] = verifier
         return made
 
-    def _made_reference(self, compiler: Compiler, opened: contextlib.ExitStack) -> DeviceReference | None:
-        """What computes the reference on the device; None where the host does, as of small problems: there that takes
-        less than compiling the kernels.
-        """
+    def _made_reference(self, compiler: Compiler) -> DeviceReference | None:
+        """What computes the reference on the device; None where nothing can."""
         kernels = self._judge.kernels(self._problem)
         if kernels is None or kernels.why_not(self._problem) or not self._verifiers:
             return None
-        if is_quick(self._problem, QUICK_TERMS, self._judge):
-            return None
         verifier = self._verifiers[self._problem.output.name]
-        inputs = {name: self._sets[0][name].address for name in (each.name for each in self._problem.inputs)}
-        with contextlib.suppress(CompileError, LaunchError, OutOfMemory):
-            given = self._runtime, compiler, self._problem, kernels, inputs, verifier.reference, self._slack
+        inputs = {each.name: self._sets[0][each.name].address for each in self._problem.inputs}
+        given = self._runtime, compiler, self._problem, kernels, inputs, verifier.reference, self._slack
+        try:
             made = DeviceReference(*given)
-            opened.callback(made.close)
-            return made
-        return None
+        except (CompileError, LaunchError, OutOfMemory) as error:
+            self._faults.add(Part.REFERENCE, "on the device", error)
+            return None
+        self._opened.callback(made.close)
+        return made
 
     @property
     def is_made_on_device(self) -> bool:
@@ -127,22 +142,47 @@ class Dataset:
         return self._draw() if self._kept.keys() < self._names else self._kept
 
     def draw(self, draw: Draw, *, checks: bool = False) -> None:
-        """Takes other inputs, and with `checks` compares a sample of a reference that was made on the device with the
-        host's. Raises DeviceError where they differ.
+        """Takes other inputs, and makes their reference, with `checks` one that a sample is compared of.
+
+        Where the device fails to make it the host does, and the other way round. Raises what the last one raises.
         """
         operands = draw()
         self._draw, self._names = draw, operands.keys()
-        small = {name: array for name, array in operands.items() if array.nbytes <= KEPT_BYTES}
-        self._kept: Operands = operands if self._made is None else small
-        if self._made is None:
-            # An error is told in units of the scale, so that a larger one gives room.
-            self._references: References = {
-                name: dataclasses.replace(exact, scale=exact.scale * self._slack)
-                for name, exact in references(self._problem, operands, self._judge).items()
-            }
+        self._kept: Operands = {}
+        if self._made is not None:
+            try:
+                self._draw_there(operands, checks=checks)
+                return
+            except (CompileError, LaunchError, OutOfMemory, WrongReference) as error:
+                self._faults.add(Part.REFERENCE, "on the device", error)
+                self._made = None
+        try:
+            exact = references(self._problem, operands, self._judge)
+        except Exception as error:
+            if self._compiler is None:
+                raise
+            self._verifiers = self._verifiers or self._made_verifiers(self._compiler)
+            self._made = self._made_reference(self._compiler)
+            if self._made is None:
+                raise
+            self._faults.add(Part.REFERENCE, "on the host", error)
+            self._draw_there(operands, checks=True)
+            return
+        self._kept = operands
+        # An error is told in units of the scale, so that a larger one gives room.
+        self._references = {
+            name: dataclasses.replace(each, scale=each.scale * self._slack) for name, each in exact.items()
+        }
         with self._lock:
             self._upload(operands)
-            if self._made is not None and checks:
+
+    def _draw_there(self, operands: Operands, *, checks: bool) -> None:
+        assert self._made is not None
+        self._references: References = {}
+        self._kept = {name: array for name, array in operands.items() if array.nbytes <= KEPT_BYTES}
+        with self._lock:
+            self._upload(operands)
+            if checks:
                 count = sampled_count(self._judge.terms(self._problem))
                 indices = sampled_indices(self._problem.output, count)
                 self._made.check(self._judge.samples(self._problem, operands, indices))

@@ -26,6 +26,14 @@ BLOCKS_AT_ONCE = 1 << 15
 TOLERANCE = 1e-10
 """Difference of a sampled result from the host's, over its scale: sums of 2^30 float64 products stay below it."""
 
+_MOST_PEAK = 16.0
+"""Root mean squares of the sampled results up to which a scale may be raised: eight times as much as it is, since few
+samples, and those of a ReLU, have another root mean square than all."""
+
+
+class WrongReference(DeviceError):
+    """A reference made on the device whose sample differs from the host's."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceBuffers:
@@ -88,20 +96,23 @@ class DeviceReference:
         self._runtime.synchronize()
 
     def check(self, samples: Samples) -> None:
-        """Compares some results with those of the host. Raises DeviceError where they differ."""
+        """Compares some results with those of the host. Raises WrongReference where they differ."""
         expected, scale = (
             np.array([_number(self._runtime, allocation.address, index) for index in samples.indices])
             for allocation in (self._buffers.expected, self._buffers.scale)
         )
-        apart = np.abs(expected - samples.expected)
-        wrong = ~(apart <= TOLERANCE * scale) & ~(expected == samples.expected)
-        wrong |= ~(np.abs(scale - samples.least_scale) <= TOLERANCE * scale) & ~(scale >= samples.least_scale)
+        wrong = np.abs(expected - samples.expected) > TOLERANCE * scale
+        wrong |= ~np.isfinite(expected) & np.isfinite(samples.expected)
+        # A scale is the sum of |terms|, or a floor of some root mean squares.
+        most = np.maximum(samples.least_scale, _MOST_PEAK * np.sqrt(np.mean(np.square(samples.expected))))
+        wrong |= ~(scale >= samples.least_scale * (1 - TOLERANCE)) | ~(scale <= most * (1 + TOLERANCE))
         if wrong.any():
             at = int(np.argmax(wrong))
             index = tuple(int(i) for i in np.unravel_index(samples.indices[at], self._output.shape))
-            raise DeviceError(
-                f"the float64 reference made on the device is wrong: {int(wrong.sum())} of {wrong.size} sampled results "
-                f"differ from the host's; at {index} it is {expected[at]:.17g} and should be {samples.expected[at]:.17g}"
+            raise WrongReference(
+                f"{int(wrong.sum())} of {wrong.size} sampled results of the float64 reference made on the device are "
+                f"wrong; the first, at {index}, is {expected[at]:.17g} with scale {scale[at]:.6g} and should be "
+                f"{samples.expected[at]:.17g} with {samples.least_scale[at]:.6g} or more"
             )
 
     def close(self) -> None:

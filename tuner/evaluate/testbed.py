@@ -25,6 +25,7 @@ from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Lap
 from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.faults import Faults, Part, PartFailure
 from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
 from warpsmith.tuner.operations.drawing import noise
 from warpsmith.tuner.operations.judge import Judge
@@ -47,6 +48,7 @@ class Testbed:
         lock: of this process on the device, where another one uses it too.
         finals: verify on stress data whatever their reference takes; see `is_quick`.
         judge: of inputs, results and libraries; None for the operation's.
+        verifies_there: see `Dataset`.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -65,7 +67,9 @@ class Testbed:
         lock: DeviceLock | None = None,
         finals: bool = False,
         judge: Judge[Any] | None = None,
+        verifies_there: bool = True,
     ) -> None:
+        self._faults, self._verifies_there = Faults(), verifies_there
         self._runtime, self._judge = runtime, judge or judge_of(problem)
         self._lock = lock or DeviceLock(None)
         self._peers: tuple[Peer, ...] | None = None
@@ -77,8 +81,17 @@ class Testbed:
         draw = functools.partial(random_operands, problem, seed, self._judge)
         sets, guard_bytes = self._rotation.sets, self._guard_bytes
         given = (sets, guard_bytes, compiler, draw, 1.0, self._judge, self._lock)
-        self._data = Dataset(runtime, problem, *given, checks=True)
+        self._data = Dataset(runtime, problem, *given, checks=True, **self._how)
         self._stress = self._stress_data(seed, finals=finals)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"verifies_there": self._verifies_there, "faults": self._faults}
+
+    @property
+    def faults(self) -> tuple[PartFailure, ...]:
+        """Ways of making references, and sets of data, that failed."""
+        return self._faults.all
 
     def renew(self, seed: int) -> None:
         """Draws fresh inputs for the finals, and computes their reference."""
@@ -94,11 +107,15 @@ class Testbed:
         if not (finals or self._data.is_made_on_device or is_quick(self._problem)):
             return None
         draw = functools.partial(stress_operands, self._problem, seed)
-        with contextlib.suppress(OutOfMemory):
+        try:
             slack = self._judge.stress_slack(self._problem)
             given = (self._guard_bytes, self._compiler, draw, slack, self._judge, self._lock)
-            return Dataset(self._runtime, self._problem, 1, *given)
-        return None
+            return Dataset(self._runtime, self._problem, 1, *given, **self._how)
+        except Exception as error:
+            if isinstance(error, DeviceError) and not isinstance(error, OutOfMemory | LaunchError):
+                raise  # the device is of no more use to this process
+            self._faults.add(Part.REFERENCE, "of stress data", error)
+            return None
 
     def evaluate(
         self, program: Program, binaries: Binaries, policy: TimingPolicy, best_ns: float | None = None

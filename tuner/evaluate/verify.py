@@ -66,9 +66,7 @@ def verify(result: NDArray[Any], reference: Reference, dtype: DType, bound: floa
 
 def wrong_message(wrong: int, size: int, index: tuple[int, ...], got: float, expected: float) -> str:
     """One line for a result of `size` elements of which some are wrong; `index` is the worst one's."""
-    return (
-        f"{wrong} of {size} elements are wrong; the worst, at {index}, is {got:.9g} and should be {expected:.9g}"
-    )
+    return f"{wrong} of {size} elements are wrong; the worst, at {index}, is {got:.9g} and should be {expected:.9g}"
 
 
 def _scaled_error(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
@@ -72,7 +73,12 @@ def finalists(
         # The same outcome is that of the same machine code, which was not run again; an answer goes by its own name.
         if any(trial.outcome == other.outcome for other in passed) and not is_answer:
             continue
-        program = evaluator.program(trial.family, trial.config)
+        try:
+            program = evaluator.program(trial.family, trial.config)
+        except IllegalConfig as error:
+            ranked.remove(trial)
+            keep(dataclasses.replace(trial, outcome=Failure(FailureKind.INVALID, str(error))))
+            continue
         if program.fingerprint != trial.fingerprint:
             ranked.remove(trial)  # another version of this package tried something else by this name
             continue

@@ -22,6 +22,7 @@ from warpsmith.store.record import Failure, Measurement, Timing, Trial
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
+from warpsmith.tuner.faults import failure_of
 from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.workers.compile_job import Compiled
 
@@ -32,6 +33,10 @@ BACKLOG = 1
 more would only be asked for knowing less, and kept from other tuners that have nothing left."""
 MOST_AHEAD = 8
 """Candidates for each compiler that are on their way at the most, as while the device is being opened."""
+
+MOST_BROKEN = 3
+"""Candidates one after the other that find no worker to run on, after which the search ends: a device that was lost
+does not come back by being asked again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +198,10 @@ class Flow:
         if future.cancelled():
             return
         error = future.exception()
-        self._events.put(_Broke(error) if error else _Built(candidate, future.result()))
+        if isinstance(error, Exception):
+            self._events.put(_Built(candidate, failure_of(error)))
+        else:
+            self._events.put(_Broke(error) if error else _Built(candidate, future.result()))
 
     def _wait(self, deadline: float | None) -> bool:
         """Handles the next event; False where none came in time."""
@@ -271,8 +279,16 @@ class Flow:
         bench = self._evaluator.bench
         try:
             self._events.put(_Opened(bench.copy_timing()))
+            broken = 0  # candidates one after the other for which there was no worker
             while (ready := self._ready.get()) is not None:
-                self._events.put(_Ran(ready, self._evaluated(ready)))
+                try:
+                    evaluated, broken = self._evaluated(ready), 0
+                except Exception as error:
+                    broken += 1
+                    if broken == MOST_BROKEN:
+                        raise
+                    evaluated = Evaluated(failure_of(error), 0.0, 0.0, 0.0)
+                self._events.put(_Ran(ready, evaluated))
         except BaseException as error:
             self._events.put(_Broke(error))
         finally:

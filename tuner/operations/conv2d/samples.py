@@ -78,9 +78,7 @@ def _pixels(problem: Conv2d, axis: int, at: int) -> NDArray[np.int64]:
     return np.asarray(_standing(problem, axis)[places])
 
 
-def _pixels_at(
-    images: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _pixels_at(images: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
     found = _wide(images[:, rows[:, None], columns[None, :]])
     return np.where((rows >= 0)[:, None] & (columns >= 0)[None, :], found, 0.0)
 
