@@ -31,7 +31,7 @@ _SIDE = 16
 _MOST_ROWS, _MOST_COLUMNS = 4, 8
 """Results of a thread: 32 accumulators, for which it reads 12 numbers of shared memory a term."""
 _BLOCKS = 2048
-"""Blocks that a grid has at the least where its sums are long enough to be split: some rounds of 132 multiprocessors."""
+"""Blocks that a grid has at the least where its sums are long enough to be split: rounds of 132 multiprocessors."""
 _LEAST_TERMS = 4096
 """Terms of a split sum."""
 

@@ -225,9 +225,10 @@ class Dataset:
         if self._made is None:
             bound = self._judge.error_bound(self._problem, output)
             return verify(result, self._references[output.name], output.dtype, bound).max_error
-        self._sets[0][output.name].poison()
-        self._sets[0][output.name].upload(np.ascontiguousarray(result))
-        return self._verifiers[output.name].findings(POISON).max_error
+        with self._lock:
+            self._sets[0][output.name].poison()
+            self._sets[0][output.name].upload(np.ascontiguousarray(result))
+            return self._verifiers[output.name].findings(POISON).max_error
 
     def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
         """What runs a program on buffer set i; `workspaces` gives the addresses of each set's."""

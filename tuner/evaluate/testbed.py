@@ -236,7 +236,7 @@ class Testbed:
             with self._lock:
                 peer.run()
                 result = peer.result()
-                error = self._data.error_of(result)
+            error = self._data.error_of(result)
         except Exception as failure:  # a library may raise anything at what it does not know
             return LeftOut(peer.name, f"failed: {first_line(failure)}")
         allowed = peer.tolerance or 20 * bound

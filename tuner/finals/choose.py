@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 from warpsmith.errors import WarpsmithError
-from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
 from warpsmith.store.record import (
@@ -117,20 +116,8 @@ def choose(
 
     Raises TuningFailed where no trial is right, or none stays right on fresh data, with the reasons by family.
     """
-    ranked, untried = fastest_first(trials), _untried(answers, trials)
-    failed: list[Trial] = []
-
-    def keep_all(trial: Trial) -> None:
-        failed.append(trial)
-        keep(trial)
-
-    known = {(each.family, each.config) for each in answers}
-    own = [
-        *finalists(evaluator, finals, ranked, keep_all, known, each_family=each_family),
-        *untried_finalists(evaluator, finals, untried, keep_all),
-    ]
-    if not own:
-        raise TuningFailed(_why_none(evaluator, trials, failed))
+    ranked = fastest_first(trials)
+    own = _own_finalists(evaluator, finals, trials, ranked, keep, answers, each_family=each_family)
     met = [*own, *untried_finalists(evaluator, finals, dict.fromkeys(rivals), keep, are_rivals=True)]
     beside = _in_turns(finals, met, Faults() if faults is None else faults)
     ours = [each.timed(timing) for each, timing in zip(met, beside.ours, strict=True)]
@@ -144,6 +131,33 @@ def choose(
         overall=None if overall is winner else result.record(overall),
         runners_up=result.runners_up(winner, overall, ours),
     )
+
+
+def _own_finalists(
+    evaluator: Evaluator,
+    finals: Bench,
+    trials: list[Trial],
+    ranked: list[Trial],
+    keep: Callable[[Trial], None],
+    answers: Sequence[Program],
+    *,
+    each_family: bool,
+) -> list[Finalist]:
+    """Those of the families that were searched. Raises TuningFailed where none is right."""
+    failed: list[Trial] = []
+
+    def keep_all(trial: Trial) -> None:
+        failed.append(trial)
+        keep(trial)
+
+    known = {(each.family, each.config) for each in answers}
+    own = [
+        *finalists(evaluator, finals, ranked, keep_all, known, each_family=each_family),
+        *untried_finalists(evaluator, finals, _untried(answers, trials), keep_all),
+    ]
+    if not own:
+        raise TuningFailed(_why_none(evaluator, trials, failed))
+    return own
 
 
 def _untried(answers: Iterable[Program], trials: Iterable[Trial]) -> list[Program]:
@@ -268,8 +282,8 @@ def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple
     if family is None or family.name not in evaluator.families:
         return ()
     try:
-        config = evaluator.gate.default(family)
-    except IllegalConfig:
+        config = family.default(evaluator.problem, evaluator.device)
+    except Exception:  # it has no such kernel here; the search has said why
         return ()
     for trial in ranked:
         is_simplest = (trial.family, trial.config) == (family.name, config) != (winner.family, winner.config)

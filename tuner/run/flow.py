@@ -35,8 +35,8 @@ MOST_AHEAD = 8
 """Candidates for each compiler that are on their way at the most, as while the device is being opened."""
 
 MOST_BROKEN = 3
-"""Candidates one after the other that find no worker to run on, after which the search ends: a device that was lost
-does not come back by being asked again."""
+"""Candidates one after the other for which there is no compiler, or no worker to run on, after which the search ends: a
+device that was lost does not come back by being asked again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -123,6 +123,8 @@ class Flow:
         self._done: collections.deque[Trial] = collections.deque()
         self._twins: dict[str, list[tuple[Candidate, Compiled]]] = {}
         """By machine code and launches: those that wait for the outcome of the one that runs."""
+        self._unbuilt = 0
+        """Candidates one after the other of which the pool itself failed."""
         self._outcomes: dict[str, tuple[Measurement | Failure, str | None]] = {}
         # Not join(): where Ctrl-C strikes in it, Python 3.11 takes the thread for ended.
         self._ended = threading.Event()
@@ -198,10 +200,13 @@ class Flow:
         if future.cancelled():
             return
         error = future.exception()
-        if isinstance(error, Exception):
-            self._events.put(_Built(candidate, failure_of(error)))
-        else:
-            self._events.put(_Broke(error) if error else _Built(candidate, future.result()))
+        if error is None:
+            self._unbuilt = 0
+            self._events.put(_Built(candidate, future.result()))
+            return
+        self._unbuilt += 1
+        is_one = isinstance(error, Exception) and self._unbuilt < MOST_BROKEN
+        self._events.put(_Built(candidate, failure_of(error)) if is_one else _Broke(error))
 
     def _wait(self, deadline: float | None) -> bool:
         """Handles the next event; False where none came in time."""

@@ -14,7 +14,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import families_for, named_family
+from warpsmith.generator.registry import OPERATIONS, families_for, named_family
 from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import StoreChain, open_beside
@@ -24,7 +24,7 @@ from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
 from warpsmith.tuner.evaluate.workshop import Workshop
-from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
+from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part, PartFailure, failure_of
 from warpsmith.tuner.finals.choose import Choice, choose
 from warpsmith.tuner.finals.final_bench import FinalBench
 from warpsmith.tuner.options import TuneOptions
@@ -81,6 +81,8 @@ def tune(
     """
     device, faults = common_device(devices), Faults()
     able = _able(problem, device, options, families)
+    if options.method == AUTO:
+        faults.extend(_unable(problem, device, families))
     parts, left = _parts(problem, device, able, store, options, faults)
     with contextlib.ExitStack() as opened:
         if parts and workshop is None:
@@ -95,6 +97,15 @@ def tune(
             except Exception as error:
                 faults.add(Part.STAGE, part.key(), error)
         return _search(problem, devices, store, left, progress, able, workshop, faults)
+
+
+def _unable(problem: Problem, device: Device, families: tuple[Family, ...] | None) -> Iterator[PartFailure]:
+    """The families that fail at telling whether they solve the problem: the gate takes them for ones that do not."""
+    for family in OPERATIONS[problem.operation].families if families is None else families:
+        try:
+            family.why_not(problem, device)
+        except Exception as error:
+            yield PartFailure(Part.FAMILY, family.name, failure_of(error))
 
 
 def _parts(

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.tuner.operations.conv2d.padding import sources
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.tuner.operations.conv2d.padding import standing, window
 from warpsmith.tuner.operations.reference import Operands, Samples
 
 Terms = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -33,7 +33,7 @@ def samples(problem: Conv2d, operands: Operands, indices: NDArray[np.int64]) -> 
 def _fprop(problem: Conv2d, operands: Operands, n: int, k: int, p: int, q: int) -> Terms:
     channels = _channels_of(problem, k)
     rows, columns = (_pixels(problem, axis, at) for axis, at in enumerate((p, q)))
-    return _pixels_at(operands["x"][n, channels], rows, columns), _wide(operands["w"][k])
+    return window(operands["x"][n, channels], rows, columns, _wide), _wide(operands["w"][k])
 
 
 def _dgrad(problem: Conv2d, operands: Operands, n: int, c: int, h: int, w: int) -> Terms:
@@ -48,12 +48,12 @@ def _dgrad(problem: Conv2d, operands: Operands, n: int, c: int, h: int, w: int) 
 def _wgrad(problem: Conv2d, operands: Operands, k: int, c: int, r: int, s: int) -> Terms:
     channel = _channels_of(problem, k).start + c
     rows, columns = (
-        _standing(problem, axis)[at * dilation :][: (size - 1) * stride + 1 : stride]
+        standing(problem, axis)[at * dilation :][: (size - 1) * stride + 1 : stride]
         for axis, (at, dilation, stride, size) in enumerate(
             zip((r, s), problem.dilation, problem.stride, problem.output_size, strict=True)
         )
     )
-    return _pixels_at(operands["x"][:, channel], rows, columns), _wide(operands["dy"][:, k])
+    return window(operands["x"][:, channel], rows, columns, _wide), _wide(operands["dy"][:, k])
 
 
 def _channels_of(problem: Conv2d, filter_: int) -> slice:
@@ -62,31 +62,19 @@ def _channels_of(problem: Conv2d, filter_: int) -> slice:
 
 
 def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(values, np.float64)
-
-
-def _standing(problem: Conv2d, axis: int) -> NDArray[np.int64]:
-    """The row, or the column, of x that stands at each place of the padded image; -1 for zeros."""
-    if problem.padding_mode is not PaddingMode.ZEROS:
-        return sources(problem, axis)
-    return np.pad(np.arange(problem.input[2 + axis]), problem.padding[axis], constant_values=-1)
+    return values.astype(np.float64)
 
 
 def _pixels(problem: Conv2d, axis: int, at: int) -> NDArray[np.int64]:
     """The rows, or the columns, of x that the taps of a result meet."""
     places = at * problem.stride[axis] + np.arange(problem.weight[2 + axis]) * problem.dilation[axis]
-    return np.asarray(_standing(problem, axis)[places])
-
-
-def _pixels_at(images: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-    found = _wide(images[:, rows[:, None], columns[None, :]])
-    return np.where((rows >= 0)[:, None] & (columns >= 0)[None, :], found, 0.0)
+    return np.asarray(standing(problem, axis)[places])
 
 
 def _meetings(problem: Conv2d, axis: int, at: int) -> Pairs:
     """The rows, or the columns, of y that a pixel of x contributes to, each with the tap that does."""
     taps = np.arange(problem.weight[2 + axis])
-    places = np.flatnonzero(_standing(problem, axis) == at)
+    places = np.flatnonzero(standing(problem, axis) == at)
     steps = places[:, None] - taps[None, :] * problem.dilation[axis]
     there = steps // problem.stride[axis]
     meets = (steps % problem.stride[axis] == 0) & (steps >= 0) & (there < problem.output_size[axis])
