@@ -166,7 +166,7 @@ class Dataset:
             if self._made is None:
                 raise
             self._faults.add(Part.REFERENCE, "on the host", error)
-            self._draw_there(operands, checks=True)
+            self._draw_there(operands, checks=checks)
             return
         self._kept = operands
         # An error is told in units of the scale, so that a larger one gives room.

@@ -25,7 +25,7 @@ from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
 from warpsmith.tuner.evaluate.workshop import Workshop
 from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part, PartFailure, failure_of
-from warpsmith.tuner.finals.choose import Choice, choose
+from warpsmith.tuner.finals.choose import Choice, TuningFailed, choose
 from warpsmith.tuner.finals.final_bench import FinalBench
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress
@@ -248,7 +248,10 @@ def _choose(
     trials = list(loop.trials.values())
     bench = finals.bench()
     given = (evaluator, bench, trials, loop.replace, answers, rivals)
-    choice = choose(*given, each_family=each_family, faults=loop.faults)
+    try:
+        choice = choose(*given, each_family=each_family, faults=loop.faults)
+    except TuningFailed as error:
+        raise TuningFailed(" | ".join([str(error), *(each.told for each in loop.faults.all)])) from None
     loop.faults.extend(bench.faults)
     store.put_winner(choice.overall or choice.record)
     store.put_runners_up(_that_replace(choice.runners_up, loop, store))

@@ -90,8 +90,8 @@ def _padded(
         middle[:, left + outside_columns] = problem.cval
         padded[above + outside_rows] = problem.cval
     else:
-        middle[:, left + outside_columns] = plane[:, _stand_in(problem.border, outside_columns, columns)]
-        padded[above + outside_rows] = middle[_stand_in(problem.border, outside_rows, rows)]
+        middle[:, left + outside_columns] = plane[:, stand_in(problem.border, outside_columns, columns)]
+        padded[above + outside_rows] = middle[stand_in(problem.border, outside_rows, rows)]
     return padded.reshape(len(padded), -1)
 
 
@@ -100,7 +100,7 @@ def _outside(size: int, before: int, after: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(-before, 0), np.arange(size, size + after)])
 
 
-def _stand_in(border: Border, index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def stand_in(border: Border, index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """The index inside 0 to size-1 whose pixel stands at `index`.
 
     Not `numpy.pad`: that of NumPy 1.26 errs where the frame is several times as wide as the image.
