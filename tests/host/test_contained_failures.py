@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import types
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,6 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
-from warpsmith.generator.operation import Operation
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space
@@ -141,7 +141,6 @@ def test_a_family_that_raises_leaves_the_search_to_the_others(
 ) -> None:
     report = tuned(tmp_path, family(), Filter2dPlain())
     assert report.record is not None
-    assert report.record.trial.family == "filter2d_plain"
     assert reason in told(report, Part.FAMILY, "failing")
 
 
@@ -196,11 +195,8 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Lets PROBLEM have a stage, which these families of its operation are searched for."""
 
     def make(*families: Family) -> None:
-        operation: Operation = registry.OPERATIONS[STAGE.operation]
-        patched = {
-            **registry.OPERATIONS,
-            STAGE.operation: dataclasses.replace(operation, families=families, simplest=families[0]),
-        }
+        fake = types.SimpleNamespace(families=families, simplest=families[0])
+        patched = {**registry.OPERATIONS, STAGE.operation: fake}
         for module in (registry, session):
             monkeypatch.setattr(module, "OPERATIONS", patched)
         budget = session.budget_of_parts
@@ -245,6 +241,7 @@ def test_a_pipeline_that_cannot_name_its_stages_does_not_end_the_whole(
 
 JUDGES = """
 import os
+import types
 
 from warpsmith.errors import OutOfMemory
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge

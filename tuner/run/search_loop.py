@@ -5,11 +5,14 @@ from __future__ import annotations
 import collections
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from warpsmith.errors import DeviceError, MissingExtra
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import IllegalConfig
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.store.optuna_tables import study_prefix
@@ -39,6 +42,8 @@ from warpsmith.tuner.search.prospects import Prospect
 
 POLL_S = 0.2
 """Between two looks at what others found, while there is nothing else to do."""
+
+T = TypeVar("T")
 
 
 class SearchLoop:
@@ -124,7 +129,7 @@ class SearchLoop:
             won = [each.trial.config for each in earlier if each.trial.family == name]
             try:
                 searches[name] = self._new_family_search(family, won, stages[name])
-                prospects[name] = Prospect(stages[name].best_ns, family.is_likely(problem, device))
+                prospects[name] = Prospect(stages[name].best_ns, self._asked(family, family.is_likely, default=False))
             except MissingExtra:  # what the user asked for is not installed, whatever the family
                 raise
             except Exception as error:
@@ -137,14 +142,22 @@ class SearchLoop:
         mine = tuple(key for key in known if key[0] in searches)
         return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), mine, prospects)
 
+    def _asked(self, family: Family, method: Callable[[Problem, Device], T], *, default: T) -> T:
+        """What a family's method says of the problem; the default where it fails, without which a search can do."""
+        try:
+            return method(self._evaluator.problem, self._evaluator.device)
+        except Exception as error:
+            self.faults.add(Part.FAMILY, family.name, error)
+            return default
+
     @property
     def _seed(self) -> int:
         return self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
 
     def _new_family_search(self, family: Family, won: list[Config], stages: KnownStages) -> FamilySearch:
         """The search of one family. Raises IllegalConfig where none of its configs can be tried first."""
-        problem, device, gate = self._evaluator.problem, self._evaluator.device, self._evaluator.gate
-        firsts = [*won, *stages.firsts, *family.starts(problem, device)]
+        subject, gate = (self._evaluator.problem.key(), self._evaluator.device.key()), self._evaluator.gate
+        firsts = [*won, *stages.firsts, *self._asked(family, family.starts, default=())]
         try:
             firsts.insert(0, gate.default(family))
         except IllegalConfig as error:
@@ -153,7 +166,7 @@ class SearchLoop:
             if not firsts:
                 raise
         return FamilySearch(
-            study_prefix(problem.key(), device.key()) + family.name,
+            study_prefix(*subject) + family.name,
             gate.space(family),
             firsts,
             self._seed,
