@@ -55,6 +55,7 @@ class Dataset:
         checks: compare a sample of a reference that is made on the device with the host's.
         verifies_there: whether results are verified on the device, if `compiler` allows it; False to do so only where
             the host cannot make the reference.
+        makes_there: whether the reference is made on the device, if it can be; None where the host takes long.
         faults: takes ways of making the reference that fail, for which others take their place.
 
     Raises:
@@ -77,6 +78,7 @@ class Dataset:
         *,
         checks: bool = False,
         verifies_there: bool = True,
+        makes_there: bool | None = None,
         faults: Faults | None = None,
     ) -> None:
         self._compiler, self._faults = compiler, Faults() if faults is None else faults
@@ -98,8 +100,9 @@ class Dataset:
             ]
             if compiler is not None and verifies_there:
                 self._verifiers = self._made_verifiers(compiler)
-                if not is_quick(problem, QUICK_TERMS, self._judge):  # else the host takes less than a compilation
-                    self._made = self._made_reference(compiler)
+                if makes_there is None:  # of a small problem the host takes less than a compilation
+                    makes_there = not is_quick(problem, QUICK_TERMS, self._judge)
+                self._made = self._made_reference(compiler) if makes_there else None
             self.draw(draw, checks=checks)
             self._opened = opened.pop_all()
 
@@ -171,7 +174,8 @@ class Dataset:
         self._kept = operands
         # An error is told in units of the scale, so that a larger one gives room.
         self._references = {
-            name: dataclasses.replace(each, scale=each.scale * self._slack) for name, each in exact.items()
+            name: each if self._slack == 1.0 else dataclasses.replace(each, scale=each.scale * self._slack)
+            for name, each in exact.items()
         }
         with self._lock:
             self._upload(operands)

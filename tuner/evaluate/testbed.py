@@ -110,7 +110,10 @@ class Testbed:
         try:
             slack = self._judge.stress_slack(self._problem)
             given = (self._guard_bytes, self._compiler, draw, slack, self._judge, self._lock)
-            return Dataset(self._runtime, self._problem, 1, *given, **self._how)
+            # By kernels that were found right on the other data.
+            return Dataset(
+                self._runtime, self._problem, 1, *given, makes_there=self._data.is_made_on_device, **self._how
+            )
         except Exception as error:
             if isinstance(error, DeviceError) and not isinstance(error, OutOfMemory | LaunchError):
                 raise  # the device is of no more use to this process

@@ -38,13 +38,18 @@ def room_beside(numbers: int, copies: int = 2) -> int:
     return room
 
 
-def for_each_strip(rows: int, row_bytes: int, work: Callable[[slice], None]) -> None:
-    """Calls `work` on slices that cover `rows` rows, on many cores: NumPy lets go of the interpreter in its loops."""
+def for_each_strip(
+    rows: int, row_bytes: int, work: Callable[[slice], None], *, scratch_bytes: int = 0, room: int = MOST_BYTES
+) -> None:
+    """Calls `work` on slices that cover `rows` rows, on many cores: NumPy lets go of the interpreter in its loops.
+
+    No more of them at once than have room, where each takes `scratch_bytes`.
+    """
     step = max(1, STRIP_BYTES // max(1, row_bytes))
     slices = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
     if len(slices) == 1:  # threads cost more than a small problem
         work(slices[0])
         return
-    with ThreadPoolExecutor(threads()) as pool:
+    with ThreadPoolExecutor(max(1, min(threads(), room // max(1, scratch_bytes)))) as pool:
         for _ in pool.map(work, slices):
             pass

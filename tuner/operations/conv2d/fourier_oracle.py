@@ -112,7 +112,7 @@ def _fprop(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
     weights = operands["w"]
     tiles = _Tiles.of((standing(problem, 0), standing(problem, 1)), problem.weight[2:])
     for filters in _blocks(weights.shape[0], weights.shape[1], tiles, room):
-        _correlate(operands["x"], of(weights[filters]), tiles, of, result[:, filters])
+        _correlate(operands["x"], of(weights[filters]), tiles, of, result[:, filters], room // 2)
     if problem.bias:
         result += of(operands["b"])[:, None, None]
     return result
@@ -134,7 +134,7 @@ def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
         for first in range(0, problem.input[0], together):
             images = operands["dy"][first : first + together]
             padded = np.empty((len(images), len(own), *problem.padded_size))
-            _correlate(images, own, tiles, of, padded)
+            _correlate(images, own, tiles, of, padded, room // 4)
             result[first : first + together, channels] = folded(problem, padded)
     if problem.bias:
         result += of(operands["b"])[:, None, None]
@@ -160,7 +160,8 @@ def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
                 with lock:
                     np.add(total, product, out=total)
 
-        for_each_strip(math.ceil(len(corners) / _TOGETHER), STRIP_BYTES, add)
+        count, scratch = math.ceil(len(corners) / _TOGETHER), room // (1 + threads())
+        for_each_strip(count, STRIP_BYTES, add, scratch_bytes=scratch, room=room - total.nbytes)
         result[filters] = tiles.planes(total)[..., :rows, :columns]
     return result
 
@@ -175,16 +176,19 @@ def _blocks(outputs: int, inputs: int, tiles: _Tiles, room: int, beside: int = 0
     return [slice(first, min(first + count, outputs)) for first in range(0, outputs, count)]
 
 
-def _correlate(images: NDArray[Any], weights: Values, tiles: _Tiles, of: Numbers, target: Values) -> None:
+def _correlate(images: NDArray[Any], weights: Values, tiles: _Tiles, of: Numbers, target: Values, room: int) -> None:
     """Writes the correlation of padded images (images, channels, rows, columns) with filters (outputs, channels, taps)
-    to `target` (images, outputs, rows, columns), some tiles at a time on many cores.
+    to `target` (images, outputs, rows, columns), some tiles at a time on as many cores as have room.
     """
     factors = tiles.spectra([*weights]).conj().swapaxes(1, 2)  # (frequencies, channels, outputs)
     corners = tiles.corners(len(images))
+    # Windows, their magnitudes and spectra, copied once; the products, copied once, and their planes.
+    tile_bytes = 4 * 16 * tiles.frequencies * (weights.shape[0] + weights.shape[1])
+    together = max(1, min(_TOGETHER, room // tile_bytes))
 
     def parts(numbers: slice) -> None:
-        for first in range(numbers.start * _TOGETHER, min(len(corners), numbers.stop * _TOGETHER), _TOGETHER):
-            mine = corners[first : first + _TOGETHER]
+        for first in range(numbers.start * together, min(len(corners), numbers.stop * together), together):
+            mine = corners[first : first + together]
             seen = tiles.spectra([tiles.window(images, corner, of) for corner in mine])
             for corner, planes in zip(mine, tiles.planes(seen @ factors), strict=True):
                 rows, columns = tiles.part(corner)
@@ -192,4 +196,5 @@ def _correlate(images: NDArray[Any], weights: Values, tiles: _Tiles, of: Numbers
                     :, : rows.stop - rows.start, : columns.stop - columns.start
                 ]
 
-    for_each_strip(math.ceil(len(corners) / _TOGETHER), STRIP_BYTES, parts)
+    count = math.ceil(len(corners) / together)
+    for_each_strip(count, STRIP_BYTES, parts, scratch_bytes=together * tile_bytes, room=room)
