@@ -126,10 +126,11 @@ def _image(regions: _Regions, operand: Operand, generator: np.random.Generator) 
 
 
 def _repeated(drawn: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    if drawn.shape == shape:
-        return drawn
-    places = [np.arange(size) % length for size, length in zip(shape, drawn.shape, strict=True)]
-    return drawn[np.ix_(*places)]
+    # The fastest axis first, so that most of it is copied in long runs: 537M numbers one by one take 8 s.
+    for axis in reversed(range(len(shape))):
+        if drawn.shape[axis] != shape[axis]:
+            drawn = drawn.take(np.arange(shape[axis]) % drawn.shape[axis], axis)
+    return drawn
 
 
 def _drawn_image(shape: tuple[int, ...], regions: _Regions, generator: np.random.Generator) -> NDArray[np.float32]:
