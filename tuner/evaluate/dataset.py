@@ -88,6 +88,7 @@ class Dataset:
         self.has_state = any(operand.role is Role.STATE for operand in problem.operands)
         """Whether a run changes what the next one reads."""
         self._verifiers: dict[str, DeviceVerifier] = {}
+        self._references: References = {}
         self._made: DeviceReference | None = None
         with contextlib.ExitStack() as opened:
             self._opened = opened
@@ -182,7 +183,7 @@ class Dataset:
 
     def _draw_there(self, operands: Operands, *, checks: bool) -> None:
         assert self._made is not None
-        self._references: References = {}
+        self._references = {}
         self._kept = {name: array for name, array in operands.items() if array.nbytes <= KEPT_BYTES}
         with self._lock:
             self._upload(operands)

@@ -157,7 +157,8 @@ class SearchLoop:
     def _new_family_search(self, family: Family, won: list[Config], stages: KnownStages) -> FamilySearch:
         """The search of one family. Raises IllegalConfig where none of its configs can be tried first."""
         subject, gate = (self._evaluator.problem.key(), self._evaluator.device.key()), self._evaluator.gate
-        firsts = [*won, *stages.firsts, *self._asked(family, family.starts, default=())]
+        none: tuple[Config, ...] = ()
+        firsts = [*won, *stages.firsts, *self._asked(family, family.starts, default=none)]
         try:
             firsts.insert(0, gate.default(family))
         except IllegalConfig as error:

@@ -79,8 +79,8 @@ class _Tiles:
 
     def corners(self, images: int) -> list[tuple[int, int, int]]:
         """Image, and first row and column of the results, of each tile."""
-        firsts = (range(0, count, step) for count, step in zip(self.results, self.step, strict=True))
-        return list(itertools.product(range(images), *firsts))
+        rows, columns = (range(0, count, step) for count, step in zip(self.results, self.step, strict=True))
+        return list(itertools.product(range(images), rows, columns))
 
     def window(self, images: NDArray[Any], corner: tuple[int, int, int], of: Numbers) -> Values:
         """(channels, rows, columns)."""

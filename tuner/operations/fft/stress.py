@@ -77,7 +77,7 @@ def _fill_planes(tiling: Tiling, planes: NDArray[Any], is_complex: bool, generat
         there = tuple(slice(n * step, (n + 1) * step) for n, step in zip(at, tiling.step, strict=True))
         target = planes[(slice(None), *there)]
         chosen = (np.arange(len(planes)) * math.prod(count) + number) % len(drawn)
-        target[...] = drawn[(chosen, *map(slice, target.shape[1:]))]
+        target[...] = drawn[chosen][(slice(None), *map(slice, target.shape[1:]))]
 
 
 def _places(problem: Fft) -> NDArray[np.float32]:
