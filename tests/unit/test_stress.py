@@ -93,7 +93,6 @@ def test_tiles_of_large_planes_have_one_energy(valid: tuple[int, int] | None) ->
     assert {len(np.unique(plane)) > 100 for plane in operands["signal"]} == {True}
 
 
-
 @pytest.mark.parametrize("problem", [Filter2d((100, 100), (3, 5)), Fft(256, 100)], ids=lambda each: each.key())
 def test_terms_are_counted(problem: Problem) -> None:
     assert judge_of(problem).terms(problem) == (15 if isinstance(problem, Filter2d) else 64)

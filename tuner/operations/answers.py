@@ -15,9 +15,9 @@ MAX_STRESS_TERMS = 1 << 27
 """Terms of all results, past which only finalists meet these inputs: NumPy takes about 1 s on two cores for the
 reference of so many (1 s for a 3840x2160 image and a 4x4 filter), for which a search need not wait."""
 
-QUICK_TERMS = 1 << 26
-"""Terms of all results up to which the host makes the reference: half a second on two cores, where the kernels that do
-it on a GPU take NVRTC some tenths of a second."""
+QUICK_TERMS = MAX_STRESS_TERMS
+"""Terms of all results up to which the host makes the reference: about a second on two cores, as long as NVRTC may take
+to compile the kernels that do it on a GPU."""
 
 
 def random_operands(problem: Problem, seed: int, judge: Judge[Any] | None = None) -> Operands:

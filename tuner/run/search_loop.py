@@ -267,7 +267,7 @@ class SearchLoop:
     def _learn(self) -> None:
         """Takes in what others tried."""
         if self._companions is not None:
-            self._companions.check()
+            self._companions.check(self.faults)
         for trial in self._sharing.news() if self._sharing is not None else ():
             is_known = (trial.family, trial.config) in self.trials or trial.family not in self.search.families
             if is_known or not self._answers(trial):
