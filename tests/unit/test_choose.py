@@ -285,6 +285,16 @@ class TestWinner:
         assert record.trial.outcome.timing == timing(95.0, samples=30)  # type: ignore[union-attr]
         assert record.baselines == (COPY,)
 
+    def test_the_best_of_another_family_that_takes_most_of_a_second_is_not_run_again(self) -> None:
+        windows = [tried(f"window{letter}", 1e8 + place) for place, letter in enumerate("abc")]
+        setting = Setting()
+        choice = setting.choice(*windows, tried("plaina", 6e8))
+        assert setting.evaluated == ["windowa", "windowb", "windowc"]
+        assert [each.trial.family for each in choice.runners_up] == ["plain"]
+        setting = Setting()
+        setting.choice(*windows, tried("plaina", 4e8))
+        assert setting.evaluated == ["windowa", "windowb", "windowc", "plaina"]
+
 
 class TestAnswers:
     """What a look-up gives without this search."""

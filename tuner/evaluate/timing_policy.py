@@ -16,7 +16,7 @@ HOPELESS = 50.0
 """Such times from which on one turn is enough."""
 LEAST_FAR_TURNS = 3
 """Of what is not hopeless: one or two may have met another program's work."""
-LEAST_LONG_TURNS = 5
+LEAST_LONG_TURNS = 3
 """Of what takes long, and may win."""
 FINAL_PATIENCE = 2
 """Times that finalists may take for their samples, for each of the search."""
@@ -68,9 +68,9 @@ class TimingPolicy:
     cold: bool
     """Whether runs rotate through buffers that together exceed the L2 cache twice, where MAX_SETS allows."""
     launching: Launching = Launching.EAGER
-    patience_ns: float = 1e9
+    patience_ns: float = 0.5e9
     """Samples of what takes long are fewer than `min_samples`, LEAST_LONG_TURNS at the least, so that they last no
-    longer: ten of a layer of 5 TFLOP would last 2 s in a search, and 120 of it 24 s in the finals."""
+    longer: ten of a layer of 5 TFLOP would last 3 s in a search, and 120 of it 36 s in the finals."""
     far_budget_ns: float = 1e9
     """Of all turns of what is far behind: 120 of a library that takes 0.5 s beside our 0.3 ms would last a minute."""
 
