@@ -17,21 +17,24 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import warpsmith as ws
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.problem import Problem
 from warpsmith.tuner.evaluate.device_reference import DeviceReference, ReferenceBuffers
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.run import session
 
 GOAL_S, GOAL_BYTES = 30.0, 8 << 30
 LAYERS = (
     Conv2d((1, 128, 512, 512), (128, 128, 3, 3), padding=1),
     Conv2d((1, 128, 512, 512), (128, 128, 3, 3), padding=1, dtype="float16", precision="f16"),
-    Conv2d((4, 512, 512, 512), (512, 512, 3, 3), padding=1, dtype="float16", precision="f16"),
+    Conv2d((4, 512, 512, 512), (512, 512, 3, 3), padding=1, dtype="float16", precision="f16", layout="nhwc"),
 )
 
 
@@ -109,6 +112,16 @@ def main() -> None:
     parser.add_argument("--only", default="", help="layers whose key has this text")
     parser.add_argument("--references", action="store_true", help="time the float64 kernels alone")
     arguments = parser.parse_args()
+    usual = session.tune
+
+    def timed(problem: Problem, *given: Any, **options: Any) -> Any:
+        start = time.monotonic()
+        try:
+            return usual(problem, *given, **options)
+        finally:
+            print(f"        {time.monotonic() - start:5.1f} s {problem.key()}", flush=True)
+
+    session.tune = timed  # the stages of pipelines, which it calls itself for, too
     problems = [dataclasses.replace(layer, pass_=pass_) for layer in LAYERS for pass_ in Pass]
     for problem in problems:
         if arguments.only not in problem.key():

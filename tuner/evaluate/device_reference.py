@@ -143,6 +143,6 @@ def sampled_indices(output: Operand, count: int, seed: int = 0) -> np.ndarray[An
     return np.unique(np.concatenate([[0, size - 1], drawn]))
 
 
-def sampled_count(terms: int, most_terms: int = 1 << 26, most: int = 1000) -> int:
+def sampled_count(terms: int, most_terms: int = 1 << 25, most: int = 1000) -> int:
     """How many results of `terms` terms the host adds up by direct sums: 1,000, or fewer of long sums."""
     return max(16, min(most, math.floor(most_terms / max(1, terms))))

@@ -15,7 +15,11 @@ def samples(problem: Cgemm, operands: Operands, indices: NDArray[np.int64]) -> S
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (*problem.output.shape, 2)), strict=True)):
         product, row, column, part = map(int, place)
-        a, b = turned(operands["a"][product], problem.a)[row], turned(operands["b"][product], problem.b)[:, column]
+        left, right = operands["a"][product], operands["b"][product]
+        a = turned(left[:, row : row + 1] if problem.a.transposes else left[row : row + 1], problem.a)[0]
+        b = turned(right[column : column + 1] if problem.b.transposes else right[:, column : column + 1], problem.b)[
+            :, 0
+        ]
         total = (a * b).sum()
         expected[number] = total.imag if part else total.real
         scale[number] = np.vdot(np.abs(a), np.abs(b))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.fft import Fft, Layout
+from warpsmith.generator.fft import Fft, Layout, Tiling
 from warpsmith.tuner.operations.fft.oracle import by_transform, reordered, signal_part, with_border
-from warpsmith.tuner.operations.fft.tiles import tiles_of
 from warpsmith.tuner.operations.reference import Operands, Samples
 
 Complex = NDArray[np.complex128]
@@ -32,12 +32,29 @@ def samples(problem: Fft, operands: Operands, indices: NDArray[np.int64]) -> Sam
 def _frequency(problem: Fft, operands: Operands, place: tuple[int, ...]) -> complex:
     transform, *at = _spectrum_place(problem, place)
     signal = operands[problem.inputs[0].name]
-    part = slice(transform, transform + 1)
-    own = signal[part] if problem.tiling is None else tiles_of(problem, signal, part)
+    own = signal[transform][None] if problem.tiling is None else _tile(problem, problem.tiling, signal, transform)[None]
     whole = np.zeros((1, *problem.size), np.complex128)
     whole[signal_part(problem)] = with_border(problem, own, range(len(problem.size)))
     frequency = [_natural(problem, axis, number) for axis, number in enumerate(at)]
     return problem.scale * complex((whole[0] * _wave(problem, tuple(frequency), -1)).sum())
+
+
+def _tile(problem: Fft, tiling: Tiling, planes: NDArray[Any], transform: int) -> NDArray[Any]:
+    """The signal of one transform: `tiles_of` goes through all tiles of a plane, 4 ms of 270 of them."""
+    found = np.zeros(problem.signal_size, planes.dtype)
+    outer, rest = divmod(transform, tiling.tiles * tiling.inner)
+    tile, inner = divmod(rest, tiling.inner)
+    begins = [
+        number * step + origin
+        for number, step, origin in zip(np.unravel_index(tile, tiling.count), tiling.step, tiling.origin, strict=True)
+    ]
+    firsts = [max(0, -begin) for begin in begins]
+    ends = [min(size, whole - begin) for size, whole, begin in zip(found.shape, tiling.plane, begins, strict=True)]
+    if all(first < end for first, end in zip(firsts, ends, strict=True)):
+        inside = tuple(slice(first, end) for first, end in zip(firsts, ends, strict=True))
+        there = tuple(slice(b + first, b + end) for b, first, end in zip(begins, firsts, ends, strict=True))
+        found[inside] = planes[(outer * tiling.inner + inner, *there)]
+    return found
 
 
 def _point(problem: Fft, operands: Operands, place: tuple[int, ...]) -> complex:
