@@ -53,7 +53,7 @@ class FftReference(ReferenceKernels[Fft]):
             columns=columns,
             half=half,
             axes=_axes(problem),
-            # Of complex numbers, over all points of the transforms; `finish` divides by the real numbers of the result.
+            # The mean is one of complex numbers, over all points of the transforms; `finish` divides by the real ones.
             factor=repr(output.components.size / (problem.batch * counted)),
             elements=output.components.size,
             peak=PEAK,

@@ -22,7 +22,7 @@ from warpsmith.tuner.operations.filter2d import fourier_oracle as filter_oracle
 from warpsmith.tuner.operations.registry import judge_of
 
 LIMIT = 64 << 20
-"""Of the real one, 4 GiB, a sixty-fourth."""
+"""A sixty-fourth of the real one, 4 GiB."""
 THREADS = 8
 
 LAYERS = [

@@ -68,7 +68,7 @@ class Open(Job[Opened]):
             lock=DeviceLock(self.lock_file),
             finals=self.finals,
             judge=self.judge,
-            # On the host a result has no way to go, and the compiler takes a second.
+            # A result on the host has no way to go, and the compiler takes a second.
             verifies_there=self.device.kind is DeviceKind.CUDA,
         )
         state.laid_out = testbed

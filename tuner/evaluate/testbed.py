@@ -110,7 +110,7 @@ class Testbed:
         try:
             slack = self._judge.stress_slack(self._problem)
             given = (self._guard_bytes, self._compiler, draw, slack, self._judge, self._lock)
-            # By kernels that were found right on the other data.
+            # The kernels were found right on the other data.
             return Dataset(
                 self._runtime, self._problem, 1, *given, makes_there=self._data.is_made_on_device, **self._how
             )

@@ -17,7 +17,7 @@ HOPELESS = 50.0
 LEAST_FAR_TURNS = 3
 """Of what is not hopeless: one or two may have met another program's work."""
 LEAST_LONG_TURNS = 3
-"""Of what takes long, and may win."""
+"""Least samples of what takes long, and may win."""
 FINAL_PATIENCE = 2
 """Times that finalists may take for their samples, for each of the search."""
 

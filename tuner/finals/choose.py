@@ -143,7 +143,7 @@ def _own_finalists(
     *,
     each_family: bool,
 ) -> list[Finalist]:
-    """Those of the families that were searched. Raises TuningFailed where none is right."""
+    """The finalists of the families that were searched. Raises TuningFailed where none is right."""
     failed: list[Trial] = []
 
     def keep_all(trial: Trial) -> None:

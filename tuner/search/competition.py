@@ -96,7 +96,7 @@ class Competition:
         random.Random(seed).shuffle(self._in)
         self._left: dict[str, tuple[int, str]] = {}
         self._abandoned: set[str] = set()
-        """Those that never come back."""
+        """Families that never come back."""
         total = max(0, budget) + sum(family.tried for family in families.values())
         self._total = total
         """Trials of the whole run, those stored before with them."""

@@ -55,7 +55,7 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
 def _tile(problem: Cgemm, room: int) -> tuple[int, int]:
     """Rows and columns of a product that a thread makes at once."""
     rows = min(problem.m, _ROWS)
-    # Of both factors, and the product: each as complex numbers, and as magnitudes of half the size, by way of a copy.
+    # Both factors and the product exist as complex numbers, and as magnitudes of half the size, made by way of a copy.
     most = room // threads() // (2 * _WIDE)
     columns = max(1, (most - rows * problem.k) // (problem.k + rows))
     while columns < 64 < rows:  # where rows take most of it
