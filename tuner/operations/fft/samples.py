@@ -45,7 +45,7 @@ def _tile(problem: Fft, tiling: Tiling, planes: NDArray[Any], transform: int) ->
     outer, rest = divmod(transform, tiling.tiles * tiling.inner)
     tile, inner = divmod(rest, tiling.inner)
     begins = [
-        number * step + origin
+        int(number) * step + origin
         for number, step, origin in zip(np.unravel_index(tile, tiling.count), tiling.step, tiling.origin, strict=True)
     ]
     firsts = [max(0, -begin) for begin in begins]
@@ -53,7 +53,7 @@ def _tile(problem: Fft, tiling: Tiling, planes: NDArray[Any], transform: int) ->
     if all(first < end for first, end in zip(firsts, ends, strict=True)):
         inside = tuple(slice(first, end) for first, end in zip(firsts, ends, strict=True))
         there = tuple(slice(b + first, b + end) for b, first, end in zip(begins, firsts, ends, strict=True))
-        found[inside] = planes[(outer * tiling.inner + inner, *there)]
+        found[inside] = planes[outer * tiling.inner + inner][there]
     return found
 
 
