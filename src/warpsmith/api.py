@@ -61,8 +61,7 @@ def tune(
         DeviceError: the device is not available, or failed.
         MissingExtra: warpsmith was installed without its extra `tune`.
         StoreError: the store cannot be opened or written.
-        TuningFailed: no candidate was correct; the message has the reasons by family. A stage, a family, a library or a
-            process that fails beside others is named in `part_failures` of the report.
+        TuningFailed: no candidate was correct, with the reasons by family; other parts that fail are in the report.
     """
     from warpsmith.extras import Extra, require
 
