@@ -8,6 +8,7 @@ from typing import Any
 
 from warpsmith.store.record import FailureKind, Record, Trial, trial_spec
 from warpsmith.tuner.costs import Costs
+from warpsmith.tuner.faults import PartFailure
 from warpsmith.tuner.search.competition import Standing
 
 
@@ -45,6 +46,8 @@ class TuneReport:
     standings: tuple[Standing, ...]
     """The kernel families that competed: first those that stayed to the end, then the others, with when and why they
     were given up."""
+    part_failures: tuple[PartFailure, ...] = ()
+    """The parts of the run that failed, such as a stage of a pipeline; the run went on without them."""
 
     def spec(self) -> dict[str, Any]:
         """The report as JSON values, without the winner and the finalists."""
@@ -60,6 +63,7 @@ class TuneReport:
             "costs": self.costs.spec(),
             "families": [dataclasses.asdict(standing) for standing in self.standings],
             "interrupted": self.interrupted,
+            "part_failures": [each.spec() for each in self.part_failures],
         }
 
     def finalists_spec(self) -> dict[str, Any]:

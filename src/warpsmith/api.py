@@ -61,7 +61,7 @@ def tune(
         DeviceError: the device is not available, or failed.
         MissingExtra: warpsmith was installed without its extra `tune`.
         StoreError: the store cannot be opened or written.
-        TuningFailed: no candidate was correct.
+        TuningFailed: no candidate was correct, with the reasons by family; other parts that fail are in the report.
     """
     from warpsmith.extras import Extra, require
 

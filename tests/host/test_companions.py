@@ -20,6 +20,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.store.store import Store
+from warpsmith.tuner.faults import Faults
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
 from warpsmith.tuner.report import TuneReport
@@ -135,6 +136,8 @@ def test_one_that_fails_leaves_the_work_to_the_others(
     with pytest.warns(UserWarning, match="tuning continues without host: the worker process ended with exit code 1"):
         report = tuned(6, family=Local())
     assert (report.tried, report.others) == (6, 0)
+    assert [(str(each.part), each.name) for each in report.part_failures] == [("worker", "of host")]
+    assert "exit code 1" in report.part_failures[0].failure.message
     assert stored(tmp_path) == list(range(6))
 
 
@@ -153,5 +156,5 @@ def test_nobody_is_no_trouble() -> None:
 
     with Store.open(":memory:", write=True) as store:
         with Companions((), store, none) as nobody:
-            nobody.check()
+            nobody.check(Faults())
         assert store.beats() == {}

@@ -13,6 +13,7 @@ import pytest
 from builders import timing, winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import OutOfMemory
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import family_named
@@ -128,6 +129,15 @@ class TestNotRight:
 
 
 class TestTellsNothing:
+    def test_one_whose_reference_finds_no_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> Any:
+            raise OutOfMemory("the float64 reference takes 8.6 GiB")
+
+        monkeypatch.setattr(Bench, "_reopen", refuse)
+        found = look(stored(SHORT))
+        assert found.checked.verdict is Verdict.UNCHECKED
+        assert found.reason == "out-of-memory: the float64 reference takes 8.6 GiB"
+
     def test_a_text_of_another_version(self) -> None:
         record = stored(SHORT)
         older = dataclasses.replace(record, trial=dataclasses.replace(record.trial, fingerprint="older"))

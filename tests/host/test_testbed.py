@@ -174,7 +174,7 @@ def test_another_process_has_the_device_while_a_peers_result_is_compared(
         return verify(*arguments)
 
     monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.candidates", lambda *_: (Peer("peer", run, result),))
-    monkeypatch.setattr("warpsmith.tuner.evaluate.testbed.verify", comparing)
+    monkeypatch.setattr("warpsmith.tuner.evaluate.dataset.verify", comparing)
     testbed = Testbed(host, of, 3, TWO_SAMPLES, guarded=True, lock=DeviceLock(lock_file))
     try:
         testbed.prepare_peers()

@@ -67,6 +67,7 @@ class Setting:
         self.beside: InTurns | Failure | None = None
         self.kept: list[Trial] = []
         self.refused: set[str] = set()
+        self.fails_with_peers_alone = False
         self.spilling: set[str] = set()
         self.compiler_identity = "nvrtc"
         self.answers: tuple[Program, ...] = ()
@@ -97,9 +98,9 @@ class Setting:
         spill_bytes = 8 if name_of(program) in self.spilling else 0
         return Evaluated(measurement(own, registers=40, spill_bytes=spill_bytes), 1, 1, 1)
 
-    def side_by_side(self, contenders: tuple[Contender, ...]) -> InTurns | Failure:
+    def side_by_side(self, contenders: tuple[Contender, ...], *, peers: bool = True) -> InTurns | Failure:
         self.contenders = [name_of(each.program) for each in contenders]
-        if self.beside is not None:
+        if self.beside is not None and (peers or not self.fails_with_peers_alone):
             return self.beside
         times: list[Any] = [self.side.get(name, 100.0) for name in self.contenders]
         return InTurns(tuple(each if isinstance(each, Timing) else timing(each, samples=30) for each in times), (COPY,))
@@ -275,6 +276,24 @@ class TestWinner:
         assert name_of(record.trial) == "windowb"
         assert record.trial.outcome.timing == timing(95.0, samples=5)  # type: ignore[union-attr]
         assert record.baselines == ()
+
+    @pytest.mark.filterwarnings("ignore:the other libraries could not be timed")
+    def test_where_the_libraries_fail_it_takes_turns_without_them(self) -> None:
+        setting = Setting(windowa=100.0, windowb=95.0)
+        setting.beside, setting.fails_with_peers_alone = Failure(FailureKind.CRASH, "a library crashed"), True
+        record = setting.choose(*letters(2, step=1))
+        assert record.trial.outcome.timing == timing(95.0, samples=30)  # type: ignore[union-attr]
+        assert record.baselines == (COPY,)
+
+    def test_the_best_of_another_family_that_takes_most_of_a_second_is_not_run_again(self) -> None:
+        windows = [tried(f"window{letter}", 1e8 + place) for place, letter in enumerate("abc")]
+        setting = Setting()
+        choice = setting.choice(*windows, tried("plaina", 6e8))
+        assert setting.evaluated == ["windowa", "windowb", "windowc"]
+        assert [each.trial.family for each in choice.runners_up] == ["plain"]
+        setting = Setting()
+        setting.choice(*windows, tried("plaina", 4e8))
+        assert setting.evaluated == ["windowa", "windowb", "windowc", "plaina"]
 
 
 class TestAnswers:
@@ -493,7 +512,9 @@ class TestFreshData:
     def test_nothing_right_is_a_failure(self) -> None:
         setting = Setting(windowa=WRONG, windowb=WRONG)
         with pytest.raises(
-            TuningFailed, match=rf"^no candidate of {PROBLEM.key()} passed the second verification, on fresh data$"
+            TuningFailed,
+            match=rf"^no candidate of {PROBLEM.key()} passed the second verification, on fresh data: "
+            r"window: 2 wrong; the first: off by one$",
         ):
             setting.choose(*letters(2))
         assert len(setting.kept) == 2
@@ -506,7 +527,7 @@ class TestFreshData:
         ([], f"no candidate of {PROBLEM.key()} was tried; give it more trials or time"),
         (
             [tried("plaina", None), tried("plainb", None, outcome=Failure(FailureKind.COMPILE, "no"))],
-            "none of 2 candidates is correct: 1 wrong, 1 compile; the first: off by one",
+            f"none of 2 candidates of {PROBLEM.key()} is correct: plain: 1 wrong, 1 compile; the first: off by one",
         ),
     ],
 )

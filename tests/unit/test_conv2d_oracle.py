@@ -151,7 +151,7 @@ class TestReference:
         problem = Conv2d((11, 3, 9, 14), (5, 3, 4, 3), pass_=pass_, **fields)
         operands = drawn(problem)
         expected, _ = reference(problem, operands)
-        got = by_transforms(problem, operands, lambda values: values.astype(np.float64))
+        got = by_transforms(problem, operands, lambda values: values.astype(np.float64), 1 << 30)
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-14 * np.abs(expected).max())
 
     def test_is_by_transforms_only_of_large_plain_layers_that_are_accurate_as_a_whole(self) -> None:

@@ -30,7 +30,7 @@ from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Tr
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
-from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, Candidate, Flow
+from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, MOST_BROKEN, Candidate, Flow
 from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.workers.compile_job import Compiled
 
@@ -499,15 +499,32 @@ class TestOpening:
         with pytest.raises(DeviceError, match="no GPU here"), flow(shop, Asked()) as opened:
             next(opened.trials(never))
 
-    def test_a_pool_that_cannot_start_a_process_is_too(self) -> None:
+    def test_a_compiler_that_cannot_start_a_process_fails_its_candidate(self) -> None:
         shop = Shop()
         shop.pool.results[1] = OSError("no more processes")
-        with pytest.raises(OSError, match="no more processes"):
-            all_trials(shop, 3)
+        outcomes = {number_of(trial): trial.outcome for trial in all_trials(shop, 3)}
+        assert outcomes[1] == Failure(FailureKind.CRASH, "OSError: no more processes")
+        assert isinstance(outcomes[0], Measurement)
+        assert isinstance(outcomes[2], Measurement)
 
-    def test_so_is_whatever_goes_wrong_in_a_thread(self) -> None:
+    def test_whatever_goes_wrong_in_a_thread_fails_its_candidate(self) -> None:
+        def starting(candidate: Candidate) -> None:
+            if candidate.number == 1:
+                raise ZeroDivisionError("planted")
+
+        outcomes = {number_of(trial): trial.outcome for trial in all_trials(Shop(), 3, starting=starting)}
+        assert outcomes[1] == Failure(FailureKind.CRASH, "ZeroDivisionError: planted")
+        assert isinstance(outcomes[2], Measurement)
+
+    def test_what_goes_wrong_for_several_one_after_the_other_is_raised(self) -> None:
         with pytest.raises(ZeroDivisionError):
-            all_trials(Shop(), 1, starting=lambda _: 1 / 0)
+            all_trials(Shop(), MOST_BROKEN, starting=lambda _: 1 / 0)
+
+    def test_a_pool_that_compiles_nothing_is_raised(self) -> None:
+        shop = Shop()
+        shop.pool.results.update(dict.fromkeys(range(MOST_BROKEN), OSError("no more processes")))
+        with pytest.raises(OSError, match="no more processes"):
+            all_trials(shop, MOST_BROKEN)
 
 
 class TestLeaving:

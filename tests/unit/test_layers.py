@@ -71,7 +71,7 @@ LIVES_IN = {
 """For each third party, the modules, or packages with all that is in them, that may import it."""
 
 FLOORS = (
-    {"costs", "operations", "search", "workers"},
+    {"costs", "faults", "operations", "search", "workers"},
     {"evaluate"},
     {"options", "report", "progress", "plots"},
     {"finals"},

@@ -14,7 +14,7 @@ from builders import timing, trial
 from short_turns import shorten
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import BadArgument, CompileError
+from warpsmith.errors import BadArgument, CompileError, DeviceError, OutOfMemory, StoreError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
@@ -109,10 +109,31 @@ class TestTurns:
         assert [standing.failure for standing in standings] == ["none is right", None]
         assert standings[1].best_ns == 1000
 
-    def test_what_would_fail_for_all_ends_it(self, land: Land) -> None:
-        land.failing[PROBLEMS[1]] = CompileError("nvrtc is missing")
-        with pytest.raises(CompileError, match="nvrtc is missing"):
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [
+            (OutOfMemory("the reference takes 34 GB"), "the reference takes 34 GB"),
+            (BadArgument("no kernel family solves it"), "no kernel family solves it"),
+            (DeviceError("the device could not be prepared"), "the device could not be prepared"),
+            (ZeroDivisionError("planted"), "ZeroDivisionError: planted"),
+        ],
+    )
+    def test_whatever_makes_one_fail(self, land: Land, error: Exception, told: str) -> None:
+        land.failing[PROBLEMS[0]] = error
+        standings = tune_all(PROBLEMS[:2], HOST, land, TuneOptions(time_limit_s=400), SilentProgress())  # type: ignore[arg-type]
+        assert [standing.failure for standing in standings] == [told, None]
+        assert standings[1].best_ns == 1000
+
+    @pytest.mark.parametrize("error", [CompileError("nvrtc is missing"), StoreError("the disk is full")])
+    def test_what_would_fail_for_all_ends_it(self, land: Land, error: Exception) -> None:
+        land.failing[PROBLEMS[1]] = error
+        with pytest.raises(type(error), match=str(error)):
             go(land, 400)
+
+    def test_a_device_that_is_not_there_ends_it(self, land: Land) -> None:
+        with pytest.raises(DeviceError):
+            tune_all(PROBLEMS, (DeviceRef(DeviceKind.CUDA, 99),), land, TuneOptions(time_limit_s=4), SilentProgress())  # type: ignore[arg-type]
+        assert land.turns == []
 
     def test_machines_that_share_a_server_begin_at_different_problems(self, land: Land) -> None:
         land.server_url = "postgresql+psycopg://host/database"

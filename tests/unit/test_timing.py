@@ -306,10 +306,15 @@ class TestBufferSets:
     @pytest.mark.parametrize(("sets", "used"), [(3, 3), (11, 11), (12, 11)])
     def test_that_no_run_came_to_are_not_among_those_used(self, device: ScriptedDevice, sets: int, used: int) -> None:
         with measured(
-            device.runtime, device.work(itertools.repeat(1e9)), Rotation(sets, cold=True), exactly(9)
+            device.runtime, device.work(itertools.repeat(5e7)), Rotation(sets, cold=True), exactly(9)
         ) as found:
             assert found.sets == tuple(range(used))
             assert (found.runs, found.replay) == (11, None)
+
+    @pytest.mark.parametrize(("once_ns", "samples"), [(5e7, 9), (6.25e7, 8), (1e9, 3), (1e10, 3)])
+    def test_what_takes_long_is_sampled_less_often(self, device: ScriptedDevice, once_ns: float, samples: int) -> None:
+        timing = measure(device.runtime, device.work(itertools.repeat(once_ns)), Rotation(1, cold=True), exactly(9))
+        assert timing.samples == samples
 
     def test_are_named_in_the_policy(self, device: ScriptedDevice) -> None:
         timing = measure(device.runtime, device.work(itertools.repeat(100.0)), Rotation(2, cold=True), BARE)

@@ -22,6 +22,7 @@ from warpsmith.tuner.evaluate.jobs import Evaluate, Open, Opened, PreparePeers, 
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns
 from warpsmith.tuner.evaluate.sustained import Sustained
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.faults import PartFailure
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.workers.compile_job import Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
@@ -86,6 +87,11 @@ class Bench:
     def is_open(self) -> bool:
         """Whether `opened` is known; it stays so. From any thread."""
         return self._opened is not None
+
+    @property
+    def faults(self) -> tuple[PartFailure, ...]:
+        """What went wrong when the device was opened, and was made good in another way."""
+        return () if self._opened is None else self._opened.faults
 
     @property
     def opened(self) -> Opened:

@@ -8,20 +8,34 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.devices.base import BoundLaunch, Compiler, Runtime
 from warpsmith.devices.executable import Executable
+from warpsmith.errors import CompileError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, GuardedSets, poisons
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
-from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, device_verifier
+from warpsmith.tuner.evaluate.device_reference import (
+    DeviceReference,
+    WrongReference,
+    sampled_count,
+    sampled_indices,
+)
+from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings, device_verifier
 from warpsmith.tuner.evaluate.timing import Work
-from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import references
+from warpsmith.tuner.evaluate.verify import verify, wrong_message
+from warpsmith.tuner.faults import Faults, Part
+from warpsmith.tuner.operations.answers import QUICK_TERMS, is_quick, references
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands, References
 from warpsmith.tuner.operations.registry import judge_of
+
+Draw = Callable[[], Operands]
+"""Gives the same inputs each time."""
+KEPT_BYTES = 1 << 20
+"""Inputs up to this size stay in the host's memory, where the reference does not: kernels may take them by value."""
 
 
 class Dataset:
@@ -34,12 +48,20 @@ class Dataset:
         guard_bytes: on each side of a buffer.
         compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
-        operands: the inputs.
+        draw: gives the inputs, the same ones at each call: large ones are drawn again where they are needed.
         slack: how many times the error bound a result may be off on these inputs.
         judge: what the results must be; None for the operation's.
         lock: held while inputs go to the device, where another process times on it.
+        checks: compare a sample of a reference that is made on the device with the host's.
+        verifies_there: whether results are verified on the device, if `compiler` allows it; False to do so only where
+            the host cannot make the reference.
+        makes_there: whether the reference is made on the device, if it can be; None where the host takes long.
+        faults: takes ways of making the reference that fail, for which others take their place.
 
-    Raises OutOfMemory where the buffers do not fit.
+    Raises:
+        OutOfMemory: the buffers do not fit.
+        DeviceError: the device failed.
+        Exception: whatever the last way of making the reference raises.
     """
 
     def __init__(
@@ -49,17 +71,27 @@ class Dataset:
         sets: int,
         guard_bytes: int,
         compiler: Compiler | None,
-        operands: Operands,
+        draw: Draw,
         slack: float = 1.0,
         judge: Judge[Any] | None = None,
         lock: DeviceLock | None = None,
+        *,
+        checks: bool = False,
+        verifies_there: bool = True,
+        makes_there: bool | None = None,
+        faults: Faults | None = None,
     ) -> None:
+        self._compiler, self._faults = compiler, Faults() if faults is None else faults
         self._judge, self._lock = judge or judge_of(problem), lock or DeviceLock(None)
         self._runtime, self._outputs = runtime, problem.outputs
         self._problem, self._slack = problem, slack
         self.has_state = any(operand.role is Role.STATE for operand in problem.operands)
         """Whether a run changes what the next one reads."""
+        self._verifiers: dict[str, DeviceVerifier] = {}
+        self._references: References = {}
+        self._made: DeviceReference | None = None
         with contextlib.ExitStack() as opened:
+            self._opened = opened
             self._memory: dict[str, GuardedSets] = {}
             for operand in problem.operands:
                 self._memory[operand.name] = GuardedSets(runtime, operand, guard_bytes, sets)
@@ -67,11 +99,15 @@ class Dataset:
             self._sets: list[dict[str, GuardedBuffer]] = [
                 {name: memory.buffers[i] for name, memory in self._memory.items()} for i in range(sets)
             ]
-            self._verifiers = self._made_verifiers(compiler, opened) if compiler else {}
-            self.draw(operands)
+            if compiler is not None and verifies_there:
+                self._verifiers = self._made_verifiers(compiler)
+                if makes_there is None:  # of a small problem the host takes less than a compilation
+                    makes_there = not is_quick(problem, QUICK_TERMS, self._judge)
+                self._made = self._made_reference(compiler) if makes_there else None
+            self.draw(draw, checks=checks)
             self._opened = opened.pop_all()
 
-    def _made_verifiers(self, compiler: Compiler, opened: contextlib.ExitStack) -> dict[str, DeviceVerifier]:
+    def _made_verifiers(self, compiler: Compiler) -> dict[str, DeviceVerifier]:
         """A verifier for each output, or none at all: memory is looked at by all of them or from the host."""
         names, made = [output.name for output in self._outputs], {}
         for output in self._outputs:
@@ -79,35 +115,131 @@ class Dataset:
             verifier = device_verifier(self._runtime, compiler, self._sets, output, names, bound)
             if verifier is None:
                 return {}
-            opened.callback(verifier.close)
+            self._opened.callback(verifier.close)
             made[output.name] = verifier
         return made
 
-    def draw(self, operands: Operands) -> None:
-        """Takes other inputs."""
-        self.operands = operands
+    def _made_reference(self, compiler: Compiler) -> DeviceReference | None:
+        """What computes the reference on the device; None where nothing can."""
+        kernels = self._judge.kernels(self._problem)
+        if kernels is None or kernels.why_not(self._problem) or not self._verifiers:
+            return None
+        verifier = self._verifiers[self._problem.output.name]
+        inputs = {each.name: self._sets[0][each.name].address for each in self._problem.inputs}
+        given = self._runtime, compiler, self._problem, kernels, inputs, verifier.reference, self._slack
+        try:
+            made = DeviceReference(*given)
+        except (CompileError, LaunchError, OutOfMemory) as error:
+            self._faults.add(Part.REFERENCE, "on the device", error)
+            return None
+        self._opened.callback(made.close)
+        return made
+
+    @property
+    def is_made_on_device(self) -> bool:
+        """Whether the reference is computed on the device, and lies there alone."""
+        return self._made is not None
+
+    @property
+    def operands(self) -> Operands:
+        """The inputs; all of them are drawn again where some are so large that they are not kept."""
+        return self._draw() if self._kept.keys() < self._names else self._kept
+
+    def draw(self, draw: Draw, *, checks: bool = False) -> None:
+        """Takes other inputs, and makes their reference, with `checks` one that a sample is compared of.
+
+        Where the device fails to make it the host does, and the other way round. Raises what the last one raises.
+        """
+        operands = draw()
+        self._draw, self._names = draw, operands.keys()
+        self._kept: Operands = {}
+        if self._made is not None:
+            try:
+                self._draw_there(operands, checks=checks)
+                return
+            except (CompileError, LaunchError, OutOfMemory, WrongReference) as error:
+                self._faults.add(Part.REFERENCE, "on the device", error)
+                self._made = None
+        try:
+            exact = references(self._problem, operands, self._judge)
+        except Exception as error:
+            if self._compiler is None:
+                raise
+            self._verifiers = self._verifiers or self._made_verifiers(self._compiler)
+            self._made = self._made_reference(self._compiler)
+            if self._made is None:
+                raise
+            self._faults.add(Part.REFERENCE, "on the host", error)
+            self._draw_there(operands, checks=checks)
+            return
+        self._kept = operands
         # An error is told in units of the scale, so that a larger one gives room.
-        self.references: References = {
-            name: dataclasses.replace(exact, scale=exact.scale * self._slack)
-            for name, exact in references(self._problem, operands, self._judge).items()
+        self._references = {
+            name: each if self._slack == 1.0 else dataclasses.replace(each, scale=each.scale * self._slack)
+            for name, each in exact.items()
         }
         with self._lock:
-            self.upload()
+            self._upload(operands)
+
+    def _draw_there(self, operands: Operands, *, checks: bool) -> None:
+        assert self._made is not None
+        self._references = {}
+        self._kept = {name: array for name, array in operands.items() if array.nbytes <= KEPT_BYTES}
+        with self._lock:
+            self._upload(operands)
+            if checks:
+                count = sampled_count(self._judge.terms(self._problem))
+                indices = sampled_indices(self._problem.output, count)
+                self._made.check(self._judge.samples(self._problem, operands, indices))
 
     def upload(self) -> None:
         """Writes the inputs, the guards and the reference, whatever has become of them."""
-        for name, array in self.operands.items():
+        self._upload(self.operands)
+
+    def _upload(self, operands: Operands) -> None:
+        for name, array in operands.items():
             self._memory[name].poison()
             for buffers in self._sets:
                 buffers[name].upload(array)
         for name, verifier in self._verifiers.items():
-            verifier.upload(self.references[name])
+            if self._made is None:
+                verifier.upload(self._references[name])
+            else:
+                self._made.compute()
+                self._sums = verifier.reference_sums()
             verifier.remember_inputs()
+
+    def restore(self) -> None:
+        """The same where something of it has changed, which a wrong kernel may have done."""
+        if not self._is_intact():
+            self.upload()
+
+    def _is_intact(self) -> bool:
+        """Whether all is known to be as it was written: to tell takes a device that looks, and is worth it where
+        computing takes long.
+        """
+        if self._made is None:
+            return False
+        verifier = self._verifiers[self._problem.output.name]
+        guards = (buffers[name].damage() for buffers in self._sets for name in self._names)
+        return not verifier.changed_inputs() and verifier.reference_sums() == self._sums and not any(guards)
+
+    def error_of(self, result: NDArray[Any]) -> float:
+        """The largest scaled error of a result that somebody else computed of the same inputs."""
+        output = self._problem.output
+        if self._made is None:
+            bound = self._judge.error_bound(self._problem, output)
+            return verify(result, self._references[output.name], output.dtype, bound).max_error
+        with self._lock:
+            self._sets[0][output.name].poison()
+            self._sets[0][output.name].upload(np.ascontiguousarray(result))
+            return self._verifiers[output.name].findings(POISON).max_error
 
     def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
         """What runs a program on buffer set i; `workspaces` gives the addresses of each set's."""
         by_value = executable.program.by_value
-        values = {name: array.tobytes() for name, array in self.operands.items() if name in by_value}
+        given = self._kept if by_value <= self._kept.keys() else self.operands
+        values = {name: array.tobytes() for name, array in given.items() if name in by_value}
         bound: list[BoundLaunch] = []
         for buffers in self._sets:
             addresses = {name: buffer.address for name, buffer in buffers.items()}
@@ -143,7 +275,7 @@ class Dataset:
         """The same of one result of set 0, which was filled with `byte`."""
         verifier = self._verifiers.get(output.name)
         found = verifier.findings(byte) if verifier else None
-        return found.max_error if found and found.right else self._checked_on_host(output, 0)
+        return found.max_error if found and found.right else self._looked_at(output, 0, found)
 
     def poison_results(self) -> None:
         """Fills the results of all sets, so that what a run does not write there is found."""
@@ -161,8 +293,8 @@ class Dataset:
         checked = sorted(numbers)
         self._runtime.synchronize()
         for output in self._outputs:
-            for number in self._suspects(output, checked):
-                found = self._checked_on_host(output, number)
+            for number, findings in self._suspects(output, checked):
+                found = self._looked_at(output, number, findings)
                 if isinstance(found, Failure):
                     return number, found
         for name, number in self._changed_inputs(checked):
@@ -170,37 +302,52 @@ class Dataset:
                 return number, Failure(FailureKind.WRONG, f"changed its input {name}: {difference}")
         return None
 
-    def _suspects(self, output: Operand, numbers: list[int]) -> list[int]:
-        """The sets whose result the device does not find right; all where it cannot tell."""
+    def _suspects(self, output: Operand, numbers: list[int]) -> list[tuple[int, Findings | None]]:
+        """The sets whose result the device does not find right, and what it finds; all where it cannot tell."""
         if output.name not in self._verifiers:
-            return numbers
+            return [(number, None) for number in numbers]
         findings = self._verifiers[output.name].findings_on_all()
-        return [number for number in numbers if not findings[number].right]
+        return [(number, findings[number]) for number in numbers if not findings[number].right]
 
     def _changed_inputs(self, numbers: list[int]) -> list[tuple[str, int]]:
         """The inputs of sets that may have changed, each with the number of its set."""
         if not self._verifiers:
             written = {output.name for output in self._outputs}
-            return [(name, number) for number in numbers for name in self.operands if name not in written]
+            return [(name, number) for number in numbers for name in self._names if name not in written]
         changed = next(iter(self._verifiers.values())).changed_inputs()
         return [each for each in changed if each[1] in numbers]
 
-    def _checked_on_host(self, output: Operand, number: int) -> float | Failure:
+    def _looked_at(self, output: Operand, number: int, findings: Findings | None) -> float | Failure:
         """The largest scaled error of a result that lies in a set, or what is wrong with it, in words."""
-        buffers, name = self._sets[number], output.name
-        result, between = buffers[name].download()
-        damages = {each: buffer.damage() for each, buffer in buffers.items()}
-        damages[name] = damages[name] or between
-        for each, damage in damages.items():
-            if damage:
+        for each, buffer in self._sets[number].items():
+            if damage := buffer.damage():
                 return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
+        if self._made is not None and findings is not None:
+            return self._told(output, number, findings)
+        return self._checked_on_host(output, number)
+
+    def _told(self, output: Operand, number: int, findings: Findings) -> Failure:
+        """The device's findings in words, where the reference lies there alone."""
+        name, verifier = output.name, self._verifiers[output.name]
+        if verifier.reference_sums() != self._sums:
+            return Failure(FailureKind.OUT_OF_BOUNDS, "it wrote into the float64 reference")
+        if findings.written:
+            return Failure(FailureKind.OUT_OF_BOUNDS, f"{name}: {findings.written} bytes written between the rows")
+        worst, size = verifier.worst(number), output.components.size
+        return Failure(FailureKind.WRONG, wrong_message(findings.wrong, size, worst.index, worst.got, worst.expected))
+
+    def _checked_on_host(self, output: Operand, number: int) -> float | Failure:
+        name = output.name
+        result, between = self._sets[number][name].download()
+        if between:
+            return Failure(FailureKind.OUT_OF_BOUNDS, f"{name}: {between}")
         bound = self._judge.error_bound(self._problem, output)
-        verdict = verify(result, self.references[name], output.dtype, bound)
+        verdict = verify(result, self._references[name], output.dtype, bound)
         if not verdict.right:
             told = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
             return Failure(FailureKind.WRONG, told)
         if name in self._verifiers:  # some kernel has written into the reference there, and perhaps into inputs
-            self._verifiers[name].upload(self.references[name])
+            self._verifiers[name].upload(self._references[name])
         return verdict.max_error
 
     def close(self) -> None:

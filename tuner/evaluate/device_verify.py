@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.base import Allocation, BoundLaunch, Compiler, Module, Runtime
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.errors import CompileError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
+from warpsmith.tuner.evaluate.device_reference import ReferenceBuffers
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.reference import Reference
 
@@ -51,6 +54,15 @@ class Findings:
     @property
     def right(self) -> bool:
         return self.wrong == 0 and self.written == 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Worst:
+    """The element of a result that is furthest from its reference."""
+
+    index: tuple[int, ...]
+    got: float
+    expected: float
 
 
 class DeviceVerifier:
@@ -85,19 +97,24 @@ class DeviceVerifier:
         if 2 * nbytes > runtime.device.memory_bytes // _SHARE_OF_MEMORY:
             raise OutOfMemory(f"a reference of {2 * nbytes:,} bytes leaves too little for what is verified")
         self._runtime = runtime
+        self._parts = output.components
         self._sets, self._output, self._outputs = sets, output.name, {output.name, *outputs}
         self._inputs = tuple(name for name in sets[0] if name not in self._outputs)
         program = verification(output, sets[0][output.name].guard_bytes, runtime.device.multiprocessors, bound)
         with contextlib.ExitStack() as opened:
             module = runtime.load(compiler.compile(program.compilation()))
             opened.callback(module.close)
-            self._expected = self._allocated(opened, nbytes)
-            self._scale = self._allocated(opened, nbytes)
+            self.reference = ReferenceBuffers(self._allocated(opened, nbytes), self._allocated(opened, nbytes))
+            """Memory of the reference, for whoever computes it on the device."""
             self._findings = self._allocated(opened, len(sets) * _FINDINGS.itemsize)
+            self._places = self._allocated(opened, len(sets) * _SUM.itemsize)
             self._sums = self._allocated(opened, max(1, len(self._inputs)) * len(sets) * _SUM.itemsize)
             self._launches = {byte: self._bound(program, module, byte, 1) for byte in poisons(output.dtype)}
             self._launches_on_all = self._bound(program, module, POISON, len(sets))
             self._sum_launches = self._bound_sums(program, module)
+            worst = _on(program.launches[3], len(sets))
+            self._worst_launch = module.bind(worst, self._addresses, self._step(output.name))
+            self._sum_of = functools.partial(self._bound_sum, program.launches[2], module)
             self._uploaded = np.zeros((len(self._inputs), len(sets)), _SUM)
             self._opened = opened.pop_all()
 
@@ -108,14 +125,8 @@ class DeviceVerifier:
 
     def _bound(self, program: Program, module: Module, byte: int, sets: int) -> list[BoundLaunch]:
         """The launches that look for what is not right in the first `sets`, where results were filled with `byte`."""
-        compare, guard, _, *gaps = (_on(launch, sets) for launch in program.launches)
-        buffers, output = self._sets[0], self._output
-        addresses = {
-            "result": buffers[output].address,
-            "expected": self._expected.address,
-            "scale": self._scale.address,
-            "findings": self._findings.address,
-        }
+        compare, guard, _, _, *gaps = (_on(launch, sets) for launch in program.launches)
+        buffers, output, addresses = self._sets[0], self._output, self._addresses
         filled = {**_filled(byte), **self._step(output)}
         bound = [module.bind(launch, addresses, filled) for launch in (compare, *gaps)]
         for name, buffer in buffers.items():
@@ -123,15 +134,30 @@ class DeviceVerifier:
             bound += [module.bind(guard, {**addresses, "guard": at}, filled) for _, at in buffer.guards]
         return bound
 
+    @property
+    def _addresses(self) -> dict[str, int]:
+        return {
+            "result": self._sets[0][self._output].address,
+            "expected": self.reference.expected.address,
+            "scale": self.reference.scale.address,
+            "findings": self._findings.address,
+            "places": self._places.address,
+        }
+
     def _bound_sums(self, program: Program, module: Module) -> list[BoundLaunch]:
         """The launches that sum up each input in all sets."""
         launch, count = _on(program.launches[2], len(self._sets)), len(self._sets)
         bound = []
         for number, name in enumerate(self._inputs):
             buffer, sums = self._sets[0][name], self._sums.address + number * count * _SUM.itemsize
-            values = {"nbytes": np.uint64(buffer.nbytes).tobytes(), **self._step(name)}
-            bound.append(module.bind(launch, {"input": buffer.address, "sums": sums}, values))
+            bound.append(self._bound_sum(launch, module, buffer.address, buffer.nbytes, sums, self._step(name)))
         return bound
+
+    def _bound_sum(
+        self, launch: Launch, module: Module, address: int, nbytes: int, sums: int, step: Mapping[str, bytes]
+    ) -> BoundLaunch:
+        values = {"nbytes": np.uint64(nbytes).tobytes(), **step}
+        return module.bind(launch, {"input": address, "sums": sums}, values)
 
     def _step(self, name: str) -> dict[str, bytes]:
         """Bytes from an operand's buffer in one set to that in the next."""
@@ -140,12 +166,37 @@ class DeviceVerifier:
 
     def upload(self, reference: Reference) -> None:
         """Takes the reference that results are held against from here on."""
-        self._runtime.upload(self._expected.address, np.ascontiguousarray(reference.expected))
-        self._runtime.upload(self._scale.address, np.ascontiguousarray(reference.scale))
+        self._runtime.upload(self.reference.expected.address, np.ascontiguousarray(reference.expected))
+        self._runtime.upload(self.reference.scale.address, np.ascontiguousarray(reference.scale))
 
     def remember_inputs(self) -> None:
         """Takes the inputs as they lie there now for what they have to stay."""
         self._uploaded = self._summed()
+
+    def reference_sums(self) -> tuple[int, ...]:
+        """Sums of hashes of the reference as it lies there now: they change with it."""
+        found = []
+        for allocation in (self.reference.expected, self.reference.scale):
+            self._runtime.fill(self._places.address, 0, _SUM.itemsize)
+            self._sum_of(allocation.address, allocation.nbytes, self._places.address, {"step": bytes(8)})(None)
+            total = np.empty(1, _SUM)
+            self._runtime.download(total, self._places.address)
+            found.append(int(total[0]))
+        return tuple(found)
+
+    def worst(self, number: int) -> Worst:
+        """The element of a set with the largest error, after its findings were asked for."""
+        places = np.empty(len(self._sets), _SUM)
+        self._runtime.fill(self._places.address, POISON, places.nbytes)
+        self._worst_launch(None)
+        self._runtime.download(places, self._places.address)
+        place, parts = int(places[number]), self._parts
+        index = tuple(int(i) for i in np.unravel_index(place, parts.shape))
+        offset = sum(i * stride for i, stride in zip(index, parts.strides, strict=True))
+        got, expected = np.empty(1, numpy_dtype(parts.dtype)), np.empty(1)
+        self._runtime.download(got, self._sets[number][self._output].address + offset)
+        self._runtime.download(expected, self.reference.expected.address + place * expected.itemsize)
+        return Worst(index, float(got[0]), float(expected[0]))
 
     def findings(self, byte: int) -> Findings:
         """Looks at the result of a run that has ended, in memory that was filled with `byte` before it.
@@ -243,6 +294,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int, bound:
         launch("verify_guard", guard_bytes, Pointer("guard"), poison, step, findings),
         # Of about as many elements as the result, since that is what is known here.
         launch("sum_input", output.size, Pointer("input"), ByValue("nbytes"), step, Pointer("sums")),
+        launch("find_worst", output.size, *compared, Pointer("places")),
     ]
     if not output.is_dense:
         launches.append(launch("verify_gaps", output.span_bytes, Pointer("result"), poison, step, findings))

@@ -19,6 +19,7 @@ from warpsmith.tuner.evaluate.sustained import Sustained
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing import conditions_of
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.faults import PartFailure
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.workers.job import Job, WorkerState
 
@@ -31,6 +32,8 @@ class Opened:
     """`Runtime.environment`."""
     conditions: str
     """`Timing.conditions` of what is timed there undisturbed."""
+    faults: tuple[PartFailure, ...] = ()
+    """Ways of making the reference, and sets of data, that failed; others took their place."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,21 +58,22 @@ class Open(Job[Opened]):
     def run(self, state: WorkerState) -> Opened:
         state.clear()
         runtime = state.runtime = state.runtime or self.device.open()
-        # On the host a result has no way to go, and the compiler takes a second.
-        compiler = self.compiler if self.device.kind is DeviceKind.CUDA else None
         testbed = Testbed(
             runtime,
             self.problem,
             self.seed,
             self.policy,
             guarded=self.guarded,
-            compiler=compiler,
+            compiler=self.compiler,
             lock=DeviceLock(self.lock_file),
             finals=self.finals,
             judge=self.judge,
+            # A result on the host has no way to go, and the compiler takes a second.
+            verifies_there=self.device.kind is DeviceKind.CUDA,
         )
         state.laid_out = testbed
-        return Opened(runtime.environment(), conditions_of(self.policy, runtime, self.problem.bytes))
+        conditions = conditions_of(self.policy, runtime, self.problem.bytes)
+        return Opened(runtime.environment(), conditions, testbed.faults)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Lap
 from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.evaluate.verify import verify
+from warpsmith.tuner.faults import Faults, Part, PartFailure
 from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
 from warpsmith.tuner.operations.drawing import noise
 from warpsmith.tuner.operations.judge import Judge
@@ -48,6 +48,7 @@ class Testbed:
         lock: of this process on the device, where another one uses it too.
         finals: verify on stress data whatever their reference takes; see `is_quick`.
         judge: of inputs, results and libraries; None for the operation's.
+        verifies_there: see `Dataset`.
 
     Raises OutOfMemory where the buffers do not fit.
     """
@@ -66,7 +67,9 @@ class Testbed:
         lock: DeviceLock | None = None,
         finals: bool = False,
         judge: Judge[Any] | None = None,
+        verifies_there: bool = True,
     ) -> None:
+        self._faults, self._verifies_there = Faults(), verifies_there
         self._runtime, self._judge = runtime, judge or judge_of(problem)
         self._lock = lock or DeviceLock(None)
         self._peers: tuple[Peer, ...] | None = None
@@ -75,29 +78,47 @@ class Testbed:
         self._rotation = policy.rotation(problem.bytes, runtime.device.l2_bytes)
         self._guard_bytes = GUARD_BYTES if guarded else 0
         self._compiler = compiler
-        operands = random_operands(problem, seed, self._judge)
+        draw = functools.partial(random_operands, problem, seed, self._judge)
         sets, guard_bytes = self._rotation.sets, self._guard_bytes
-        self._data = Dataset(runtime, problem, sets, guard_bytes, compiler, operands, 1.0, self._judge, self._lock)
+        given = (sets, guard_bytes, compiler, draw, 1.0, self._judge, self._lock)
+        self._data = Dataset(runtime, problem, *given, checks=True, **self._how)
         self._stress = self._stress_data(seed, finals=finals)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"verifies_there": self._verifies_there, "faults": self._faults}
+
+    @property
+    def faults(self) -> tuple[PartFailure, ...]:
+        """Ways of making references, and sets of data, that failed."""
+        return self._faults.all
 
     def renew(self, seed: int) -> None:
         """Draws fresh inputs for the finals, and computes their reference."""
         self._peers = None  # they hold the earlier ones
         if self._stress:
             self._stress.close()
-        self._data.draw(random_operands(self._problem, seed, self._judge))
+        self._data.draw(functools.partial(random_operands, self._problem, seed, self._judge))
         self._stress = self._stress_data(seed, finals=True)
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
-        """None where their reference would keep a search waiting, or where they do not fit beside the others."""
-        if not finals and not is_quick(self._problem):
+        """None where their reference would keep a search waiting on the host, or where they do not fit beside the
+        others."""
+        if not (finals or self._data.is_made_on_device or is_quick(self._problem)):
             return None
-        operands = stress_operands(self._problem, seed)
-        with contextlib.suppress(OutOfMemory):
+        draw = functools.partial(stress_operands, self._problem, seed)
+        try:
             slack = self._judge.stress_slack(self._problem)
-            given = (self._guard_bytes, self._compiler, operands, slack, self._judge, self._lock)
-            return Dataset(self._runtime, self._problem, 1, *given)
-        return None
+            given = (self._guard_bytes, self._compiler, draw, slack, self._judge, self._lock)
+            # The kernels were found right on the other data.
+            return Dataset(
+                self._runtime, self._problem, 1, *given, makes_there=self._data.is_made_on_device, **self._how
+            )
+        except Exception as error:
+            if isinstance(error, DeviceError) and not isinstance(error, OutOfMemory | LaunchError):
+                raise  # the device is of no more use to this process
+            self._faults.add(Part.REFERENCE, "of stress data", error)
+            return None
 
     def evaluate(
         self, program: Program, binaries: Binaries, policy: TimingPolicy, best_ns: float | None = None
@@ -180,7 +201,7 @@ class Testbed:
     def _upload(self) -> None:
         for data in (self._data, self._stress):
             if data:
-                data.upload()
+                data.restore()
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
@@ -197,10 +218,11 @@ class Testbed:
         if self._peers is not None:
             return
         kind, found, self._left_out = self._runtime.device.kind, [], []
+        operands = self._data.operands
         # Seconds, in which the device does next to nothing.
-        warm_up(self._problem, self._data.operands, kind, self._judge)
+        warm_up(self._problem, operands, kind, self._judge)
         with self._lock:  # their inputs go to the device
-            made = candidates(self._problem, self._data.operands, kind, self._rotation.sets, self._judge)
+            made = candidates(self._problem, operands, kind, self._rotation.sets, self._judge)
         for candidate in made:
             refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
             if refusal is not None:
@@ -217,7 +239,7 @@ class Testbed:
             with self._lock:
                 peer.run()
                 result = peer.result()
-            error = verify(result, self._data.references[output.name], output.dtype, bound).max_error
+            error = self._data.error_of(result)
         except Exception as failure:  # a library may raise anything at what it does not know
             return LeftOut(peer.name, f"failed: {first_line(failure)}")
         allowed = peer.tolerance or 20 * bound

@@ -60,7 +60,9 @@ class _Stopwatch:
             self._captured_from = self._next_set
             self._graph = runtime.captured(self._work) if uncaptured is None else self._foreign_graph(uncaptured)
         self.samples: list[float] = []
-        self._to_drop = MAX_DROPPED * policy.max_samples
+        # No more than last as long as samples may: a layer of 5 TFLOP keeps a GPU at its power limit by itself.
+        longest = int(policy.patience_ns / (self.once_ns * self.repeats))
+        self._to_drop = MAX_DROPPED * min(policy.max_samples, max(1, longest))
         self.throttled = False
         """Whether a sample was kept although power or temperature held the clocks down."""
 
@@ -158,7 +160,7 @@ def measured(
             watch.take()
             if len(watch.samples) >= LEAST_SAMPLES and min(watch.samples) > out_of_reach:
                 break
-            if len(watch.samples) < policy.min_samples:
+            if len(watch.samples) < policy.least_samples(watch.once_ns):
                 continue
             p20, median, p80 = _quantiles(watch.samples)
             if p80 - p20 < policy.spread * median or sum(watch.samples) * watch.repeats > policy.budget_ns:

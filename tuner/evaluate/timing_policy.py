@@ -16,6 +16,10 @@ HOPELESS = 50.0
 """Such times from which on one turn is enough."""
 LEAST_FAR_TURNS = 3
 """Of what is not hopeless: one or two may have met another program's work."""
+LEAST_LONG_TURNS = 3
+"""Least samples of what takes long, and may win."""
+FINAL_PATIENCE = 2
+"""Times that finalists may take for their samples, for each of the search."""
 
 MAX_SETS = 256
 """Sets of buffers to rotate through, at most: data so small that more were needed stay in the cache in use too."""
@@ -64,6 +68,9 @@ class TimingPolicy:
     cold: bool
     """Whether runs rotate through buffers that together exceed the L2 cache twice, where MAX_SETS allows."""
     launching: Launching = Launching.EAGER
+    patience_ns: float = 0.5e9
+    """Samples of what takes long are fewer than `min_samples`, LEAST_LONG_TURNS at the least, so that they last no
+    longer: ten of a layer of 5 TFLOP would last 3 s in a search, and 120 of it 36 s in the finals."""
     far_budget_ns: float = 1e9
     """Of all turns of what is far behind: 120 of a library that takes 0.5 s beside our 0.3 ms would last a minute."""
 
@@ -96,7 +103,12 @@ class TimingPolicy:
             min_samples=self.final_factor * self.min_samples,
             max_samples=self.final_factor * self.max_samples,
             budget_ns=self.final_factor * self.budget_ns,
+            patience_ns=FINAL_PATIENCE * self.patience_ns,
         )
+
+    def least_samples(self, once_ns: float) -> int:
+        """The samples that are taken at the least of what takes so long once."""
+        return min(self.min_samples, max(LEAST_LONG_TURNS, int(self.patience_ns / once_ns)))
 
     def turns(self, once_ns: float, repeats: int, pace_ns: float) -> int:
         """In how many of `min_samples` turns something takes part.
@@ -107,7 +119,7 @@ class TimingPolicy:
             pace_ns: of one run of the fastest of ours.
         """
         if once_ns <= FAR * pace_ns:
-            return self.min_samples
+            return self.least_samples(once_ns)
         least = 1 if once_ns > HOPELESS * pace_ns else LEAST_FAR_TURNS
         return min(self.min_samples, max(least, int(self.far_budget_ns / (once_ns * repeats))))
 

@@ -61,22 +61,24 @@ def verify(result: NDArray[Any], reference: Reference, dtype: DType, bound: floa
     if total == 0:
         return Verdict(max_error, 0, "")
     index = tuple(int(i) for i in np.unravel_index(-place, result.shape))
-    message = (
-        f"{total} of {result.size} elements are wrong; the worst, at {index}, "
-        f"is {got[-place]:.9g} and should be {expected[-place]:.9g}"
-    )
+    message = wrong_message(total, result.size, index, float(got[-place]), float(expected[-place]))
     return Verdict(max_error, total, message)
+
+
+def wrong_message(wrong: int, size: int, index: tuple[int, ...], got: float, expected: float) -> str:
+    """One line for a result of `size` elements of which some are wrong; `index` is the worst one's."""
+    return f"{wrong} of {size} elements are wrong; the worst, at {index}, is {got:.9g} and should be {expected:.9g}"
 
 
 def _scaled_error(
     got: NDArray[Any], expected: NDArray[np.float64], scale: NDArray[np.float64], dtype: DType
 ) -> NDArray[np.float64]:
-    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. And a wrong kernel may have
-    # written a signalling NaN.
+    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. Where the scale is not finite,
+    # anything is. And a wrong kernel may have written a signalling NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _error(got, expected, dtype)
         scaled = np.where(error == 0, 0.0, error / scale)
-    return np.where(np.isnan(scale), 0.0, np.where(np.isnan(scaled), np.inf, scaled))
+    return np.where(np.isfinite(scale), np.where(np.isnan(scaled), np.inf, scaled), 0.0)
 
 
 def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> NDArray[np.float64]:

@@ -27,6 +27,7 @@ from warpsmith.store.record import (
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import InTurns
+from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.finals.finalists import Finalist, finalists, untried_finalists
 
 SIMPLEST_KERNEL = "simplest kernel"
@@ -94,6 +95,7 @@ def choose(
     rivals: Sequence[Program] = (),
     *,
     each_family: bool = True,
+    faults: Faults | None = None,
 ) -> Choice:
     """The winner of `trials`, with what was measured beside it.
 
@@ -110,19 +112,14 @@ def choose(
         answers: what a look-up gave before the search, and what it gives by now, where other tuners found more.
         rivals: of other families, what holds the place that the winner wants; they keep it as answers do.
         each_family: whether the fastest of every family is timed in the same turns.
+        faults: takes the other libraries' failure.
 
-    Raises TuningFailed where no trial is right, or none stays right on fresh data.
+    Raises TuningFailed where no trial is right, or none stays right on fresh data, with the reasons by family.
     """
-    ranked, untried = fastest_first(trials), _untried(answers, trials)
-    known = {(each.family, each.config) for each in answers}
-    own = [
-        *finalists(evaluator, finals, ranked, keep, known, each_family=each_family),
-        *untried_finalists(evaluator, finals, untried, keep),
-    ]
-    if not own:
-        raise TuningFailed(_why_none(evaluator, trials, untried))
+    ranked = fastest_first(trials)
+    own = _own_finalists(evaluator, finals, trials, ranked, keep, answers, each_family=each_family)
     met = [*own, *untried_finalists(evaluator, finals, dict.fromkeys(rivals), keep, are_rivals=True)]
-    beside = _in_turns(finals, met)
+    beside = _in_turns(finals, met, Faults() if faults is None else faults)
     ours = [each.timed(timing) for each, timing in zip(met, beside.ours, strict=True)]
     winner, overall = (_winner(evaluator, [*zip(those, ours, strict=False)]) for those in (own, met))
     result = _Result(evaluator, _provenance(finals), beside, ranked)
@@ -134,6 +131,33 @@ def choose(
         overall=None if overall is winner else result.record(overall),
         runners_up=result.runners_up(winner, overall, ours),
     )
+
+
+def _own_finalists(
+    evaluator: Evaluator,
+    finals: Bench,
+    trials: list[Trial],
+    ranked: list[Trial],
+    keep: Callable[[Trial], None],
+    answers: Sequence[Program],
+    *,
+    each_family: bool,
+) -> list[Finalist]:
+    """The finalists of the families that were searched. Raises TuningFailed where none is right."""
+    failed: list[Trial] = []
+
+    def keep_all(trial: Trial) -> None:
+        failed.append(trial)
+        keep(trial)
+
+    known = {(each.family, each.config) for each in answers}
+    own = [
+        *finalists(evaluator, finals, ranked, keep_all, known, each_family=each_family),
+        *untried_finalists(evaluator, finals, _untried(answers, trials), keep_all),
+    ]
+    if not own:
+        raise TuningFailed(_why_none(evaluator, trials, failed))
+    return own
 
 
 def _untried(answers: Iterable[Program], trials: Iterable[Trial]) -> list[Program]:
@@ -180,13 +204,19 @@ def _provenance(finals: Bench) -> Provenance:
     return Provenance(created, importlib.metadata.version("warpsmith"), finals.opened.environment)
 
 
-def _in_turns(finals: Bench, met: Sequence[Finalist]) -> InTurns:
-    """Their times and those of the other libraries, in turns; where that fails, their own ones, and it is said."""
-    beside = finals.side_by_side(tuple(finalist.contender for finalist in met))
-    if not isinstance(beside, Failure):
-        return beside
-    warnings.warn(f"the other libraries could not be timed: {beside.message}", stacklevel=3)
-    return InTurns(tuple(finalist.contender.measurement.timing for finalist in met), ())
+def _in_turns(finals: Bench, met: Sequence[Finalist], faults: Faults) -> InTurns:
+    """Their times and those of the other libraries, in turns. Where that fails, it is said, and they take turns alone;
+    where that fails too, their own times.
+    """
+    contenders = tuple(finalist.contender for finalist in met)
+    beside = finals.side_by_side(contenders)
+    if isinstance(beside, Failure):
+        warnings.warn(f"the other libraries could not be timed: {beside.message}", stacklevel=3)
+        faults.add(Part.PEER, "libraries beside the winner", beside)
+        beside = finals.side_by_side(contenders, peers=False)
+    if isinstance(beside, Failure):
+        return InTurns(tuple(each.measurement.timing for each in contenders), ())
+    return beside
 
 
 def _winner(evaluator: Evaluator, met: Sequence[tuple[Finalist, Trial]]) -> Trial:
@@ -251,7 +281,10 @@ def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple
     family = simplest_family(evaluator.problem.operation)
     if family is None or family.name not in evaluator.families:
         return ()
-    config = family.default(evaluator.problem, evaluator.device)
+    try:
+        config = family.default(evaluator.problem, evaluator.device)
+    except Exception:  # it has no such kernel here; the search has said why
+        return ()
     for trial in ranked:
         is_simplest = (trial.family, trial.config) == (family.name, config) != (winner.family, winner.config)
         if is_simplest and isinstance(trial.outcome, Measurement):
@@ -259,12 +292,26 @@ def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple
     return ()
 
 
-def _why_none(evaluator: Evaluator, trials: list[Trial], untried: list[Program]) -> str:
-    if untried or any(isinstance(trial.outcome, Measurement) for trial in trials):
-        return f"no candidate of {evaluator.problem.key()} passed the second verification, on fresh data"
-    failures = [trial.outcome for trial in trials if isinstance(trial.outcome, Failure)]
+def _why_none(evaluator: Evaluator, trials: list[Trial], failed: list[Trial]) -> str:
+    """Why there is no winner, by family: what failed in the finals, or else in the search."""
+    problem = evaluator.problem.key()
+    if failed:
+        return f"no candidate of {problem} passed the second verification, on fresh data: {_by_family(failed)}"
+    failures = [trial for trial in trials if isinstance(trial.outcome, Failure)]
     if not failures:
-        return f"no candidate of {evaluator.problem.key()} was tried; give it more trials or time"
-    counts = collections.Counter(str(failure.kind) for failure in failures)
-    told = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return f"none of {len(failures)} candidates is correct: {told}; the first: {failures[0].message}"
+        return f"no candidate of {problem} was tried; give it more trials or time"
+    return f"none of {len(failures)} candidates of {problem} is correct: {_by_family(failures)}"
+
+
+def _by_family(failed: list[Trial]) -> str:
+    """`FAMILY: 2 wrong, 1 compile; the first: MESSAGE`, for each family."""
+    by_family: dict[str, list[Failure]] = {}
+    for trial in failed:
+        if isinstance(trial.outcome, Failure):
+            by_family.setdefault(trial.family, []).append(trial.outcome)
+    told = []
+    for family, failures in by_family.items():
+        kinds = collections.Counter(str(each.kind) for each in failures)
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        told.append(f"{family}: {counts}; the first: {failures[0].message}")
+    return " | ".join(told)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Failure, Timing, Trial
+from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
@@ -20,6 +21,9 @@ MOST_FINALISTS = 8
 BESIDE = 10.0
 """Times of the fastest up to which the best of another family is timed beside it: 120 samples in turns of one that
 takes 30 ms last 4 s, and to know its time better would change nothing."""
+LONG_NS = 5e8
+"""What takes longer is timed beside the fastest only where it may win: to verify it and to time it again takes some ten
+runs."""
 SHORT_NS = 5e6
 """What takes no longer is timed beside it whatever the fastest takes: the samples last 0.6 s."""
 
@@ -65,14 +69,19 @@ def finalists(
     for trial in tuple(ranked):
         time_ns, fastest_ns = trial.median_ns or 0.0, (passed[0] if passed else trial).median_ns or 0.0
         is_answer = (trial.family, trial.config) in answers
-        is_slow = time_ns > max(BESIDE * fastest_ns, SHORT_NS)
+        is_slow = time_ns > max(min(BESIDE * fastest_ns, LONG_NS), SHORT_NS)
         is_familys = each_family and not is_slow and all(trial.family != other.family for other in passed)
         if not (is_finalist(len(passed), time_ns, fastest_ns) or is_answer or is_familys):
             continue
         # The same outcome is that of the same machine code, which was not run again; an answer goes by its own name.
         if any(trial.outcome == other.outcome for other in passed) and not is_answer:
             continue
-        program = evaluator.program(trial.family, trial.config)
+        try:
+            program = evaluator.program(trial.family, trial.config)
+        except IllegalConfig as error:
+            ranked.remove(trial)
+            keep(dataclasses.replace(trial, outcome=Failure(FailureKind.INVALID, str(error))))
+            continue
         if program.fingerprint != trial.fingerprint:
             ranked.remove(trial)  # another version of this package tried something else by this name
             continue

@@ -9,7 +9,7 @@ import importlib.metadata
 from collections.abc import Callable, Iterator
 
 from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.errors import WarpsmithError
+from warpsmith.errors import OutOfMemory, WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
@@ -63,9 +63,12 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
     if program is None:
         return _without_time(record, Verdict.UNCHECKED, "this version generates another text; tune it again", {})
     then = record.timing
-    with _reopened(record, device, seed) as evaluator:
-        times = _times(evaluator, program)
-        environment = evaluator.bench.opened.environment
+    try:
+        with _reopened(record, device, seed) as evaluator:
+            times = _times(evaluator, program)
+            environment = evaluator.bench.opened.environment
+    except OutOfMemory as error:  # of the buffers or the reference, before anything ran
+        return _without_time(record, Verdict.UNCHECKED, f"{FailureKind.OUT_OF_MEMORY}: {error}", {})
     if isinstance(times, Failure):
         verdict = Verdict.UNCHECKED if times.kind in NOT_ITS_FAULT else Verdict.WRONG
         return _without_time(record, verdict, f"{times.kind}: {times.message}", environment)

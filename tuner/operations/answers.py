@@ -15,6 +15,10 @@ MAX_STRESS_TERMS = 1 << 27
 """Terms of all results, past which only finalists meet these inputs: NumPy takes about 1 s on two cores for the
 reference of so many (1 s for a 3840x2160 image and a 4x4 filter), for which a search need not wait."""
 
+QUICK_TERMS = MAX_STRESS_TERMS
+"""Terms of all results up to which the host makes the reference: about a second on two cores, as long as NVRTC may take
+to compile the kernels that do it on a GPU."""
+
 
 def random_operands(problem: Problem, seed: int, judge: Judge[Any] | None = None) -> Operands:
     """Inputs for `problem`, dense and never all zeros: the values that it knows where it does, else random ones.
@@ -48,7 +52,7 @@ def reference(problem: Problem, operands: Operands) -> Reference:
     return references(problem, operands)[problem.output.name]
 
 
-def is_quick(problem: Problem) -> bool:
-    """Whether NumPy takes so little for a second reference that a search need not wait; see MAX_STRESS_TERMS."""
+def is_quick(problem: Problem, most_terms: int = MAX_STRESS_TERMS, judge: Judge[Any] | None = None) -> bool:
+    """Whether the results of a problem have so few terms in all; see MAX_STRESS_TERMS."""
     results = sum(operand.size for operand in problem.outputs)
-    return results * judge_of(problem).terms(problem) <= MAX_STRESS_TERMS
+    return results * (judge or judge_of(problem)).terms(problem) <= most_terms

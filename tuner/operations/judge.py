@@ -6,11 +6,13 @@ import abc
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Operand, Problem
+from warpsmith.generator.reference.kernels import ReferenceKernels
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, References
+from warpsmith.tuner.operations.reference import Operands, References, Samples
 
 P = TypeVar("P", bound=Problem)
 
@@ -48,6 +50,14 @@ class Judge(abc.ABC, Generic[P]):
     @abc.abstractmethod
     def references(self, problem: P, operands: Operands) -> References:
         """What each result must be."""
+
+    def kernels(self, problem: P) -> ReferenceKernels[P] | None:  # noqa: ARG002 - part of the interface
+        """What computes the reference on a device; None where only the host can. `samples` checks it."""
+        return None
+
+    def samples(self, problem: P, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+        """The results of these numbers, in C order of the output's real numbers, by direct sums on the host."""
+        raise NotImplementedError(f"{problem.operation} has no kernels for its reference, and so no samples")
 
     def error_bound(self, problem: P, output: Operand) -> float:  # noqa: ARG002 - part of the interface
         """Largest error of a result over its scale (`Reference.scale`) that is still right."""

@@ -28,3 +28,14 @@ class Reference:
 
 References = Mapping[str, Reference]
 """One for each result of a problem, by its operand's name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Some results of a problem by direct float64 sums, one by one."""
+
+    indices: NDArray[np.int64]
+    """Their numbers in C order; of complex results those of real and imaginary parts."""
+    expected: NDArray[np.float64]
+    least_scale: NDArray[np.float64]
+    """The sum of each one's |terms|: its scale, or less."""

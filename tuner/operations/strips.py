@@ -9,22 +9,51 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from warpsmith.devices.host.machine import cores
+from warpsmith.errors import OutOfMemory
 
 STRIP_BYTES = 1 << 20
 """Work is cut into strips of about this size: they stay in a core's cache, and threads seldom wait for the interpreter.
 With calls of 64 KB, 16 cores took 9.2 s for a 12288x12288 image, with these 1.6 s."""
 _MOST_THREADS = 16
 """They share the bandwidth of the memory by then, and the interpreter between two calls."""
+MOST_BYTES = 4 << 30
+"""A reference on the host takes at most so many in all: its results, and what it works with. The processes of a search
+and of its finals make theirs at the same time, on machines that others use too."""
 
 
-def for_each_strip(rows: int, row_bytes: int, work: Callable[[slice], None]) -> None:
-    """Calls `work` on slices that cover `rows` rows, on many cores: NumPy lets go of the interpreter in its loops."""
+def threads() -> int:
+    """How many work on strips at once."""
+    return min(cores(), _MOST_THREADS)
+
+
+def room_beside(numbers: int, copies: int = 2) -> int:
+    """Bytes that are left to work with beside a reference of so many float64 numbers, in `copies` arrays.
+
+    Raises OutOfMemory where it leaves less than a sixteenth of what it may take.
+    """
+    room = MOST_BYTES - 8 * copies * numbers
+    if room < MOST_BYTES // 16:
+        taken, most = 8 * copies * numbers / 2**30, MOST_BYTES / 2**30
+        raise OutOfMemory(
+            f"the float64 reference of {numbers:,} numbers takes {taken:.1f} GiB of the host's memory, and may take "
+            f"{most:.1f}: split the problem, or tune it on a GPU, which makes its own"
+        )
+    return room
+
+
+def for_each_strip(
+    rows: int, row_bytes: int, work: Callable[[slice], None], *, scratch_bytes: int = 0, room: int = MOST_BYTES
+) -> None:
+    """Calls `work` on slices that cover `rows` rows, on many cores: NumPy lets go of the interpreter in its loops.
+
+    No more of them at once than have room, where each takes `scratch_bytes`.
+    """
     step = max(1, STRIP_BYTES // max(1, row_bytes))
     slices = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
     if len(slices) == 1:  # threads cost more than a small problem
         _unwarned(work, slices[0])
         return
-    with ThreadPoolExecutor(min(cores(), _MOST_THREADS)) as pool:
+    with ThreadPoolExecutor(max(1, min(threads(), room // max(1, scratch_bytes)))) as pool:
         for _ in pool.map(functools.partial(_unwarned, work), slices):
             pass
 

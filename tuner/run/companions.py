@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import BadArgument, WarpsmithError
+from warpsmith.errors import BadArgument
 from warpsmith.store.store import Store
+from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.run.sharing import new_tuner
 from warpsmith.tuner.workers.job import Job
 from warpsmith.tuner.workers.worker import Worker, WorkerDied, interrupt_all
@@ -72,15 +73,14 @@ class Companions:
             for tuner in self._tuners.values():
                 self._store.strike(tuner)
 
-    def check(self) -> None:
-        """Warns of companions that have failed since the last call, and frees what they had claimed."""
+    def check(self, faults: Faults) -> None:
+        """Warns of companions that have failed since the last call, notes them, and frees what they had claimed."""
         for future in [future for future in self._running if future.done()]:
             device = self._running.pop(future)
             error = future.exception()
             if error is None:
                 continue
-            if not isinstance(error, WarpsmithError | WorkerDied):
-                raise error
+            faults.add(Part.WORKER, f"of {device}", error)
             words = error.last_words.splitlines()[-1:] if isinstance(error, WorkerDied) else []
             warnings.warn(": ".join([f"tuning continues without {device}", str(error), *words]), stacklevel=2)
             self._store.strike(self._tuners[device])

@@ -22,6 +22,7 @@ from warpsmith.store.record import Failure, Measurement, Timing, Trial
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
+from warpsmith.tuner.faults import failure_of
 from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.workers.compile_job import Compiled
 
@@ -32,6 +33,10 @@ BACKLOG = 1
 more would only be asked for knowing less, and kept from other tuners that have nothing left."""
 MOST_AHEAD = 8
 """Candidates for each compiler that are on their way at the most, as while the device is being opened."""
+
+MOST_BROKEN = 3
+"""Candidates one after the other for which there is no compiler, or no worker to run on, after which the search ends: a
+device that was lost does not come back by being asked again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +123,8 @@ class Flow:
         self._done: collections.deque[Trial] = collections.deque()
         self._twins: dict[str, list[tuple[Candidate, Compiled]]] = {}
         """By machine code and launches: those that wait for the outcome of the one that runs."""
+        self._unbuilt = 0
+        """Candidates one after the other of which the pool itself failed."""
         self._outcomes: dict[str, tuple[Measurement | Failure, str | None]] = {}
         # Not join(): where Ctrl-C strikes in it, Python 3.11 takes the thread for ended.
         self._ended = threading.Event()
@@ -193,7 +200,13 @@ class Flow:
         if future.cancelled():
             return
         error = future.exception()
-        self._events.put(_Broke(error) if error else _Built(candidate, future.result()))
+        if error is None:
+            self._unbuilt = 0
+            self._events.put(_Built(candidate, future.result()))
+            return
+        self._unbuilt += 1
+        is_one = isinstance(error, Exception) and self._unbuilt < MOST_BROKEN
+        self._events.put(_Built(candidate, failure_of(error)) if is_one else _Broke(error))
 
     def _wait(self, deadline: float | None) -> bool:
         """Handles the next event; False where none came in time."""
@@ -271,8 +284,16 @@ class Flow:
         bench = self._evaluator.bench
         try:
             self._events.put(_Opened(bench.copy_timing()))
+            broken = 0  # candidates one after the other for which there was no worker
             while (ready := self._ready.get()) is not None:
-                self._events.put(_Ran(ready, self._evaluated(ready)))
+                try:
+                    evaluated, broken = self._evaluated(ready), 0
+                except Exception as error:
+                    broken += 1
+                    if broken == MOST_BROKEN:
+                        raise
+                    evaluated = Evaluated(failure_of(error), 0.0, 0.0, 0.0)
+                self._events.put(_Ran(ready, evaluated))
         except BaseException as error:
             self._events.put(_Broke(error))
         finally:

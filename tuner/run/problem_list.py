@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import BadArgument, WarpsmithError
+from warpsmith.errors import BadArgument, CompileError, MissingExtra, WarpsmithError
 from warpsmith.generator.problem import Problem
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
+from warpsmith.tuner.evaluate.evaluator import common_device
+from warpsmith.tuner.faults import NEVER_CONTAINED, failure_of
 from warpsmith.tuner.finals.choose import TuningFailed
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress
@@ -103,6 +105,7 @@ def tune_all(
     """
     if options.time_limit_s is None:
         raise BadArgument("a list of problems needs a time limit, such as --time-limit 2h")
+    _ = common_device(devices)  # one that is not there fails all of them
     end = time.monotonic() + options.time_limit_s
     standings = {problem: ProblemStanding(problem, 0, 0, None, math.inf, None) for problem in problems}
     playing = list(problems)
@@ -132,8 +135,11 @@ def _turn(
     problem = before.problem
     try:
         report = tune(problem, devices, store, options, progress)
-    except TuningFailed as error:
-        return dataclasses.replace(before, turns=before.turns + 1, gain=0.0, failure=str(error))
+    except (*NEVER_CONTAINED, CompileError, MissingExtra):
+        raise
+    except Exception as error:
+        told = str(error) if isinstance(error, TuningFailed) else failure_of(error).message
+        return dataclasses.replace(before, turns=before.turns + 1, gain=0.0, failure=told)
     if report.interrupted:
         raise KeyboardInterrupt
     trials = store.trials(problem, devices[0].device())

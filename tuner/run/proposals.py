@@ -6,17 +6,23 @@ import collections
 import time
 from collections.abc import Callable
 
+from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Trial
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
+from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.run.sharing import Sharing
 from warpsmith.tuner.search.competition import Competition
 
 AT_ONCE = 16
 """Programs that are claimed together, where there are compilers for as many: a transaction costs 5 to 10 ms, where a
 candidate takes 10. Where candidates take longer, what one tuner holds back the others could do."""
+
+
+MOST_REFUSED = 8
+"""Configs of a family without a time of which no program can be made, after which it leaves the search."""
 
 
 class Proposals:
@@ -28,6 +34,7 @@ class Proposals:
         ledger: where costs are counted.
         sharing: whom this tuner shares its store with; None for nobody.
         holds: whether another's trial, stored already, makes a program's own superfluous.
+        faults: takes families of which no program can be made.
     """
 
     def __init__(
@@ -37,7 +44,10 @@ class Proposals:
         ledger: Ledger,
         sharing: Sharing | None,
         holds: Callable[[Trial], bool],
+        faults: Faults | None = None,
     ) -> None:
+        self._faults = Faults() if faults is None else faults
+        self._refused: collections.Counter[str] = collections.Counter()
         self._search, self._evaluator, self._ledger, self._sharing, self._holds = (
             search,
             evaluator,
@@ -91,9 +101,20 @@ class Proposals:
                 asked = self._search.ask()
             if asked is None:
                 break
-            with self._ledger.during(Stage.GENERATE):
-                programs.append(self._evaluator.program(*asked))
+            try:
+                with self._ledger.during(Stage.GENERATE):
+                    programs.append(self._evaluator.program(*asked))
+            except IllegalConfig as error:
+                self._refuse(*asked, error)
         return programs
+
+    def _refuse(self, family: str, config: Config, error: IllegalConfig) -> None:
+        """Takes a config as one that failed; a family that mostly makes no programs leaves the search."""
+        self._search.tell(family, config, None)
+        self._refused[family] += 1
+        self._faults.add(Part.FAMILY, family, error)
+        if self._refused[family] >= MOST_REFUSED and self._search.families[family].best_ns is None:
+            self._search.abandon(family, f"it makes no programs: {error}")
 
     def _claim(self, programs: list[Program]) -> None:
         if self._sharing is None:

@@ -12,6 +12,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind
+from warpsmith.tuner.faults import Faults, Part
 
 MAX_SPILL_BYTES = 64
 """A thread. Of 399 candidates that spilled more, over 22 filters of 2x2 to 15x15 on an H200, the best took 1.40 times
@@ -51,6 +52,7 @@ class Screen:
         spared: families and configs that are run all the same, unless they are poison or HOPELESS: what a winner is
             held against.
         expected_ns: what the best time is expected to be, in ns; infinite where nothing is expected.
+        faults: takes families that cannot tell what their programs have to do.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class Screen:
         drops: bool,
         spared: Collection[tuple[str, Config]] = (),
         expected_ns: float = math.inf,
+        faults: Faults | None = None,
     ) -> None:
+        self._faults = Faults() if faults is None else faults
         self._problem, self._device, self._families, self._poisoned = problem, device, families, poisoned
         self._spared = spared
         self._drops = drops and device.kind is DeviceKind.CUDA
@@ -85,7 +89,11 @@ class Screen:
         limit_ns = self._best_ns if self._may_drop(program) else max(HOPELESS * best_ns, LONG_NS)
         if not self._drops or limit_ns == math.inf:
             return None
-        work = self._families[program.family].work(self._problem, program.config)
+        try:
+            work = self._families[program.family].work(self._problem, program.config)
+        except Exception as error:
+            self._faults.add(Part.FAMILY, program.family, error)
+            return None
         least_ns = 0.0 if work is None else work.least_ns(self._device)
         if least_ns <= limit_ns:
             return None

@@ -5,16 +5,24 @@ from __future__ import annotations
 import collections
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
+from warpsmith.errors import DeviceError, MissingExtra
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.gate import IllegalConfig
+from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
+from warpsmith.generator.space import Config
 from warpsmith.store.optuna_tables import study_prefix
 from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.costs import Ledger, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.finals.choose import fastest_first, was_dropped
+from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
+from warpsmith.tuner.finals.choose import TuningFailed, fastest_first, was_dropped
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
 from warpsmith.tuner.run.companions import Companions
@@ -35,6 +43,8 @@ from warpsmith.tuner.search.prospects import Prospect
 POLL_S = 0.2
 """Between two looks at what others found, while there is nothing else to do."""
 
+T = TypeVar("T")
+
 
 class SearchLoop:
     """Everything that is known of a problem's candidates, and the search for more.
@@ -49,6 +59,9 @@ class SearchLoop:
         sharing: whom the store is shared with; None for nobody.
         companions: this machine's other devices; None for none.
         known: what is tried before anything else, the likeliest first; see `known_first`.
+        faults: takes the parts that fail; None for a list of its own, `faults`.
+
+    Raises TuningFailed where not one family can be searched.
     """
 
     def __init__(
@@ -62,8 +75,9 @@ class SearchLoop:
         sharing: Sharing | None,
         companions: Companions | None = None,
         known: tuple[Key, ...] = (),
+        faults: Faults | None = None,
     ) -> None:
-        self._known = known
+        self.faults = Faults() if faults is None else faults
         self._limit = TimeLimit(options.time_limit_s)
         self._evaluator, self._store, self._options = evaluator, store, options
         self._progress, self._start, self._sharing, self._companions = progress, start, sharing, companions
@@ -71,7 +85,7 @@ class SearchLoop:
         self.trials: dict[Key, Trial] = {}
         self.failures: collections.Counter[FailureKind] = collections.Counter()
         self.best: Trial | None = None
-        stages = {name: known_stages(each, problem, device, store) for name, each in evaluator.families.items()}
+        stages = {name: self._stages_of(each) for name, each in evaluator.families.items()}
         self._screen = Screen(
             problem,
             device,
@@ -80,6 +94,7 @@ class SearchLoop:
             drops=options.drops,
             spared=known,
             expected_ns=min((each.best_ns for each in stages.values() if each.best_ns), default=math.inf),
+            faults=self.faults,
         )
         for trial in stored:
             if self._counts(trial) and evaluator.still_holds(trial):
@@ -90,30 +105,76 @@ class SearchLoop:
         self.others = 0
         """Trials of other tuners that came in meanwhile."""
         self.ledger = Ledger()
-        self.search = self._new_search(stages)
-        self._proposals = Proposals(self.search, evaluator, self.ledger, sharing, self._answers)
+        self.search = self._new_search(stages, known)
+        self._known = tuple(key for key in known if key[0] in self.search.families)
+        self._proposals = Proposals(self.search, evaluator, self.ledger, sharing, self._answers, self.faults)
 
-    def _new_search(self, stages: Mapping[str, KnownStages]) -> Competition:
+    def _stages_of(self, family: Family) -> KnownStages:
+        """What trials say of the stages of a family; nothing where it cannot name them."""
+        try:
+            return known_stages(family, self._evaluator.problem, self._evaluator.device, self._store)
+        except NEVER_CONTAINED:
+            raise
+        except Exception as error:
+            self.faults.add(Part.FAMILY, family.name, error)
+            return KnownStages()
+
+    def _new_search(self, stages: Mapping[str, KnownStages], known: tuple[Key, ...]) -> Competition:
         problem, device = self._evaluator.problem, self._evaluator.device
-        seed = self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
         subject = problem.key(), device.key()
         earlier = (*self._store.winners(*subject)[:1], *self._store.runners_up(*subject))
         searches, prospects = {}, {}
         for name, family in self._evaluator.families.items():
             # Measured under another compiler or other conditions, it is no trial of today, but worth being one.
             won = [each.trial.config for each in earlier if each.trial.family == name]
-            prospects[name] = Prospect(stages[name].best_ns, family.is_likely(problem, device))
-            searches[name] = FamilySearch(
-                study_prefix(problem.key(), device.key()) + name,
-                family.space(problem, device),
-                (family.default(problem, device), *won, *stages[name].firsts, *family.starts(problem, device)),
-                seed,
-                [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == name],
-                self._options.sampler,
-                stages[name].expected,
-            )
-        budget = self._options.trials - self.reused
-        return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), self._known, prospects)
+            try:
+                searches[name] = self._new_family_search(family, won, stages[name])
+                prospects[name] = Prospect(stages[name].best_ns, self._asked(family, family.is_likely, default=False))
+            except MissingExtra:  # what the user asked for is not installed, whatever the family
+                raise
+            except Exception as error:
+                searches.pop(name, None)
+                self.faults.add(Part.FAMILY, name, error)
+        if not searches:
+            told = "; ".join(each.told for each in self.faults.all)
+            raise TuningFailed(f"no family of {problem.key()} can be searched: {told}")
+        budget, seed = self._options.trials - self.reused, self._seed
+        mine = tuple(key for key in known if key[0] in searches)
+        return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), mine, prospects)
+
+    def _asked(self, family: Family, method: Callable[[Problem, Device], T], *, default: T) -> T:
+        """What a family's method says of the problem; the default where it fails, without which a search can do."""
+        try:
+            return method(self._evaluator.problem, self._evaluator.device)
+        except Exception as error:
+            self.faults.add(Part.FAMILY, family.name, error)
+            return default
+
+    @property
+    def _seed(self) -> int:
+        return self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
+
+    def _new_family_search(self, family: Family, won: list[Config], stages: KnownStages) -> FamilySearch:
+        """The search of one family. Raises IllegalConfig where none of its configs can be tried first."""
+        subject, gate = (self._evaluator.problem.key(), self._evaluator.device.key()), self._evaluator.gate
+        none: tuple[Config, ...] = ()
+        firsts = [*won, *stages.firsts, *self._asked(family, family.starts, default=none)]
+        try:
+            firsts.insert(0, gate.default(family))
+        except IllegalConfig as error:
+            self.faults.add(Part.FAMILY, family.name, error)
+            firsts = [config for config in firsts if gate.why_not(family, config) is None]
+            if not firsts:
+                raise
+        return FamilySearch(
+            study_prefix(*subject) + family.name,
+            gate.space(family),
+            firsts,
+            self._seed,
+            [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == family.name],
+            self._options.sampler,
+            stages.expected,
+        )
 
     @property
     def method(self) -> str:
@@ -134,6 +195,10 @@ class SearchLoop:
                 self._until_done(journal, interrupt)
         except KeyboardInterrupt:
             return False
+        except DeviceError as error:
+            if self.best is None:
+                raise
+            self.faults.add(Part.WORKER, "of the search", error)  # what was found is chosen from all the same
         finally:
             self._progress.stop()
             journal.close()
@@ -202,9 +267,10 @@ class SearchLoop:
     def _learn(self) -> None:
         """Takes in what others tried."""
         if self._companions is not None:
-            self._companions.check()
+            self._companions.check(self.faults)
         for trial in self._sharing.news() if self._sharing is not None else ():
-            if (trial.family, trial.config) in self.trials or not self._answers(trial):
+            is_known = (trial.family, trial.config) in self.trials or trial.family not in self.search.families
+            if is_known or not self._answers(trial):
                 continue
             # To generate its program takes a millisecond: it is made sure only of those that say the most.
             leads = trial.median_ns is not None and (self.best is None or trial.median_ns <= (self.best.median_ns or 0))

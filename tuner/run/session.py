@@ -14,7 +14,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import families_for, named_family
+from warpsmith.generator.registry import OPERATIONS, families_for, named_family
 from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import StoreChain, open_beside
@@ -24,7 +24,8 @@ from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
 from warpsmith.tuner.evaluate.workshop import Workshop
-from warpsmith.tuner.finals.choose import Choice, choose
+from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part, PartFailure, failure_of
+from warpsmith.tuner.finals.choose import Choice, TuningFailed, choose
 from warpsmith.tuner.finals.final_bench import FinalBench
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress
@@ -62,7 +63,8 @@ def tune(
 
     Whoever else tunes the problem at a store on a server takes part: what one tries no other does. Ctrl-C, SIGTERM and
     SIGHUP end the search and keep what was found, the winner included. The stages of pipelines are tuned first, as
-    problems of their own, with a share of the budget; they are stored like any other.
+    problems of their own, with a share of the budget; they are stored like any other. A stage, a family, a way of making
+    the reference, a library or a process that fails does not end the run: the report names it, with the reason.
 
     Args:
         problem: what is tuned.
@@ -76,12 +78,14 @@ def tune(
     Raises:
         BadArgument: no family solves the problem, or several devices have a store in memory.
         DeviceError, CompileError, StoreError: as their names say.
-        TuningFailed: no candidate was right.
+        TuningFailed: no candidate was right; the message has the reasons by family.
         KeyboardInterrupt: one of these signals came before the problem's own search.
     """
-    device = common_device(devices)
+    device, faults = common_device(devices), Faults()
     able = _able(problem, device, options, families)
-    parts, left = budget_of_parts(problem, device, able, store, options)
+    if options.method == AUTO:
+        faults.extend(_unable(problem, device, families))
+    parts, left = _parts(problem, device, able, store, options, faults)
     with contextlib.ExitStack() as opened:
         opened.enter_context(ending_in_order())
         if parts and workshop is None:
@@ -89,9 +93,43 @@ def tune(
             processes = _processes(devices)
             workshop = opened.enter_context(Workshop.open(compiler, options.deadlines, processes))
         for part, share in parts:
-            if tune(part, devices, store, share, progress, workshop=workshop).interrupted:
+            try:
+                is_interrupted = tune(part, devices, store, share, progress, workshop=workshop).interrupted
+            except NEVER_CONTAINED:
+                raise
+            except Exception as error:
+                faults.add(Part.STAGE, part.key(), error)
+                continue
+            if is_interrupted:
                 raise KeyboardInterrupt
-        return _search(problem, devices, store, left, progress, able, workshop)
+        return _search(problem, devices, store, left, progress, able, workshop, faults)
+
+
+def _unable(problem: Problem, device: Device, families: tuple[Family, ...] | None) -> Iterator[PartFailure]:
+    """The families that fail at telling whether they solve the problem: the gate takes them for ones that do not."""
+    for family in OPERATIONS[problem.operation].families if families is None else families:
+        try:
+            family.why_not(problem, device)
+        except Exception as error:
+            yield PartFailure(Part.FAMILY, family.name, failure_of(error))
+
+
+def _parts(
+    problem: Problem,
+    device: Device,
+    able: tuple[Family, ...],
+    store: Store,
+    options: TuneOptions,
+    faults: Faults,
+) -> tuple[tuple[tuple[Problem, TuneOptions], ...], TuneOptions]:
+    """The stages that are tuned first, and the options that are left; none where a pipeline cannot name its own."""
+    try:
+        return budget_of_parts(problem, device, able, store, options)
+    except NEVER_CONTAINED:
+        raise
+    except Exception as error:
+        faults.add(Part.STAGE, f"of {problem.key()}", error)
+        return (), options
 
 
 def _processes(devices: tuple[DeviceRef, ...]) -> int:
@@ -116,6 +154,7 @@ def _search(
     progress: Progress,
     families: tuple[Family, ...],
     workshop: Workshop | None,
+    faults: Faults,
 ) -> TuneReport:
     """`tune` of the problem alone."""
     start, device = time.monotonic(), common_device(devices)
@@ -128,17 +167,18 @@ def _search(
         ending_later() as ending,  # the search itself ends at once; the finals, which make its winner, are not cut off
     ):
         evaluator.bench.open_ahead()
-        before, known = _known(evaluator, store, options.method)
+        before, known = _known(evaluator, store, options.method, faults)
         seen, stored = store.trials_since(problem, device, 0)
         is_shared = bool(others) or store.server_url is not None
         joining = Sharing(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
         job = functools.partial(_companion, evaluator, store, options)
         with Companions(tuple(others), store, job) as companions, joining as sharing:
-            loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known)
+            loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known, faults)
             interrupted = not loop.run()
         with loop.ledger.during(Stage.CHOOSE):
             is_cut_short = interrupted or ending.pressed or loop.is_out_of_time
             choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before, not is_cut_short)
+        faults.extend(evaluator.bench.faults)
         publish(loop, store)
         interrupted |= ending.pressed
         report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
@@ -183,29 +223,44 @@ def _evaluator(
     )
 
 
-def _known(evaluator: Evaluator, store: Store, method: str) -> tuple[Program, tuple[Key, ...]]:
-    """What a look-up answers now, and what is to be tried first."""
+def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> tuple[Program | None, tuple[Key, ...]]:
+    """What a look-up answers now, if anything does, and what is to be tried first."""
     problem, device, families = evaluator.problem, evaluator.device, evaluator.families
     with open_beside(store) as stores:
         read = stores.read(problem.operation)
-    answer = present_answer(problem, device, read, families, method)
-    samples = samples_of(store, read, problem.operation)
-    return answer, known_first(answer, problem, device, read, families, samples, method)
+    answer = None
+    try:
+        answer = present_answer(problem, device, read, families, method)
+        samples = samples_of(store, read, problem.operation)
+        return answer, known_first(answer, problem, device, read, families, samples, method)
+    except NEVER_CONTAINED:
+        raise
+    except Exception as error:
+        faults.add(Part.FAMILY, "that answers before the search", error)
+        return answer, () if answer is None else ((answer.family, answer.config),)
 
 
 def _choose(
-    evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program, each_family: bool
+    evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program | None, each_family: bool
 ) -> Choice:
     """The finals, whose result is stored: the winner of all, and the fastest of the other families."""
     problem, device, families, method = evaluator.problem, evaluator.device, evaluator.families, loop.method
     with open_beside(store) as stores:  # by now others that share the store may have found more
-        now = present_answer(problem, device, stores, families, method)
+        now = None
+        with contextlib.suppress(BadArgument):
+            now = present_answer(problem, device, stores, families, method)
         holders = [] if method == AUTO else [*_answer_of_all(problem, device, stores)]
     replaced = _replaced(evaluator, store)
-    answers = (before, now, *(each for each in replaced if each.family in families))
+    answers = [each for each in (before, now, *replaced) if each is not None and each.family in families]
     rivals = [each for each in (*holders, *replaced) if each.family not in families] if method != AUTO else []
     trials = list(loop.trials.values())
-    choice = choose(evaluator, finals.bench(), trials, loop.replace, answers, rivals, each_family=each_family)
+    bench = finals.bench()
+    given = (evaluator, bench, trials, loop.replace, answers, rivals)
+    try:
+        choice = choose(*given, each_family=each_family, faults=loop.faults)
+    except TuningFailed as error:
+        raise TuningFailed(" | ".join([str(error), *(each.told for each in loop.faults.all)])) from None
+    loop.faults.extend(bench.faults)
     store.put_winner(choice.overall or choice.record)
     store.put_runners_up(_that_replace(choice.runners_up, loop, store))
     return choice
@@ -264,4 +319,5 @@ def _report(
         interrupted=interrupted,
         costs=Costs(dict(ledger.seconds), evaluator.pool.processes, devices, ledger.twins),
         standings=loop.search.standings,
+        part_failures=loop.faults.all,
     )

@@ -95,6 +95,8 @@ class Competition:
         self._in = list(families)
         random.Random(seed).shuffle(self._in)
         self._left: dict[str, tuple[int, str]] = {}
+        self._abandoned: set[str] = set()
+        """Families that never come back."""
         total = max(0, budget) + sum(family.tried for family in families.values())
         self._total = total
         """Trials of the whole run, those stored before with them."""
@@ -130,7 +132,7 @@ class Competition:
         """The next family, by name, and its config; None once every space is exhausted."""
         while self._known:
             name, config = self._known.popleft()
-            if self.families[name].take(config):
+            if name not in self._abandoned and self.families[name].take(config):
                 return name, config
         turn = self._first_turn()
         if turn is None:
@@ -155,6 +157,12 @@ class Competition:
         """Takes in a trial of another tuner; see `FamilySearch.learn`."""
         self.families[family].learn(config, time_ns)
 
+    def abandon(self, family: str, why: str) -> None:
+        """Gives a family up for good, as one of which no program can be made."""
+        if family in self._in:
+            self._dismiss(family, why)
+        self._abandoned.add(family)
+
     def forgo(self, family: str, config: Config) -> None:
         """An asked config is being tried by another tuner."""
         self.families[family].forgo(config)
@@ -172,7 +180,10 @@ class Competition:
     def _ask_beside(self) -> tuple[str, Config] | None:
         """A single change of the fastest config that has an untried one, of all families, and NEAR the best."""
         most_ns = NEAR * min(map(self._best, self.families))
-        beside = {name: family.beside_ns(most_ns) for name, family in self.families.items()}
+        staying = {name: family for name, family in self.families.items() if name not in self._abandoned}
+        if not staying:
+            return None
+        beside = {name: family.beside_ns(most_ns) for name, family in staying.items()}
         name = min(beside, key=lambda name: _or_never(beside[name]))
         config = self.families[name].ask_beside(most_ns)
         return None if config is None else (name, config)
@@ -180,7 +191,8 @@ class Competition:
     def _first_turn(self) -> str | None:
         """The family that tries the next of its first configs; None where only slow ones have some left."""
         rarities = self._prospects.rarities({name: family.best_ns for name, family in self.families.items()})
-        due = [name for name, family in self.families.items() if rarities[name] <= RARE and family.firsts_are_due]
+        staying = {name: family for name, family in self.families.items() if name not in self._abandoned}
+        due = [name for name, family in staying.items() if rarities[name] <= RARE and family.firsts_are_due]
         return min(due, key=lambda name: self._tried(name) * rarities[name], default=None)
 
     def _tried(self, name: str) -> int:
@@ -190,7 +202,7 @@ class Competition:
         return _or_never(self.families[name].best_ns)
 
     def _has_more(self, name: str) -> bool:
-        return self.families[name].remaining != 0
+        return name not in self._abandoned and self.families[name].remaining != 0
 
     def _dismiss_failing(self) -> None:
         if any(self._best(name) < math.inf for name in self._in):
@@ -215,6 +227,8 @@ class Competition:
 
     def _staying(self) -> list[str]:
         """Those of the families still in that would stay, were the rung judged now."""
+        if not self._in:
+            return []
         ranked = sorted(self._in, key=self._best)
         bound = self._best(ranked[0]) * (1 + min(SLACK_MOST, SLACK_TRIALS / self._quota))
         faster = ranked[: (len(ranked) + 1) // 2]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.reference.cgemm import CgemmReference
 from warpsmith.tuner.operations.cgemm.oracle import reference
 from warpsmith.tuner.operations.cgemm.peers import makers
+from warpsmith.tuner.operations.cgemm.samples import samples
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.drawing import deviates, drawn
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, Reference, References
+from warpsmith.tuner.operations.reference import Operands, Reference, References, Samples
 
 
 class CgemmJudge(Judge[Cgemm]):
@@ -40,6 +43,12 @@ class CgemmJudge(Judge[Cgemm]):
 
     def references(self, problem: Cgemm, operands: Operands) -> References:
         return {problem.output.name: Reference(*reference(problem, operands))}
+
+    def kernels(self, problem: Cgemm) -> CgemmReference:  # noqa: ARG002 - there is one
+        return CgemmReference()
+
+    def samples(self, problem: Cgemm, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+        return samples(problem, operands, indices)
 
     def smaller(self, problem: Cgemm) -> Cgemm:
         return dataclasses.replace(problem, batch=min(problem.batch, 2))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.reference import Operands
-from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside, threads
 
 _WIDE = 16
 """Bytes of a complex number of float64s."""
@@ -27,25 +27,60 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
     side, in one dimension more. Both parts of a result are measured against its sum of |a| |b|, or twice the root mean
     square of the real numbers of its matrix, or its row, where that is larger and the problem's accuracy allows it.
     """
+    room = room_beside(2 * problem.output.size)
     expected = np.empty(problem.output.shape, np.complex128)
     scale = np.empty((*problem.output.shape, 2))
-    parts = math.ceil(problem.m / _ROWS)
+    rows, columns = _tile(problem, room)
+    tiles = [(top, left) for top in range(0, problem.m, rows) for left in range(0, problem.n, columns)]
 
     def strip(numbers: slice) -> None:
-        matrices = numbers if parts == 1 else slice(numbers.start // parts, (numbers.stop - 1) // parts + 1)
-        a, b = turned(operands["a"][matrices], problem.a), turned(operands["b"][matrices], problem.b)
-        # All rows of several matrices, or some rows of one.
-        rows = slice(None) if parts == 1 else slice(numbers.start % parts * _ROWS, (numbers.start % parts + 1) * _ROWS)
-        np.matmul(a[:, rows], b, out=expected[matrices, rows])
-        scale[matrices, rows] = np.matmul(np.abs(a[:, rows]), np.abs(b))[..., None]
+        # All of several matrices, or a tile of one.
+        if len(tiles) == 1:
+            _multiply(problem, operands, expected, scale, numbers, slice(None), slice(None))
+            return
+        for number in range(numbers.start, numbers.stop):
+            matrix, (top, left) = number // len(tiles), tiles[number % len(tiles)]
+            which = slice(matrix, matrix + 1)
+            _multiply(problem, operands, expected, scale, which, slice(top, top + rows), slice(left, left + columns))
 
     largest = max(operand.size for operand in problem.operands) // problem.batch
-    for_each_strip(problem.batch * parts, STRIP_BYTES if parts > 1 else _WIDE * largest, strip)
-    if problem.accuracy is not Accuracy.ELEMENTWISE:  # of whole matrices, and so once all their rows are there
-        axes = (2,) if problem.accuracy is Accuracy.ROWWISE else (1, 2)
-        squares = np.square(expected.view(np.float64)).mean(axis=axes, keepdims=True)
-        np.maximum(scale, _PEAK * np.sqrt(squares)[..., None], out=scale)
+    for_each_strip(problem.batch * len(tiles), STRIP_BYTES if len(tiles) > 1 else _WIDE * largest, strip)
+    if problem.accuracy is not Accuracy.ELEMENTWISE:  # of whole matrices or rows, and so once all of them are there
+        axes = (1,) if problem.accuracy is Accuracy.ROWWISE else (0, 1)
+        for matrix, terms in zip(expected.view(np.float64).reshape(scale.shape), scale, strict=True):
+            squares = np.square(matrix).mean(axis=(*axes, 2), keepdims=True)
+            np.maximum(terms, _PEAK * np.sqrt(squares), out=terms)
     return expected.view(np.float64).reshape(scale.shape), scale
+
+
+def _tile(problem: Cgemm, room: int) -> tuple[int, int]:
+    """Rows and columns of a product that a thread makes at once."""
+    rows = min(problem.m, _ROWS)
+    # Both factors and the product exist as complex numbers, and as magnitudes of half the size, made by way of a copy.
+    most = room // threads() // (2 * _WIDE)
+    columns = max(1, (most - rows * problem.k) // (problem.k + rows))
+    while columns < 64 < rows:  # where rows take most of it
+        rows //= 2
+        columns = max(1, (most - rows * problem.k) // (problem.k + rows))
+    return rows, min(problem.n, columns)
+
+
+def _multiply(
+    problem: Cgemm,
+    operands: Operands,
+    expected: NDArray[np.complex128],
+    scale: NDArray[np.float64],
+    matrices: slice,
+    rows: slice,
+    columns: slice,
+) -> None:
+    """Makes some rows and columns of some matrices."""
+    a, b = operands["a"][matrices], operands["b"][matrices]
+    a = turned(a[..., rows] if problem.a.transposes else a[:, rows], problem.a)
+    b = turned(b[:, columns] if problem.b.transposes else b[..., columns], problem.b)
+    there = (matrices, rows, columns)
+    expected[there] = np.matmul(a, b)
+    scale[there] = np.matmul(np.abs(a), np.abs(b))[..., None]
 
 
 def turned(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:

@@ -1,6 +1,6 @@
 """Large layers in float64 by NumPy's Fourier transforms, where sums over taps would take minutes.
 
-Images are padded first and nothing wraps around, unlike in the kernels that are judged by it. Errors
+Tiles of padded images are transformed and nothing wraps around, unlike in the kernels that are judged by it. Errors
 are some 1e-16 of the whole result's root mean square: good for a scale that is at least as large as that, and for no
 other.
 
@@ -9,9 +9,11 @@ Source: the correlation and the convolution theorem.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,18 +21,20 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
-from warpsmith.tuner.operations.conv2d.padding import folded, padded
+from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, standing, window
 from warpsmith.tuner.operations.lengths import quick_length
-from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, threads
 
 Values = NDArray[np.float64]
 Spectra = NDArray[np.complex128]
-Numbers = Callable[[NDArray[Any]], Values]
 
 _LARGE = 1 << 31
 """Multiply-adds over taps from which on this is quicker: those take about two seconds on 16 cores."""
-_TOGETHER = 8
-"""Images of one product of matrices."""
+_TOGETHER = 4
+"""Tiles of one product of matrices, for which the spectra of all filters are read once."""
+_LEAST = 64
+"""Points of a tile along an axis, where the image has as many: spectra of whole planes of 512x512 and their products
+took 34 GB for 128 by 128 channels, those of tiles of 64x64 take 0.6."""
 
 
 def is_by_transforms(problem: Conv2d) -> bool:
@@ -40,87 +44,157 @@ def is_by_transforms(problem: Conv2d) -> bool:
     return is_plain and problem.accuracy is Accuracy.NORMWISE and taps > 1 and problem.flops // 2 > _LARGE
 
 
-def by_transforms(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -> Values:
-    """The result of a pass, with `of` applied to all inputs."""
-    given = {name: of(values) for name, values in operands.items()}
+def by_transforms(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
+    """The result of a pass, with `of` applied to all inputs, in at most `room` bytes beside it."""
     work = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
-    return work(problem, _Plane.of(problem), given)
+    return work(problem, operands, of, room)
 
 
-class _Plane:
-    """Transforms of planes of one size, and back."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tiles:
+    """Windows of padded images that are transformed one by one, and what is right of their correlations.
 
-    def __init__(self, size: tuple[int, int]) -> None:
-        self.size = size
+    A window of `size` pixels gives `step` results along each axis: those before the filter wraps around its end.
+    """
+
+    size: tuple[int, int]
+    step: tuple[int, int]
+    places: tuple[NDArray[np.int64], NDArray[np.int64]]
+    """The row, and the column, of the image that stands at each place of the padded one; -1 for zeros."""
+    results: tuple[int, int]
+    """Rows and columns of a result's plane."""
 
     @classmethod
-    def of(cls, problem: Conv2d) -> _Plane:
-        """Large enough for a padded image, and so for what a gradient and a filter make."""
-        rows, columns = map(quick_length, problem.padded_size)
-        return cls((rows, columns))
+    def of(cls, places: tuple[NDArray[np.int64], NDArray[np.int64]], taps: tuple[int, int]) -> _Tiles:
+        rows, columns = (
+            quick_length(min(len(at), max(_LEAST, 4 * count))) for at, count in zip(places, taps, strict=True)
+        )
+        step = rows - taps[0] + 1, columns - taps[1] + 1
+        results = len(places[0]) - taps[0] + 1, len(places[1]) - taps[1] + 1
+        return cls((rows, columns), step, places, results)
 
-    def spectra(self, planes: Values) -> Spectra:
-        """(frequencies, *planes) of (*planes, rows, columns)."""
-        found = np.fft.rfft2(planes, s=self.size)
-        return np.ascontiguousarray(np.moveaxis(found.reshape(*found.shape[:-2], -1), -1, 0))
+    @property
+    def frequencies(self) -> int:
+        return self.size[0] * (self.size[1] // 2 + 1)
+
+    def corners(self, images: int) -> list[tuple[int, int, int]]:
+        """Image, and first row and column of the results, of each tile."""
+        rows, columns = (range(0, count, step) for count, step in zip(self.results, self.step, strict=True))
+        return list(itertools.product(range(images), rows, columns))
+
+    def window(self, images: NDArray[Any], corner: tuple[int, int, int], of: Numbers) -> Values:
+        """(channels, rows, columns)."""
+        image, top, left = corner
+        rows, columns = self.places[0][top : top + self.size[0]], self.places[1][left : left + self.size[1]]
+        return window(images[image], rows, columns, of)
+
+    def part(self, corner: tuple[int, int, int]) -> tuple[slice, slice]:
+        """Rows and columns of the results that a tile gives."""
+        _, top, left = corner
+        return slice(top, min(top + self.step[0], self.results[0])), slice(
+            left, min(left + self.step[1], self.results[1])
+        )
+
+    def spectra(self, planes: list[Values]) -> Spectra:
+        """(frequencies, planes, channels) of planes (channels, rows, columns), with zeros behind what they have."""
+        found = [np.fft.rfft2(plane, s=self.size).reshape(len(plane), -1) for plane in planes]
+        return np.ascontiguousarray(np.moveaxis(np.stack(found), -1, 0))
 
     def planes(self, spectra: Spectra) -> Values:
-        """The way back."""
+        """The way back, (planes, channels, rows, columns)."""
         half = (self.size[0], self.size[1] // 2 + 1)
         found = np.moveaxis(spectra, 0, -1).reshape(*spectra.shape[1:], *half)
         return np.fft.irfft2(found, s=self.size)
 
 
-def _fprop(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Values:
-    weights = plane.spectra(given["w"]).conj()  # (frequencies, filters, channels)
-    rows, columns = problem.output_size
+def _fprop(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
     result = np.empty(problem.output.shape)
-
-    def images(part: slice) -> None:
-        x = plane.spectra(padded(problem, given["x"][part]))
-        result[part] = plane.planes(x @ weights.swapaxes(1, 2))[..., :rows, :columns]
-        if problem.bias:
-            result[part] += given["b"][:, None, None]
-
-    _each_part(problem, images)
+    weights = operands["w"]
+    tiles = _Tiles.of((standing(problem, 0), standing(problem, 1)), problem.weight[2:])
+    for filters in _blocks(weights.shape[0], weights.shape[1], tiles, room):
+        _correlate(operands["x"], of(weights[filters]), tiles, of, result[:, filters], room // 2)
+    if problem.bias:
+        result += of(operands["b"])[:, None, None]
     return result
 
 
-def _dgrad(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Values:
-    weights = plane.spectra(given["w"])
-    rows, columns = problem.padded_size
+def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
+    """The gradient of padded images is the correlation of dy, with zeros around it, with the filters turned round."""
     result = np.empty(problem.output.shape)
-
-    def images(part: slice) -> None:
-        gradients = plane.planes(plane.spectra(given["dy"][part]) @ weights)[..., :rows, :columns]
-        result[part] = folded(problem, gradients)
-        if problem.bias:
-            result[part] += given["b"][:, None, None]
-
-    _each_part(problem, images)
+    turned = operands["w"][..., ::-1, ::-1].swapaxes(0, 1)
+    rows, columns = (
+        np.pad(np.arange(count), taps - 1, constant_values=-1)
+        for count, taps in zip(problem.output_size, problem.weight[2:], strict=True)
+    )
+    tiles = _Tiles.of((rows, columns), problem.weight[2:])
+    plane_bytes = 8 * math.prod(problem.padded_size)
+    for channels in _blocks(turned.shape[0], turned.shape[1], tiles, room // 2, plane_bytes):
+        own = of(turned[channels])
+        together = max(1, room // 4 // (len(own) * plane_bytes))
+        for first in range(0, problem.input[0], together):
+            images = operands["dy"][first : first + together]
+            padded = np.empty((len(images), len(own), *problem.padded_size))
+            _correlate(images, own, tiles, of, padded, room // 4)
+            result[first : first + together, channels] = folded(problem, padded)
+    if problem.bias:
+        result += of(operands["b"])[:, None, None]
     return result
 
 
-def _wgrad(problem: Conv2d, plane: _Plane, given: Mapping[str, Values]) -> Values:
+def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
+    x, gradients = operands["x"], operands["dy"]
+    result = np.empty(problem.output.shape)
     rows, columns = problem.weight[2:]
-    total = np.zeros((plane.size[0] * (plane.size[1] // 2 + 1), *problem.weight[:2]), np.complex128)
-    lock = threading.Lock()
+    tiles = _Tiles.of((standing(problem, 0), standing(problem, 1)), (rows, columns))
+    corners, lock = tiles.corners(len(x)), threading.Lock()
+    # A sum, and a product of each thread.
+    for filters in _blocks(problem.weight[0], problem.weight[1], tiles, room // (1 + threads())):
+        total = np.zeros((tiles.frequencies, filters.stop - filters.start, problem.weight[1]), np.complex128)
 
-    def images(part: slice) -> None:
-        x = plane.spectra(padded(problem, given["x"][part]))
-        product = plane.spectra(given["dy"][part]).conj().swapaxes(1, 2) @ x
-        with lock:
-            np.add(total, product, out=total)
+        def add(numbers: slice, filters: slice = filters, total: Spectra = total) -> None:
+            for first in range(numbers.start * _TOGETHER, min(len(corners), numbers.stop * _TOGETHER), _TOGETHER):
+                mine = corners[first : first + _TOGETHER]
+                seen = tiles.spectra([tiles.window(x, corner, of) for corner in mine])
+                dy = tiles.spectra([of(gradients[corner[0], filters][:, *tiles.part(corner)]) for corner in mine])
+                product = dy.conj().swapaxes(1, 2) @ seen
+                with lock:
+                    np.add(total, product, out=total)
 
-    _each_part(problem, images)
-    return np.ascontiguousarray(plane.planes(total)[..., :rows, :columns])
+        count, scratch = math.ceil(len(corners) / _TOGETHER), room // (1 + threads())
+        for_each_strip(count, STRIP_BYTES, add, scratch_bytes=scratch, room=room - total.nbytes)
+        result[filters] = tiles.planes(total)[..., :rows, :columns]
+    return result
 
 
-def _each_part(problem: Conv2d, work: Callable[[slice], None]) -> None:
-    """Some images at a time, on many cores."""
+def _blocks(outputs: int, inputs: int, tiles: _Tiles, room: int, beside: int = 0) -> list[slice]:
+    """Channels of the result whose spectra are made together, with `beside` bytes more each: as many as fit, but one.
+
+    Half of the room is for those spectra, made by way of others as large, the other half for the threads' windows.
+    """
+    each = 3 * 16 * tiles.frequencies * inputs + beside
+    count = max(1, min(outputs, room // 2 // each))
+    return [slice(first, min(first + count, outputs)) for first in range(0, outputs, count)]
+
+
+def _correlate(images: NDArray[Any], weights: Values, tiles: _Tiles, of: Numbers, target: Values, room: int) -> None:
+    """Writes the correlation of padded images (images, channels, rows, columns) with filters (outputs, channels, taps)
+    to `target` (images, outputs, rows, columns), some tiles at a time on as many cores as have room.
+    """
+    factors = tiles.spectra([*weights]).conj().swapaxes(1, 2)  # (frequencies, channels, outputs)
+    corners = tiles.corners(len(images))
+    # Windows, their magnitudes and spectra, copied once; the products, copied once, and their planes.
+    tile_bytes = 4 * 16 * tiles.frequencies * (weights.shape[0] + weights.shape[1])
+    together = max(1, min(_TOGETHER, room // tile_bytes))
 
     def parts(numbers: slice) -> None:
-        for number in range(numbers.start, numbers.stop):
-            work(slice(number * _TOGETHER, (number + 1) * _TOGETHER))
+        for first in range(numbers.start * together, min(len(corners), numbers.stop * together), together):
+            mine = corners[first : first + together]
+            seen = tiles.spectra([tiles.window(images, corner, of) for corner in mine])
+            for corner, planes in zip(mine, tiles.planes(seen @ factors), strict=True):
+                rows, columns = tiles.part(corner)
+                target[corner[0], :, rows, columns] = planes[
+                    :, : rows.stop - rows.start, : columns.stop - columns.start
+                ]
 
-    for_each_strip(math.ceil(problem.input[0] / _TOGETHER), STRIP_BYTES, parts)
+    count = math.ceil(len(corners) / together)
+    for_each_strip(count, STRIP_BYTES, parts, scratch_bytes=together * tile_bytes, room=room)

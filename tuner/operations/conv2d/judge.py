@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Operand
+from warpsmith.generator.reference.conv2d import Conv2dReference
 from warpsmith.tuner.operations.conv2d.bounds import bound_of
 from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
 from warpsmith.tuner.operations.conv2d.peers import makers
+from warpsmith.tuner.operations.conv2d.samples import samples
 from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.drawing import deviates, drawn
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, Reference, References
+from warpsmith.tuner.operations.reference import Operands, Reference, References, Samples
 
 
 class Conv2dJudge(Judge[Conv2d]):
@@ -35,6 +38,12 @@ class Conv2dJudge(Judge[Conv2d]):
 
     def references(self, problem: Conv2d, operands: Operands) -> References:
         return {problem.output.name: Reference(*reference(problem, operands))}
+
+    def kernels(self, problem: Conv2d) -> Conv2dReference:  # noqa: ARG002 - there is one
+        return Conv2dReference()
+
+    def samples(self, problem: Conv2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+        return samples(problem, operands, indices)
 
     def error_bound(self, problem: Conv2d, output: Operand) -> float:  # noqa: ARG002 - the same of every result
         return bound_of(problem)

@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
-from warpsmith.tuner.operations.conv2d.padding import folded, most_places, padded
-from warpsmith.tuner.operations.strips import for_each_strip
+from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, most_places, standing, window
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside, threads
 
 Values = NDArray[np.float64]
-Numbers = Callable[[NDArray[Any]], Values]
-"""What is added up of an operand's part: its values, or their magnitudes."""
-
 _PRODUCT_SIZE = 1 << 18
 """Multiply-adds of one product: OpenBLAS spreads larger ones over threads of its own, beside those that are here."""
+_STRIP_BYTES = 64 << 20
+"""Memory that a thread works with, at the most."""
 _PEAK = 2.0
 """As for `fft`: the largest of many normal errors is 1e-6 of so many times the root mean square of a result whose
 relative error in the L2 norm is 5e-7."""
@@ -74,7 +73,8 @@ def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Va
     compute = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
     if is_by_transforms(problem):
         compute = by_transforms
-    expected, scale = (compute(problem, operands, of) for of in (_values, _magnitudes))
+    room = room_beside(problem.output.size)
+    expected, scale = (compute(problem, operands, of, room) for of in (_values, _magnitudes))
     if problem.accuracy is Accuracy.NORMWISE:
         scale = np.maximum(scale, _PEAK * _root_mean_squares(problem, expected))
     if problem.relu:
@@ -99,89 +99,129 @@ def _magnitudes(array: NDArray[Any]) -> Values:
     return np.abs(array.astype(np.float64))
 
 
-def _fprop(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -> Values:
+def _fprop(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
     x, weights = operands["x"], _by_group(problem, of(operands["w"]))
     result = np.zeros(problem.output.shape)
 
-    def image(n: int) -> None:
-        whole, y = _padded(problem, of(x[n])), _in_groups(problem, result[n])
-        for r, s, meets in _taps(problem):
+    def rows(n: int, part: slice) -> None:
+        whole = _window(problem, x[n], part, of)
+        pixels_of_y = (part.stop - part.start) * problem.output_size[1]
+        y = np.zeros((problem.groups, problem.weight[0] // problem.groups, pixels_of_y))
+        for r, s, meets in _taps(problem, part.stop - part.start):
             pixels = whole[meets].reshape(problem.groups, problem.weight[1], -1)
             _add_product(weights[..., r, s], pixels, y)
+        result[n, :, part] = y.reshape(problem.weight[0], -1, problem.output_size[1])
         if problem.bias:
-            result[n] += of(operands["b"])[:, None, None]
+            result[n, :, part] += of(operands["b"])[:, None, None]
 
-    _each_image(problem, image)
+    _each_strip_of_rows(problem, rows, room)
     return result
 
 
-def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -> Values:
+def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
     gradients, weights = operands["dy"], _by_group(problem, of(operands["w"]))
     result = np.empty(problem.output.shape)
+    by_group = result.reshape(problem.input[0], problem.groups, problem.weight[1], *problem.input[2:])
     rows, columns = problem.output_size
 
-    def image(n: int) -> None:
-        whole = np.zeros((problem.groups, problem.weight[1], *problem.padded_size))
-        dy = _in_groups(problem, of(gradients[n]))
-        for r, s, meets in _taps(problem):
-            pixels = np.zeros((problem.groups, problem.weight[1], rows * columns))
-            _add_product(weights[..., r, s].swapaxes(1, 2), dy, pixels)
-            whole[meets] += pixels.reshape(problem.groups, problem.weight[1], rows, columns)
-        result[n] = folded(problem, whole).reshape(problem.input[1:])
-        if problem.bias:
-            result[n] += of(operands["b"])[:, None, None]
+    def block(n: int, groups: slice, channels: slice) -> None:
+        own = weights[groups, :, channels]
+        whole = np.zeros((own.shape[0], own.shape[2], *problem.padded_size))
+        dy = _in_groups(problem, gradients[n])[groups]
+        for r, s, meets in _taps(problem, rows):
+            pixels = np.zeros((own.shape[0], own.shape[2], rows * columns))
+            _add_product(own[..., r, s].swapaxes(1, 2), dy, pixels, of)
+            whole[meets] += pixels.reshape(own.shape[0], own.shape[2], rows, columns)
+        by_group[n, groups, channels] = folded(problem, whole)
 
-    _each_image(problem, image)
+    _each_block_of_channels(problem, block, room)
+    if problem.bias:
+        result += of(operands["b"])[:, None, None]
     return result
 
 
-def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers) -> Values:
+def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
     x, gradients = operands["x"], operands["dy"]
     result = np.zeros((problem.groups, problem.weight[0] // problem.groups, *problem.weight[1:]))
     lock = threading.Lock()
 
-    def image(n: int) -> None:
-        whole, dy = _padded(problem, of(x[n])), _in_groups(problem, of(gradients[n]))
-        for r, s, meets in _taps(problem):
+    def rows(n: int, part: slice) -> None:
+        whole, dy = _window(problem, x[n], part, of), _in_groups(problem, of(gradients[n, :, part]))
+        for r, s, meets in _taps(problem, part.stop - part.start):
             pixels = whole[meets].reshape(problem.groups, problem.weight[1], -1)
             product = np.matmul(dy, pixels.swapaxes(1, 2))
             with lock:
                 result[..., r, s] += product
 
-    _each_image(problem, image)
+    _each_strip_of_rows(problem, rows, room)
     return result.reshape(problem.weight)
 
 
-def _each_image(problem: Conv2d, work: Callable[[int], None]) -> None:
-    """On many cores."""
+def _each_strip_of_rows(problem: Conv2d, work: Callable[[int, slice], None], room: int) -> None:
+    """Rows of y of one image after the other, on many cores, that take no more than `room` bytes together."""
+    rows, columns = problem.output_size
+    beside = (problem.weight[2] - 1) * problem.dilation[0]
+    # A window, its copy as values or magnitudes, and that of a tap's pixels; dy or y, and a product.
+    row_bytes = 8 * (
+        3 * problem.input[1] * problem.stride[0] * problem.padded_size[1] + 3 * problem.weight[0] * columns
+    )
+    most = min(_STRIP_BYTES, room // threads()) - 24 * problem.input[1] * beside * problem.padded_size[1]
+    step = min(rows, max(1, most // row_bytes))
+    parts = math.ceil(rows / step)
 
-    def images(part: slice) -> None:
-        for n in range(part.start, part.stop):
-            work(n)
+    def strips(numbers: slice) -> None:
+        for number in range(numbers.start, numbers.stop):
+            first = number % parts * step
+            work(number // parts, slice(first, min(first + step, rows)))
 
-    row_bytes = 8 * max(math.prod(operand.shape[1:]) for operand in problem.operands)
-    for_each_strip(problem.input[0], row_bytes, images)
+    for_each_strip(problem.input[0] * parts, min(step * row_bytes, STRIP_BYTES), strips)
 
 
-def _taps(problem: Conv2d) -> Iterator[tuple[int, int, tuple[Any, slice, slice]]]:
-    """Row and column of each tap, and the slice of the padded image that it meets: one pixel for each output."""
+def _each_block_of_channels(problem: Conv2d, work: Callable[[int, slice, slice], None], room: int) -> None:
+    """Channels of x of one image after the other, on many cores, likewise: several groups, or some of a group."""
+    # A padded plane and its gradients folded, and a tap's pixels twice.
+    channel_bytes = 8 * (3 * math.prod(problem.padded_size) + 2 * math.prod(problem.output_size))
+    most = max(1, min(_STRIP_BYTES, room // threads()) // channel_bytes)
+    channels, groups = min(problem.weight[1], most), min(problem.groups, max(1, most // problem.weight[1]))
+    blocks = [
+        (n, slice(group, group + groups), slice(channel, channel + channels))
+        for n in range(problem.input[0])
+        for group in range(0, problem.groups, groups)
+        for channel in range(0, problem.weight[1], channels)
+    ]
+
+    def strips(numbers: slice) -> None:
+        for block in blocks[numbers]:
+            work(*block)
+
+    for_each_strip(len(blocks), min(channels * groups * channel_bytes, STRIP_BYTES), strips)
+
+
+def _taps(problem: Conv2d, rows: int) -> Iterator[tuple[int, int, tuple[Any, slice, slice]]]:
+    """Row and column of each tap, and the slice of the padded image that it meets: a pixel for each output of some
+    rows.
+    """
     for r in range(problem.weight[2]):
         for s in range(problem.weight[3]):
             firsts = r * problem.dilation[0], s * problem.dilation[1]
-            rows, columns = (
+            met_rows, columns = (
                 slice(first, first + (count - 1) * stride + 1, stride)
-                for first, count, stride in zip(firsts, problem.output_size, problem.stride, strict=True)
+                for first, count, stride in zip(firsts, (rows, problem.output_size[1]), problem.stride, strict=True)
             )
-            yield r, s, (..., rows, columns)
+            yield r, s, (..., met_rows, columns)
 
 
-def _padded(problem: Conv2d, image: Values) -> Values:
-    """One image of x with its padding, as (groups, channels, rows, columns)."""
-    return padded(problem, image.reshape(problem.groups, problem.weight[1], *problem.input[2:]))
+def _window(problem: Conv2d, image: NDArray[Any], part: slice, of: Numbers) -> Values:
+    """What some rows of y meet of one image of x with its padding, as (groups, channels, rows, columns)."""
+    first = part.start * problem.stride[0]
+    last = (part.stop - 1) * problem.stride[0] + (problem.weight[2] - 1) * problem.dilation[0]
+    rows = standing(problem, 0)[first : last + 1]
+    found = window(image, rows, standing(problem, 1), of)
+    return found.reshape(problem.groups, problem.weight[1], *found.shape[1:])
 
 
-def _in_groups(problem: Conv2d, image: Values) -> Values:
-    """A view of one image of y as (groups, filters, pixels)."""
+def _in_groups(problem: Conv2d, image: NDArray[Any]) -> NDArray[Any]:
+    """Some rows of one image of y as (groups, filters, pixels)."""
     return image.reshape(problem.groups, problem.weight[0] // problem.groups, -1)
 
 
@@ -190,10 +230,10 @@ def _by_group(problem: Conv2d, weights: Values) -> Values:
     return weights.reshape(problem.groups, problem.weight[0] // problem.groups, *problem.weight[1:])
 
 
-def _add_product(weights: Values, pixels: Values, target: Values) -> None:
-    """Adds `weights @ pixels`, a matrix a group, in products of _PRODUCT_SIZE."""
+def _add_product(weights: Values, pixels: NDArray[Any], target: Values, of: Numbers | None = None) -> None:
+    """Adds `weights @ of(pixels)`, a matrix a group, in products of _PRODUCT_SIZE."""
     _, rows, summed = weights.shape
     width = max(_LEAST_WIDTH, _PRODUCT_SIZE // (rows * summed))
     for start in range(0, pixels.shape[-1], width):
         part = slice(start, start + width)
-        target[..., part] += np.matmul(weights, pixels[..., part])
+        target[..., part] += np.matmul(weights, pixels[..., part] if of is None else of(pixels[..., part]))

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import DType
+from warpsmith.generator.reference.fft import FftReference
 from warpsmith.tuner.operations.drawing import deviates, drawn
 from warpsmith.tuner.operations.fft.oracle import make_hermitian, reference_fft
 from warpsmith.tuner.operations.fft.peers import cufft_peer, scipy_peer
+from warpsmith.tuner.operations.fft.samples import samples
 from warpsmith.tuner.operations.fft.stress import stress_fft
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, Reference, References
+from warpsmith.tuner.operations.reference import Operands, Reference, References, Samples
 
 
 class FftJudge(Judge[Fft]):
@@ -43,6 +45,12 @@ class FftJudge(Judge[Fft]):
     def references(self, problem: Fft, operands: Operands) -> References:
         sources = (operands[each.name] for each in problem.inputs)
         return {problem.output.name: Reference(*reference_fft(problem, *sources))}
+
+    def kernels(self, problem: Fft) -> FftReference:  # noqa: ARG002 - there is one
+        return FftReference()
+
+    def samples(self, problem: Fft, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+        return samples(problem, operands, indices)
 
     def smaller(self, problem: Fft) -> Fft:
         return problem.of_two()

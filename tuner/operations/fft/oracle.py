@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.cgemm import Op
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, Product
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.tuner.operations.cgemm.oracle import turned
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
-from warpsmith.tuner.operations.strips import for_each_strip
+from warpsmith.tuner.operations.strips import for_each_strip, room_beside
 
 _PEAK = 2.0
 """Errors are small against so many times the root mean square of the whole result. With a relative L2 error of 5e-7,
@@ -34,6 +34,7 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     parts lie side by side, in one dimension more.
     """
     output = problem.output.components
+    room_beside(output.size, 1)
     expected = np.empty(problem.output.shape, np.float64 if problem.output == output else np.complex128)
     results = expected if problem.inverse else by_transform(problem, expected)
     product = None if problem.product is None else _Factors.of(problem.product, *sources)
@@ -51,12 +52,13 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
         if problem.inverse and problem.tiling is not None:
             put_tiles(problem, results, part, result[signal_part(problem)])
         else:
-            results[part] = result[signal_part(problem)] if problem.inverse else _reordered(problem, result)
+            results[part] = result[signal_part(problem)] if problem.inverse else reordered(problem, result)
 
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)
     if problem.together is None:
-        return parts, np.full(parts.shape, _PEAK * math.sqrt(squares.mean()))
+        # One number for all takes no memory.
+        return parts, np.broadcast_to(np.float64(_PEAK * math.sqrt(squares.mean())), parts.shape)
     return parts, _scale_of_groups(problem, squares.reshape(-1, problem.together).mean(axis=1), parts.shape)
 
 
@@ -74,22 +76,30 @@ def _scale_of_groups(problem: Fft, squares: NDArray[np.float64], shape: tuple[in
 class _Factors:
     """Of spectra that are products, as they are multiplied."""
 
-    rows: NDArray[np.complex128]
+    rows: NDArray[np.complex64]
     """(rows, terms, *frequencies)"""
-    columns: NDArray[np.complex128]
+    columns: NDArray[np.complex64]
     """(columns, terms, *frequencies)"""
+    conjugates: tuple[bool, bool]
+    """Whether the rows, and the columns, are conjugated."""
     offset: NDArray[np.float32] | None
     """(columns)"""
 
     @classmethod
     def of(cls, product: Product, a: NDArray[Any], b: NDArray[Any], offset: NDArray[Any] | None = None) -> _Factors:
-        rows = np.moveaxis(turned(a, product.a), (-2, -1), (0, 1))
-        return cls(rows, np.moveaxis(turned(b, product.b), (-1, -2), (0, 1)), offset)
+        if product.a.transposes:
+            a = a.swapaxes(-2, -1)
+        if product.b.transposes:
+            b = b.swapaxes(-2, -1)
+        conjugates = product.a is Op.C, product.b is Op.C
+        return cls(np.moveaxis(a, (-2, -1), (0, 1)), np.moveaxis(b, (-1, -2), (0, 1)), conjugates, offset)
 
     def spectra(self, part: slice) -> NDArray[np.complex128]:
         """Of some transforms of the batch, (transforms, *frequencies)."""
         rows, columns = np.divmod(np.arange(part.start, part.stop), len(self.columns))
-        return np.asarray(np.einsum("tk...,tk...->t...", self.rows[rows], self.columns[columns]))
+        a, b = self.rows[rows].astype(np.complex128), self.columns[columns].astype(np.complex128)
+        a, b = (each.conj() if turns else each for each, turns in zip((a, b), self.conjugates, strict=True))
+        return np.asarray(np.einsum("tk...,tk...->t...", a, b))
 
     def with_offset(self, signals: NDArray[Any], part: slice) -> NDArray[Any]:
         """The signals of those transforms, (transforms, *size), with their columns' numbers added."""
@@ -164,12 +174,12 @@ def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
 def _inverse(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
     """The whole signals."""
     axes = tuple(range(1, spectrum.ndim))
-    natural = _reordered(problem, spectrum).astype(np.complex128)
+    natural = reordered(problem, spectrum).astype(np.complex128)
     transform = np.fft.irfftn if problem.is_real else np.fft.ifftn
     return transform(natural, s=problem.size, axes=axes, norm=problem.norm.value)
 
 
-def _reordered(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
+def reordered(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
     """From natural order to that of the problem, or back: turning bits round twice changes nothing."""
     if problem.order is Order.NATURAL:
         return spectrum

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.fft import Fft
+from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.fft.oracle import by_transform, make_hermitian, with_border
 from warpsmith.tuner.operations.reference import Operands
@@ -50,8 +50,13 @@ def _signals(
     """Transforms of four characters in turns: magnitudes far apart, an impulse over a faint noise, a large mean, and a
     tone, both as high as a float32 result bears. All of one energy, since errors are small against the whole result. An
     element that stands in a border too is the smaller for it: repeated as it is, an impulse would be a higher peak.
+    Planes of tiles are made of such parts as a tile is: all energy of a plane of 512x512 in one of its pixels would be
+    that of 270 tiles in one of them.
     """
     signal = np.zeros(shape, np.complex64 if is_complex else np.float32)
+    if problem.tiling is not None and not problem.inverse:
+        _fill_planes(problem.tiling, signal, is_complex, generator)
+        return signal
     parts = by_transform(problem, signal) if problem.inverse else signal  # (batch, ...) whatever the layout
     inner = parts.shape[1:]
     drawn: NDArray[Any] = _drawn_signals(
@@ -76,6 +81,18 @@ def _set_apart(groups: NDArray[Any], generator: np.random.Generator) -> None:
     if len(groups) > 2 or not is_large:
         at = tuple(generator.integers(0, size) for size in groups.shape[1:])
         groups[(spoilt, *at)] = np.nan
+
+
+def _fill_planes(tiling: Tiling, planes: NDArray[Any], is_complex: bool, generator: np.random.Generator) -> None:
+    """Signals of the size of a tile's step side by side."""
+    count = [math.ceil(points / step) for points, step in zip(tiling.plane, tiling.step, strict=True)]
+    most = max(5, _DRAWN_POINTS // math.prod(tiling.step) | 1)
+    drawn = _drawn_signals(tiling.step, min(len(planes) * math.prod(count), most), is_complex, generator)
+    for number, at in enumerate(np.ndindex(*count)):
+        there = tuple(slice(n * step, (n + 1) * step) for n, step in zip(at, tiling.step, strict=True))
+        target = planes[(slice(None), *there)]
+        chosen = (np.arange(len(planes)) * math.prod(count) + number) % len(drawn)
+        target[...] = drawn[chosen][(slice(None), *map(slice, target.shape[1:]))]
 
 
 def _places(problem: Fft) -> NDArray[np.float32]:

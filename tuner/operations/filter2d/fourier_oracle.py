@@ -34,7 +34,13 @@ def is_by_transforms(problem: Filter2d) -> bool:
 
 
 def correlate(
-    padded: NDArray[Any], weights: NDArray[np.float64], steps: Steps, target: NDArray[np.float64], *, absolute: bool
+    padded: NDArray[Any],
+    weights: NDArray[np.float64],
+    steps: Steps,
+    target: NDArray[np.float64],
+    *,
+    absolute: bool,
+    room: int,
 ) -> None:
     """Writes to target[y, x] the sum over r, s of weights[r, s] * padded[y + steps[0][r], x + steps[1][s]].
 
@@ -44,6 +50,7 @@ def correlate(
         steps: how far down each row of it reaches, and how far right each column, 0 or more.
         target: rows and elements of the result.
         absolute: take |weights| and |padded|, which makes the sum of |terms|.
+        room: bytes that all threads may take together.
     """
     (rows, elements), (reach, beyond) = target.shape, (int(each.max()) for each in steps)
     size = (quick_length(max(_LEAST_ROWS, 4 * reach)), quick_length(elements + beyond))
@@ -59,4 +66,6 @@ def correlate(
             found = np.fft.irfft2(np.fft.rfft2(np.abs(window) if absolute else window, size) * factor, size)
             target[top : top + count] = found[:count, :elements]
 
-    for_each_strip(math.ceil(rows / step), STRIP_BYTES, strips)
+    # A window and its magnitudes, its spectrum, the product, and the way back.
+    scratch = 5 * 8 * (size[0] + 2) * (size[1] + 2)
+    for_each_strip(math.ceil(rows / step), STRIP_BYTES, strips, scratch_bytes=scratch, room=room)

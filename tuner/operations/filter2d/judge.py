@@ -6,16 +6,19 @@ import dataclasses
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.reference.filter2d import Filter2dReference
 from warpsmith.tuner.operations.filter2d.inputs import random_filter2d
 from warpsmith.tuner.operations.filter2d.oracle import reference_filter2d
 from warpsmith.tuner.operations.filter2d.peers import gpu_makers, scipy_makers
+from warpsmith.tuner.operations.filter2d.samples import samples
 from warpsmith.tuner.operations.filter2d.stress import stress_filter2d, stress_slack
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, References
+from warpsmith.tuner.operations.reference import Operands, References, Samples
 
 _BEYOND = 32
 """Rows and columns of a small problem's image beside the filter's."""
@@ -38,6 +41,12 @@ class Filter2dJudge(Judge[Filter2d]):
 
     def references(self, problem: Filter2d, operands: Operands) -> References:
         return {problem.output.name: reference_filter2d(problem, operands["image"], operands["weights"])}
+
+    def kernels(self, problem: Filter2d) -> Filter2dReference:  # noqa: ARG002 - there is one
+        return Filter2dReference()
+
+    def samples(self, problem: Filter2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+        return samples(problem, operands, indices)
 
     def smaller(self, problem: Filter2d) -> Filter2d:
         # Of a filter of 255x255 four times its size would be 4e10 multiply-adds, for each algorithm that cuDNN tries.

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.filter2d.fourier_oracle import correlate, is_by_transforms
 from warpsmith.tuner.operations.reference import Reference
-from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
 
 _TILE_ROWS = 16
 """Output rows of one product with a band matrix."""
@@ -33,6 +34,7 @@ def reference_filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[
     rows, columns = problem.output_shape
     # Channels are columns here: a tap one column right is `channels` elements right.
     shape = (problem.planes, problem.filters, rows, columns * problem.channels)
+    room = room_beside(math.prod(shape)) - _padded_bytes(problem)
     expected, scale = np.zeros(shape), np.zeros(shape)
     row_steps, column_steps = (_steps(problem, axis) for axis in (0, 1))
     for plane, of_plane, scale_of_plane in zip(planes, expected, scale, strict=True):
@@ -40,8 +42,8 @@ def reference_filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[
         for taps, target, scale_of_target in zip(filters, of_plane, scale_of_plane, strict=True):
             steps = (row_steps - row_steps.min(), (column_steps - column_steps.min()) * problem.channels)
             if is_by_transforms(problem):
-                correlate(padded, taps, steps, target, absolute=False)
-                correlate(padded, taps, steps, scale_of_target, absolute=True)
+                correlate(padded, taps, steps, target, absolute=False, room=room)
+                correlate(padded, taps, steps, scale_of_target, absolute=True, room=room)
             else:
                 _accumulate(padded, taps, steps, target, scale_of_target, problem.accuracy)
             if problem.accuracy is Accuracy.IMAGEWISE:
@@ -82,7 +84,7 @@ def _padded(
     if problem.border is Border.VALID:
         return plane.reshape(rows, -1)
     (above, below), (left, right) = ((-int(steps.min()), int(steps.max())) for steps in (row_steps, column_steps))
-    padded = np.empty((above + rows + below, left + columns + right, channels))
+    padded = np.empty((above + rows + below, left + columns + right, channels), _padded_dtype(problem))
     middle = padded[above : above + rows]
     middle[:, left : left + columns] = plane
     outside_rows, outside_columns = _outside(rows, above, below), _outside(columns, left, right)
@@ -90,9 +92,24 @@ def _padded(
         middle[:, left + outside_columns] = problem.cval
         padded[above + outside_rows] = problem.cval
     else:
-        middle[:, left + outside_columns] = plane[:, _stand_in(problem.border, outside_columns, columns)]
-        padded[above + outside_rows] = middle[_stand_in(problem.border, outside_rows, rows)]
+        middle[:, left + outside_columns] = plane[:, stand_in(problem.border, outside_columns, columns)]
+        padded[above + outside_rows] = middle[stand_in(problem.border, outside_rows, rows)]
     return padded.reshape(len(padded), -1)
+
+
+def _padded_dtype(problem: Filter2d) -> np.dtype[Any]:
+    """The image's own, unless another number stands around it."""
+    if problem.border is not Border.CONSTANT:
+        return numpy_dtype(problem.dtype)
+    return np.dtype(np.float32 if float(np.float32(problem.cval)) == problem.cval else np.float64)
+
+
+def _padded_bytes(problem: Filter2d) -> int:
+    """Memory of a plane with what stands around it; none where nothing does."""
+    if problem.border is Border.VALID:
+        return 0
+    sizes = (size + taps for size, taps in zip(problem.image, problem.filter, strict=True))
+    return math.prod(sizes) * problem.channels * _padded_dtype(problem).itemsize
 
 
 def _outside(size: int, before: int, after: int) -> NDArray[np.int64]:
@@ -100,7 +117,7 @@ def _outside(size: int, before: int, after: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(-before, 0), np.arange(size, size + after)])
 
 
-def _stand_in(border: Border, index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def stand_in(border: Border, index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """The index inside 0 to size-1 whose pixel stands at `index`.
 
     Not `numpy.pad`: that of NumPy 1.26 errs where the frame is several times as wide as the image.

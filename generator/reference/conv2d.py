@@ -1,0 +1,176 @@
+"""Float64 references of `conv2d`: an implicit GEMM in tiles, with plain multiply-adds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import Accuracy, Operand
+from warpsmith.generator.program import Program
+from warpsmith.generator.reference.kernels import (
+    EXPECTED,
+    PEAK,
+    SCALE,
+    SPAN,
+    SUMS,
+    THREADS,
+    ReferenceKernels,
+    finishing_launch,
+    pass_blocks,
+    reference_program,
+    strips_launch,
+)
+from warpsmith.generator.render import render
+from warpsmith.generator.steps import Workspace
+
+_SIDE = 16
+"""Threads along each side of a block, and terms of a stage in shared memory."""
+_MOST_ROWS, _MOST_COLUMNS = 4, 8
+"""Results of a thread: 32 accumulators, for which it reads 12 numbers of shared memory a term."""
+_BLOCKS = 2048
+"""Blocks that a grid has at the least where its sums are long enough to be split: rounds of 132 multiprocessors."""
+_LEAST_TERMS = 4096
+"""Terms of a split sum."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conv2dReferenceText:
+    """The implicit GEMM of one pass. For each group a matrix of `rows` by `columns` results, `terms` products each:
+
+    fprop: filters by positions of y; channels and taps. dgrad: channels by pixels of x; filters and taps.
+    wgrad: filters by channels and taps; positions of y.
+    """
+
+    key: str
+    pass_: Pass
+    a: Operand
+    """The operand that does not depend on the column: w, of wgrad dy."""
+    b: Operand
+    """The image that is read at the pixels: x, of dgrad dy."""
+    groups: int
+    rows: int
+    columns: int
+    terms: int
+    channels: int
+    """Channels of x in a group."""
+    filters: int
+    image: tuple[int, int]
+    """Rows and columns of x."""
+    result: tuple[int, int]
+    """Rows and columns of y."""
+    taps: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[tuple[int, int], tuple[int, int]]
+    padding_mode: PaddingMode
+    bias: int
+    """Channels of the result that have a number of their own each; 0 where there is no bias."""
+    plane: int
+    """Results of one channel of one image."""
+    relu: bool
+    thread_rows: int
+    thread_columns: int
+    splits: int
+    """Blocks that share the terms of a tile's sums."""
+
+    @classmethod
+    def of(cls, problem: Conv2d) -> Conv2dReferenceText:
+        by_name = {operand.name: operand for operand in problem.operands}
+        groups, channels, filters = problem.groups, problem.group_channels, problem.group_filters
+        taps, positions = math.prod(problem.weight[2:]), problem.input[0] * math.prod(problem.output_size)
+        pixels = problem.input[0] * math.prod(problem.input[2:])
+        sizes = {
+            Pass.FPROP: (filters, positions, channels * taps),
+            Pass.DGRAD: (channels, pixels, filters * taps),
+            Pass.WGRAD: (filters, channels * taps, positions),
+        }
+        rows, columns, terms = sizes[problem.pass_]
+        a, b = {Pass.FPROP: ("w", "x"), Pass.DGRAD: ("w", "dy"), Pass.WGRAD: ("dy", "x")}[problem.pass_]
+        thread_rows, thread_columns = (
+            min(most, math.ceil(count / _SIDE)) for most, count in ((_MOST_ROWS, rows), (_MOST_COLUMNS, columns))
+        )
+        tiles = groups * math.ceil(rows / (_SIDE * thread_rows)) * math.ceil(columns / (_SIDE * thread_columns))
+        return cls(
+            key=problem.key(),
+            pass_=problem.pass_,
+            a=by_name[a],
+            b=by_name[b],
+            groups=groups,
+            rows=rows,
+            columns=columns,
+            terms=terms,
+            channels=channels,
+            filters=filters,
+            image=problem.input[2:],
+            result=problem.output_size,
+            taps=problem.weight[2:],
+            stride=problem.stride,
+            dilation=problem.dilation,
+            padding=problem.padding,
+            padding_mode=problem.padding_mode,
+            bias=problem.output.shape[1] if problem.bias else 0,
+            plane=math.prod(problem.output.shape[2:]),
+            relu=problem.relu,
+            thread_rows=thread_rows,
+            thread_columns=thread_columns,
+            splits=max(1, min(math.ceil(_BLOCKS / tiles), terms // _LEAST_TERMS)),
+        )
+
+    @property
+    def row_tiles(self) -> int:
+        return math.ceil(self.rows / (_SIDE * self.thread_rows))
+
+    @property
+    def column_tiles(self) -> int:
+        return math.ceil(self.columns / (_SIDE * self.thread_columns))
+
+    @property
+    def split_terms(self) -> int:
+        """Terms of one block's sums, whole stages of them."""
+        return _SIDE * math.ceil(self.terms / (_SIDE * self.splits))
+
+    @property
+    def blocks(self) -> int:
+        return self.row_tiles * self.column_tiles * self.splits * self.groups
+
+
+class Conv2dReference(ReferenceKernels[Conv2d]):
+    """Both sums, of the terms and of their magnitudes, by the same kernel on values and on magnitudes."""
+
+    def multiply_adds(self, problem: Conv2d) -> int:
+        return problem.flops
+
+    def segments(self, problem: Conv2d) -> int:
+        """Equal parts of the result, in C order, each with a root mean square of its own; 0 where none counts."""
+        if problem.accuracy is not Accuracy.NORMWISE:
+            return 0
+        return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]
+
+    def program(self, problem: Conv2d) -> Program:
+        text, output, segments = Conv2dReferenceText.of(problem), problem.output, self.segments(problem)
+        source = render(
+            "reference/conv2d.cu.jinja",
+            p=text,
+            dtype=str(problem.dtype),
+            elements=output.size,
+            segments=segments,
+            peak=PEAK,
+            side=_SIDE,
+            span=SPAN,
+            threads=THREADS,
+        )
+        passes = pass_blocks(output, max(1, segments))
+        bias = ("b",) if problem.bias else ()
+        return reference_program(
+            source,
+            (
+                strips_launch("add_up_values", text.blocks, text.a.name, text.b.name, EXPECTED),
+                strips_launch("add_up_magnitudes", text.blocks, text.a.name, text.b.name, SCALE),
+                strips_launch("add_bias", passes, *bias, EXPECTED, SCALE, SUMS),
+                finishing_launch(passes, EXPECTED, SCALE, SUMS),
+            ),
+            (Workspace(SUMS, 8 * max(1, segments)),),
+        )

@@ -1,0 +1,90 @@
+"""Failures of parts of a tuning run, such as a stage or a family, after which the run goes on without the part."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+from warpsmith.errors import BadArgument, CompileError, DeviceError, LaunchError, OutOfMemory, StoreError
+from warpsmith.store.record import Failure, FailureKind
+
+
+class Part(enum.StrEnum):
+    """What may fail without ending a tuning run."""
+
+    STAGE = "stage"
+    """The search of a pipeline's stage, a problem of its own."""
+    FAMILY = "family"
+    """A kernel family: its space, its default or a program of it."""
+    REFERENCE = "reference"
+    """One way of making the float64 reference, or a set of data."""
+    PEER = "peer"
+    """The other libraries that a winner is timed beside."""
+    WORKER = "worker"
+    """A process that verifies and times candidates."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartFailure:
+    """A part that failed, and why."""
+
+    part: Part
+    name: str
+    failure: Failure
+
+    @property
+    def told(self) -> str:
+        """The failure in one line."""
+        return f"{self.part} {self.name}: {self.failure.kind}: {self.failure.message}"
+
+    def spec(self) -> dict[str, Any]:
+        """The failure as JSON values."""
+        failure = self.failure
+        return {"part": str(self.part), "name": self.name, "kind": str(failure.kind), "reason": failure.message}
+
+
+class Faults:
+    """The parts of one run that failed, in the order of their first failures."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Part, str], PartFailure] = {}
+
+    def add(self, part: Part, name: str, cause: Failure | BaseException) -> None:
+        """Takes a failure; further ones of the same part say no more."""
+        failure = cause if isinstance(cause, Failure) else failure_of(cause)
+        self._found.setdefault((part, name), PartFailure(part, name, failure))
+
+    def extend(self, failures: Iterable[PartFailure]) -> None:
+        """Takes the failures of another run, or of another process."""
+        for each in failures:
+            self.add(each.part, each.name, each.failure)
+
+    @property
+    def all(self) -> tuple[PartFailure, ...]:
+        return tuple(self._found.values())
+
+
+_KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
+    (OutOfMemory, FailureKind.OUT_OF_MEMORY),
+    (MemoryError, FailureKind.OUT_OF_MEMORY),
+    (CompileError, FailureKind.COMPILE),
+    (LaunchError, FailureKind.LAUNCH),
+    (DeviceError, FailureKind.CRASH),
+    (BadArgument, FailureKind.INVALID),
+)
+"""The kinds of expected errors; the first that fits counts."""
+
+NEVER_CONTAINED = (StoreError,)
+"""Errors that meet every part alike: without a store nothing that a run finds is kept."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An exception as a failure: its kind, and its first line. Errors that nobody expects are named."""
+    kind = next((kind for expected, kind in _KINDS if isinstance(error, expected)), None)
+    words = (str(error).strip().splitlines() or [""])[0]
+    if kind is not None and not isinstance(error, MemoryError):
+        return Failure(kind, words)
+    told = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return Failure(kind or FailureKind.CRASH, told)
