@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.bounds import FLOAT32_BOUND
 
 Word = TypeVar("Word", bound=enum.StrEnum)
 
@@ -276,6 +277,11 @@ class Problem(abc.ABC):
     def workspace_limit(self) -> int | None:
         """The most bytes of scratch memory that a plan may take; None for any number."""
         return None
+
+    @property
+    def error_bound(self) -> float:
+        """Largest error of a result over what its accuracy names (`Accuracy`), beside the rounding of the result."""
+        return FLOAT32_BOUND
 
     @property
     def output(self) -> Operand:

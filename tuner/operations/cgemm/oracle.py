@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.reference import Operands
@@ -14,9 +15,6 @@ from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
 
 _WIDE = 16
 """Bytes of a complex number of float64s."""
-_PEAK = 2.0
-"""As for `conv2d`: the largest of many normal errors is 1e-6 of so many times the root mean square of a result whose
-relative error in the L2 norm is 5e-7."""
 
 _ROWS = 512
 """Of a product that a thread makes: NumPy's own threads are switched off beside ours."""
@@ -43,7 +41,7 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
     for_each_strip(problem.batch * parts, STRIP_BYTES if parts > 1 else _WIDE * largest, strip)
     if problem.accuracy is Accuracy.NORMWISE:  # of whole matrices, and so once all their rows are there
         squares = np.square(expected.view(np.float64)).mean(axis=(1, 2), keepdims=True)
-        np.maximum(scale, _PEAK * np.sqrt(squares)[..., None], out=scale)
+        np.maximum(scale, PEAK * np.sqrt(squares)[..., None], out=scale)
     return expected.view(np.float64).reshape(scale.shape), scale
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import Operand
-from warpsmith.tuner.operations.conv2d.bounds import bound_of
 from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
 from warpsmith.tuner.operations.conv2d.peers import makers
 from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
@@ -35,9 +33,6 @@ class Conv2dJudge(Judge[Conv2d]):
 
     def references(self, problem: Conv2d, operands: Operands) -> References:
         return {problem.output.name: Reference(*reference(problem, operands))}
-
-    def error_bound(self, problem: Conv2d, output: Operand) -> float:  # noqa: ARG002 - the same of every result
-        return bound_of(problem)
 
     def smaller(self, problem: Conv2d) -> Conv2d:
         return smaller(problem)

@@ -10,16 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, Product
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.tuner.operations.cgemm.oracle import turned
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip
 
-_PEAK = 2.0
-"""Errors are small against so many times the root mean square of the whole result. With a relative L2 error of 5e-7,
-the largest of 2^27 normal errors is 5.7 times 5e-7 / sqrt(2) of it: 1.0e-6 of twice the root mean square. Not of each
-transform by itself: two real ones that are taken as one complex one share their errors."""
 
 _MODES: dict[PaddingMode, Literal["reflect", "edge", "wrap"]] = {
     PaddingMode.REFLECT: "reflect",
@@ -55,7 +52,7 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
 
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)
-    return parts, np.full(parts.shape, _PEAK * math.sqrt(sum(squares) / problem.batch))
+    return parts, np.full(parts.shape, PEAK * math.sqrt(sum(squares) / problem.batch))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,150 @@
+"""Checks a loaded program: about a thousand results against float64 sums, on random data or on those of a call."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+
+import numpy as np
+
+from warpsmith.devices.base import Compiler, Runtime
+from warpsmith.devices.calls import ReadCall
+from warpsmith.devices.executable import Executable
+from warpsmith.devices.launching import launches_of
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.rounding import scaled_error
+from warpsmith.devices.signature import Signature
+from warpsmith.devices.work import Work
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.first_use.reference import Reference
+from warpsmith.generator.problem import DType, Problem, Role
+from warpsmith.plans.first_use.data import Data, data_of, memory_needed, random_data, values_of
+from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums, kernels_for
+from warpsmith.plans.first_use.samples import samples_of
+from warpsmith.plans.first_use.scales import scales_of
+
+MOST_SAMPLES = 1024
+LEAST_SAMPLES = 16
+BUDGET = {DeviceKind.CUDA: 400_000_000, DeviceKind.HOST: 3_000_000}
+"""Multiply-adds of a check: 1 ms of a large GPU, and some 10 ms of a core."""
+SHARE_OF_FREE_MEMORY = 2
+"""Random operands take at most one part in so many of what is free."""
+OWN_SLACK = 8.0
+"""How many bounds right results of a caller's data may be off: numbers there may lie far apart, as no random ones do."""
+_LEAST, _MOST = 1e-30, 1e30
+"""Scales of results that float32 holds with all its digits."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loaded:
+    """A program on its device, as its plan calls it."""
+
+    problem: Problem
+    executable: Executable
+    signature: Signature
+    runtime: Runtime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """How some results compare with what they must be."""
+
+    samples: int
+    wrong: int
+    largest_error: float
+    message: str
+    """The worst of those that are wrong; empty where none is."""
+
+
+def can_be_checked(problem: Problem) -> bool:
+    """Whether it has one result, and no state."""
+    return sum(operand.role is not Role.INPUT for operand in problem.operands) == 1
+
+
+def check_on_random_data(loaded: Loaded, compiler: Compiler, seed: int) -> Finding | None:
+    """Runs the program on random data of its own; None where operands do not fit into memory.
+
+    Raises WarpsmithError where the check cannot be carried out.
+    """
+    problem, runtime = loaded.problem, loaded.runtime
+    kernels = _kernels(loaded, compiler)
+    needed = memory_needed(problem) + sum(each.nbytes for each in loaded.executable.workspaces)
+    free = runtime.free_bytes()
+    if free is not None and needed > free // SHARE_OF_FREE_MEMORY:
+        return None
+    names = loaded.signature.buffers, loaded.signature.operands
+    with ExitStack() as opened:
+        # Launches of their own: what they remember of these addresses goes with them.
+        launches = launches_of(loaded.executable, runtime, *names)
+        work = opened.enter_context(runtime.work_beside())
+        data = random_data(problem, loaded.signature, kernels, work, seed)
+        addresses = {**data.inputs, problem.output.name: data.result}
+        size = loaded.executable.workspace_bytes
+        workspace = work.allocate(size) if size else None
+        launches.launch(
+            tuple(addresses[name] for name in names[0]),
+            values_of(loaded.signature, data.known),
+            work.stream,
+            workspace,
+        )
+        return _compared(loaded, kernels, work, data, seed, 1.0)
+
+
+def check_call(loaded: Loaded, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
+    """Looks at what a call has computed; None where its data say nothing, as those do that are not finite.
+
+    Raises WarpsmithError where the check cannot be carried out.
+    """
+    kernels = _kernels(loaded, compiler)
+    with loaded.runtime.work_behind(call.stream) as work:
+        return _compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, OWN_SLACK)
+
+
+def _kernels(loaded: Loaded, compiler: Compiler) -> ReferenceKernels:
+    kernels = kernels_for(loaded.problem, loaded.runtime, compiler)
+    assert kernels is not None  # `can_be_checked` and the registry were asked
+    return kernels
+
+
+def sample_count(reference: Reference, kind: DeviceKind) -> int:
+    """How many results are checked."""
+    affordable = BUDGET[kind] // (reference.terms * reference.term_cost)
+    return max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))
+
+
+def _compared(
+    loaded: Loaded, kernels: ReferenceKernels, work: Work, data: Data, seed: int, slack: float
+) -> Finding | None:
+    problem, reference = loaded.problem, kernels.reference
+    count = sample_count(reference, loaded.runtime.device.kind)
+    samples = samples_of(problem.output, count, reference.groups, seed)
+    sums = kernels.sums(work, data.inputs, data.result, samples)
+    scale = scales_of(problem, kernels, work, data, samples, sums)
+    expected = np.maximum(sums.expected, 0.0) if reference.is_rectified else sums.expected
+    if not np.all(np.isfinite(expected)) or np.any((scale > _MOST) | ((scale < _LEAST) & (scale != 0.0))):
+        return None
+    got, dtype = _elements(problem, sums)
+    parts = got.shape[1]
+    error = scaled_error(got, expected[:, :parts], scale[:, None], dtype)
+    wrong = np.any(error > slack * problem.error_bound, axis=1)
+    worst = int(error.max(axis=1).argmax())
+    message = ""
+    if wrong.any():
+        at = tuple(int(i) for i in np.unravel_index(samples.index[worst], problem.output.shape))
+        part = int(error[worst].argmax())
+        message = (
+            f"{int(wrong.sum())} of {len(wrong)} results that were checked are wrong; the worst, at {at}, is "
+            f"{float(got[worst, part]):.9g} and should be {expected[worst, part]:.9g}"
+        )
+    return Finding(len(wrong), int(wrong.sum()), float(error.max()), message)
+
+
+def _elements(problem: Problem, sums: Sums) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.generic]], DType]:
+    """The results, (samples, parts), and their type; complex ones are two float32 numbers."""
+    dtype = problem.output.dtype
+    if dtype is DType.COMPLEX64:
+        return sums.bits.view(np.float32), DType.FLOAT32
+    words = np.ascontiguousarray(sums.bits[:, :1])
+    if dtype is DType.FLOAT32:
+        return words.view(np.float32), dtype
+    return words.astype(np.uint8 if dtype is DType.UINT8 else np.uint16).view(numpy_dtype(dtype)), dtype
