@@ -1,4 +1,4 @@
-"""How far from the exact result a result may be. The tuner's judges and the check of first use take the same numbers."""
+"""How far from the exact result a result may be: the numbers of the tuner's judges and of the check of first use."""
 
 from __future__ import annotations
 

@@ -41,8 +41,7 @@ def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
         **_strides("w", "kcrs", by_role["w"]),
         **_strides("y", "nkpq", by_role["y"]),
     }
-    *inputs, result = problem.operands
-    names = [operand.name for operand in inputs]
+    names = [operand.name for operand in problem.inputs]
     return Reference(
         program=reference_program("conv2d", threads, integers, {}, problem.dtype, problem.dtype),
         values=packed(integers, {}),

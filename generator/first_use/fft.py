@@ -58,7 +58,7 @@ def fft_reference(problem: Fft, threads: int) -> Reference:
         terms=prod(problem.spectrum_size if problem.inverse else problem.bordered_size),
         term_cost=_TERM_COST,
         scale=Scale.RMS,
-        mirrored=_mirrored(problem, rows, spectrum_columns, steps) if problem.kind is Kind.C2R else (),
+        mirrored=_mirrored(problem, spectrum_columns, steps) if problem.kind is Kind.C2R else (),
     )
 
 
@@ -122,7 +122,7 @@ def _product(problem: Fft) -> dict[str, int]:
     }
 
 
-def _mirrored(problem: Fft, rows: int, columns: int, steps: tuple[int, int, int]) -> tuple[Mirrored, ...]:
+def _mirrored(problem: Fft, columns: int, steps: tuple[int, int, int]) -> tuple[Mirrored, ...]:
     if problem.product is None:
         return (Mirrored("spectrum", problem.batch, steps),)
     sizes = [prod(shape) for shape in problem.product.shapes]

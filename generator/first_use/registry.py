@@ -1,4 +1,4 @@
-"""The operations whose results first use can check. One line each; `docs/adding-an-operation.md` says how to add one."""
+"""The operations whose results first use can check; docs/adding-an-operation.md says how to add one."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ from warpsmith.tuner.operations.cgemm.oracle import turned
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip
 
-
 _MODES: dict[PaddingMode, Literal["reflect", "edge", "wrap"]] = {
     PaddingMode.REFLECT: "reflect",
     PaddingMode.REPLICATE: "edge",

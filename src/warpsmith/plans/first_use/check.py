@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import ExitStack
 
 import numpy as np
 
 from warpsmith.devices.base import Compiler, Runtime
 from warpsmith.devices.calls import ReadCall
-from warpsmith.devices.executable import Executable
-from warpsmith.devices.launching import launches_of
 from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.launching import launches_of
 from warpsmith.devices.rounding import scaled_error
-from warpsmith.devices.signature import Signature
 from warpsmith.devices.work import Work
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import Reference
+from warpsmith.generator.first_use.registry import reference_of
 from warpsmith.generator.problem import DType, Problem, Role
 from warpsmith.plans.first_use.data import Data, data_of, memory_needed, random_data, values_of
-from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums, kernels_for
+from warpsmith.plans.first_use.finding import Finding
+from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums, kernels_for, threads_of
 from warpsmith.plans.first_use.samples import samples_of
 from warpsmith.plans.first_use.scales import scales_of
+from warpsmith.plans.loaded import LoadedProgram
 
 MOST_SAMPLES = 1024
 LEAST_SAMPLES = 16
@@ -30,38 +30,21 @@ BUDGET = {DeviceKind.CUDA: 400_000_000, DeviceKind.HOST: 3_000_000}
 SHARE_OF_FREE_MEMORY = 2
 """Random operands take at most one part in so many of what is free."""
 OWN_SLACK = 8.0
-"""How many bounds right results of a caller's data may be off: numbers there may lie far apart, as no random ones do."""
+"""How many bounds right results of a caller's data may be off, whose numbers may lie far apart as no random ones do."""
 _LEAST, _MOST = 1e-30, 1e30
 """Scales of results that float32 holds with all its digits."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Loaded:
-    """A program on its device, as its plan calls it."""
-
-    problem: Problem
-    executable: Executable
-    signature: Signature
-    runtime: Runtime
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """How some results compare with what they must be."""
-
-    samples: int
-    wrong: int
-    largest_error: float
-    message: str
-    """The worst of those that are wrong; empty where none is."""
+def why_not(problem: Problem, runtime: Runtime) -> str | None:
+    """Why a problem's results cannot be checked, in one line; None where they can."""
+    if sum(operand.role is not Role.INPUT for operand in problem.operands) != 1:
+        return "it has several results"
+    if reference_of(problem, threads_of(runtime)) is None:
+        return f"{problem.operation} has no reference kernels"
+    return None
 
 
-def can_be_checked(problem: Problem) -> bool:
-    """Whether it has one result, and no state."""
-    return sum(operand.role is not Role.INPUT for operand in problem.operands) == 1
-
-
-def check_on_random_data(loaded: Loaded, compiler: Compiler, seed: int) -> Finding | None:
+def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -> Finding | None:
     """Runs the program on random data of its own; None where operands do not fit into memory.
 
     Raises WarpsmithError where the check cannot be carried out.
@@ -90,7 +73,7 @@ def check_on_random_data(loaded: Loaded, compiler: Compiler, seed: int) -> Findi
         return _compared(loaded, kernels, work, data, seed, 1.0)
 
 
-def check_call(loaded: Loaded, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
+def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
     """Looks at what a call has computed; None where its data say nothing, as those do that are not finite.
 
     Raises WarpsmithError where the check cannot be carried out.
@@ -100,9 +83,9 @@ def check_call(loaded: Loaded, compiler: Compiler, seed: int, call: ReadCall) ->
         return _compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, OWN_SLACK)
 
 
-def _kernels(loaded: Loaded, compiler: Compiler) -> ReferenceKernels:
+def _kernels(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:
     kernels = kernels_for(loaded.problem, loaded.runtime, compiler)
-    assert kernels is not None  # `can_be_checked` and the registry were asked
+    assert kernels is not None  # `why_not` was asked
     return kernels
 
 
@@ -113,7 +96,7 @@ def sample_count(reference: Reference, kind: DeviceKind) -> int:
 
 
 def _compared(
-    loaded: Loaded, kernels: ReferenceKernels, work: Work, data: Data, seed: int, slack: float
+    loaded: LoadedProgram, kernels: ReferenceKernels, work: Work, data: Data, seed: int, slack: float
 ) -> Finding | None:
     problem, reference = loaded.problem, kernels.reference
     count = sample_count(reference, loaded.runtime.device.kind)

@@ -19,7 +19,7 @@ from warpsmith.plans.first_use.kernels import ReferenceKernels
 _POISON = 0xFF
 """A NaN of each type that has one."""
 _MEAN_GAIN = 1.1
-"""Sum of a filter's weights where results are bytes: most results then lie inside of their range, some on either side."""
+"""Sum of a filter's weights where results are bytes: most results then lie inside of their range."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

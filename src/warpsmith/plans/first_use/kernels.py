@@ -102,9 +102,7 @@ class ReferenceKernels:
         self._launch(work, Entry.SUMS, (count, parts, 1), addresses, {"problem": reference.values})
         work.download(found, addresses["found"])
         expected = np.stack([found["real"].sum(axis=1), found["imaginary"].sum(axis=1)], axis=1)
-        return Sums(
-            expected, found["magnitude"].sum(axis=1), found["largest"].max(axis=1), found["bits"][:, 0].copy()
-        )
+        return Sums(expected, found["magnitude"].sum(axis=1), found["largest"].max(axis=1), found["bits"][:, 0].copy())
 
     def moments(self, work: Work, entry: Entry, target: int, rows: int, row_elements: int, row_bytes: int) -> Moments:
         """Of rows of an operand's real numbers, the first of which is at `target`."""
@@ -156,4 +154,4 @@ def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> Refer
 
 _MODULES: HomeTable[tuple[Runtime, str], Module] = HomeTable()
 _LOADING = ForkLock()
-assert SAMPLE_BYTES == 2 * np.dtype(np.int64).itemsize
+assert 2 * np.dtype(np.int64).itemsize == SAMPLE_BYTES

@@ -72,9 +72,7 @@ def _gains(
     pixels = np.empty(len(samples.index))
     for plane in np.unique(samples.group):
         target = data.inputs[image.name] + int(plane) * rows * row_bytes
-        moments = kernels.moments(
-            work, Entry.INPUT_MOMENTS, target, rows, columns * problem.channels, row_bytes
-        )
+        moments = kernels.moments(work, Entry.INPUT_MOMENTS, target, rows, columns * problem.channels, row_bytes)
         pixels[samples.group == plane] = max(moments.largest, around)
     if weights.name in data.known:
         taps = np.asarray(data.known[weights.name], np.float64)
