@@ -106,7 +106,7 @@ def plan(
         verify: which answers are checked on this device before they are relied on: `first`, those that were not tuned
             for this problem here, once for each program; `always`, stored winners too; `never`. None for
             WARPSMITH_VERIFY, or `first`. About a thousand results are compared with float64 sums, on random data when
-            the plan is made, or on those of its first call where operands do not fit twice into free memory.
+            the plan is made, or on those of its first call where that would take long, or much of the free memory.
 
     Returns:
         A callable: `y = plan(x, w)`. `plan.verified` says what was checked.

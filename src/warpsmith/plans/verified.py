@@ -35,7 +35,8 @@ class Verified(enum.StrEnum):
     CHECKED = "checked"
     """Some results were compared with float64 sums, by this process or by an earlier one, and are right."""
     PENDING = "pending"
-    """Nothing yet: the first call outside of a graph's capture is checked, since random data did not fit."""
+    """Nothing yet: the first call outside of a graph's capture is checked, since random data did not fit or would
+    have taken long."""
     NOT = "not"
     """Nothing: it was not asked for, or the check itself failed."""
 

@@ -27,6 +27,9 @@ MOST_SAMPLES = 1024
 LEAST_SAMPLES = 16
 BUDGET = {DeviceKind.CUDA: 400_000_000, DeviceKind.HOST: 3_000_000}
 """Multiply-adds of a check: 1 ms of a large GPU, and some 10 ms of a core."""
+MOST_FLOPS = {DeviceKind.CUDA: 200_000_000_000, DeviceKind.HOST: 100_000_000}
+"""Operations of a problem that is run on random data: 5 ms of a large GPU, 0.1 s of two cores. Those of a larger one
+are done once, by the first call."""
 SHARE_OF_FREE_MEMORY = 2
 """Random operands take at most one part in so many of what is free."""
 OWN_SLACK = 8.0
@@ -42,6 +45,11 @@ def why_not(problem: Problem, runtime: Runtime) -> str | None:
     if reference_of(problem, threads_of(runtime)) is None:
         return f"{problem.operation} has no reference kernels"
     return None
+
+
+def is_quick(problem: Problem, runtime: Runtime) -> bool:
+    """Whether a plan may wait until the problem was computed once."""
+    return problem.flops <= MOST_FLOPS[runtime.device.kind]
 
 
 def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -> Finding | None:

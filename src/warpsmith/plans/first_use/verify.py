@@ -49,13 +49,13 @@ def verify(plan: Plan, which: Verify, compiler: Callable[[], Compiler], other: O
 def _checked(plan: Plan, name: str, compiler: Callable[[], Compiler], other: Other) -> Finding | None:
     try:
         # NumPy's random numbers, and Jinja2 with its templates.
-        from warpsmith.plans.first_use.check import check_on_random_data, why_not
+        from warpsmith.plans.first_use.check import check_on_random_data, is_quick, why_not
 
         if reason := why_not(plan.problem, plan.runtime):
             plan.verified = Verification(Verified.NOT, reason=reason)
             return None
         finding = None
-        if not plan.runtime.is_being_captured():
+        if is_quick(plan.problem, plan.runtime) and not plan.runtime.is_being_captured():
             finding = check_on_random_data(plan.loaded, compiler(), seed_of(plan.match.program))
     except Exception as error:
         plan.verified = Verification(Verified.NOT, reason=str(error))
@@ -77,7 +77,7 @@ def _told(finding: Finding) -> Verification:
 
 
 class FirstCall:
-    """The check of a plan whose random operands did not fit, or that was made while a graph was captured.
+    """The check of a plan whose random operands did not fit, that takes long, or that was made while a graph was captured.
 
     Args:
         name: of the verdict.
