@@ -199,6 +199,6 @@ def test_the_api_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     plan: Any = SimpleNamespace()
     monkeypatch.setattr(make, "_made", lambda key: (plan, key))
-    assert ws.plan(PROBLEM, "host", store="a.db") == (plan, (PROBLEM, "host", "a.db", "auto"))
+    assert ws.plan(PROBLEM, "host", store="a.db") == (plan, (PROBLEM, "host", "a.db", "auto", Verify.NEVER))
     monkeypatch.setenv("WARPSMITH_STORE", "b.db")
-    assert ws.plan(PROBLEM, "host") == (plan, (PROBLEM, "host", "b.db", "auto"))
+    assert ws.plan(PROBLEM, "host") == (plan, (PROBLEM, "host", "b.db", "auto", Verify.NEVER))
