@@ -274,6 +274,13 @@ class Problem(abc.ABC):
         return {}
 
     @property
+    def from_host(self) -> frozenset[str]:
+        """Names of the inputs that a caller may have in host memory, whatever the device: small ones become parameters
+        of a kernel, others are copied.
+        """
+        return frozenset()
+
+    @property
     def workspace_limit(self) -> int | None:
         """The most bytes of scratch memory that a plan may take; None for any number."""
         return None

@@ -95,9 +95,9 @@ class Plan:
                 unless the problem has them; for `Fft` the signal, or the spectrum for an inverse transform. On a GPU
                 anything with `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays and CPU tensors of
                 PyTorch. Shapes, dtypes and strides must be exactly the problem's: C-contiguous unless it has a pitch.
-                A conjugated or negated view of PyTorch's is copied first. Give the weights as a NumPy array: they are
-                kernel parameters, and a device array must be copied back first. Those of more than 32 KB are read
-                from memory: give them as the image, on the device.
+                A conjugated or negated view of PyTorch's is copied first. Give the weights of a filter as a NumPy
+                array: they are kernel parameters, and a device array must be copied back first. Those of more than
+                32 KB are read from memory: give them on the device, or anywhere else to have each contents copied once.
             out: array to write to, which may not overlap an input; None for a new array of the first input's library.
                 Where the problem has several results, a tuple of as many.
             stream: CUDA stream to launch on (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None for the

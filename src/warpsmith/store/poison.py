@@ -68,11 +68,13 @@ def mark_ended(connection: Connection, device_key: str, fingerprints: Iterable[s
 def note_outcomes(connection: Connection, device_key: str, trials: Sequence[Trial], at: str) -> None:
     """Keeps what the outcomes say about running the programs again."""
     kinds = {trial.fingerprint: _kind_of(trial) for trial in trials}
-    silent = NEVER_RAN | {FailureKind.WRONG}  # what was wrong before is not right by being wrong again
-    harmless = [name for name, kind in kinds.items() if kind is None or kind not in POISONOUS | silent]
+    harmless = [name for name, kind in kinds.items() if kind is None or kind not in POISONOUS | NEVER_RAN]
     mine = (poisoned.c.device_key == device_key) & poisoned.c.fingerprint.in_(harmless)
-    connection.execute(delete(poisoned).where(mine))
-    mark_ended(connection, device_key, [name for name, kind in kinds.items() if kind in silent])
+    # What was wrong before is not right by being wrong again.
+    still = poisoned.c.fingerprint.in_([name for name, kind in kinds.items() if kind is FailureKind.WRONG])
+    wrong = still & poisoned.c.failure_kind.is_not(None) & (poisoned.c.failure_kind == str(FailureKind.WRONG))
+    connection.execute(delete(poisoned).where(mine & ~wrong))
+    mark_ended(connection, device_key, [name for name, kind in kinds.items() if kind in NEVER_RAN])
     poisonous = [trial for trial in trials if kinds[trial.fingerprint] in POISONOUS]
     replace_all(connection, poisoned, [_row(device_key, trial, at) for trial in poisonous], POISON_IDENTITY)
 

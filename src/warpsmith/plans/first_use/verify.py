@@ -77,7 +77,7 @@ def _told(finding: Finding) -> Verification:
 
 
 class FirstCall:
-    """The check of a plan whose random operands did not fit, or that takes long, or was made while a graph was captured.
+    """The check of a plan whose random operands did not fit, that takes long, or was made while a graph was captured.
 
     Args:
         name: of the verdict.
