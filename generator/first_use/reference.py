@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import struct
 from collections.abc import Iterable, Mapping
 
@@ -100,6 +101,20 @@ def reference_program(
     result: DType,
     parts: int = 1,
 ) -> Program:
+    """As `_program`, whose names are those of a problem's numbers in order."""
+    return _program(operation, threads, tuple(integers), tuple(reals), source, result, parts)
+
+
+@functools.cache
+def _program(
+    operation: str,
+    threads: int,
+    integers: tuple[str, ...],
+    reals: tuple[str, ...],
+    source: DType,
+    result: DType,
+    parts: int,
+) -> Program:
     """The kernels of an operation for one pair of types.
 
     Args:
@@ -114,8 +129,8 @@ def reference_program(
     text = render(
         f"first_use/{operation}.cu.jinja",
         threads=threads,
-        integers=tuple(integers),
-        reals=tuple(reals),
+        integers=integers,
+        reals=reals,
         source=str(source),
         result=str(result),
         parts=parts,

@@ -389,3 +389,44 @@ def test_a_look_up_passes_over_poisoned_programs_of_any_kind(first: Path) -> Non
         store.poison(DEVICE, started, Failure(FailureKind.CRASH, "it crashed"))
     other = ws.query(SMALL, "host")
     assert other.program.fingerprint != program.fingerprint
+
+
+def test_weights_of_any_size_and_type_may_be_given(host: Runtime, quickest: HostCompiler) -> None:
+    """Small ones always could; large ones are read from memory."""
+    problem = ws.Filter2d(image=(120, 130), filter=(95, 97))
+    plan, operands = plan_of(host, quickest, problem), random_operands(problem, 2)
+    assert [each.operand.name for each in plan.loaded.signature.pointed] == ["image", "weights"]
+    image, weights = operands["image"], operands["weights"]
+    found = plan(image, weights)
+    for given in (weights.tolist(), weights.astype(np.float64), weights.ravel(), np.asfortranarray(weights)):
+        assert np.array_equal(plan(image, given), found)
+    with pytest.raises(BadArgument, match="weights: expected shape"):
+        plan(image, weights[1:])
+
+
+def test_copies_of_weights_are_made_once_for_each_contents(host: Runtime) -> None:
+    from warpsmith.devices.copied import CopiedWeights
+
+    operand = ws.Filter2d(image=(120, 130), filter=(95, 97)).operands[1]
+    copies = CopiedWeights(host, operand)
+    arrays = [np.full(operand.shape, number, np.float32) for number in range(20)]
+    first = copies.view(arrays[0], None).address
+    assert copies.view(arrays[0].tolist(), None).address == first
+    there = np.empty(operand.shape, np.float32)
+    for array in arrays:
+        host.download(there, copies.view(array, None).address)
+        assert np.array_equal(there, array)
+    assert len(copies._copies) == 8  # the latest ones
+
+
+def test_copies_that_a_graph_reads_stay(host: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    from warpsmith.devices.copied import CopiedWeights
+
+    operand = ws.Filter2d(image=(120, 130), filter=(95, 97)).operands[1]
+    copies, captured = CopiedWeights(host, operand), np.full(operand.shape, 7, np.float32)
+    monkeypatch.setattr(HostRuntime, "is_being_captured", lambda _: True)
+    address = copies.view(captured, None).address
+    monkeypatch.undo()
+    for number in range(20):
+        copies.view(np.full(operand.shape, number + 8, np.float32), None)
+    assert copies.view(captured, None).address == address

@@ -11,12 +11,13 @@ from warpsmith.devices.calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.launching import launches_of
 from warpsmith.devices.rounding import scaled_error
-from warpsmith.devices.work import Work
+from warpsmith.devices.work import ALIGNMENT, Work
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import Reference
 from warpsmith.generator.first_use.registry import reference_of
 from warpsmith.generator.problem import DType, Problem, Role
-from warpsmith.plans.first_use.data import Data, data_of, memory_needed, random_data, values_of
+from warpsmith.generator.steps import Lifetime
+from warpsmith.plans.first_use.data import SCRATCH_BYTES, Data, data_of, memory_needed, random_data, values_of
 from warpsmith.plans.first_use.finding import Finding
 from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums, kernels_for, threads_of
 from warpsmith.plans.first_use.samples import samples_of
@@ -32,8 +33,12 @@ MOST_FLOPS = {DeviceKind.CUDA: 200_000_000_000, DeviceKind.HOST: 100_000_000}
 are done once, by the first call."""
 SHARE_OF_FREE_MEMORY = 2
 """Random operands take at most one part in so many of what is free."""
-OWN_SLACK = 8.0
-"""How many bounds right results of a caller's data may be off, whose numbers may lie far apart as no random ones do."""
+OWN_SLACK, OWN_MOST = 8.0, 2e-3
+"""How many bounds right results of a caller's data may be off, since numbers there may lie far apart as no random ones
+do, and the largest error that more than one bound allows."""
+RANDOM_PEAK, COARSE_BOUND = 8.0, 1e-3
+"""Root mean squares of the results against which errors are small on random data, where the bound is a coarse one:
+errors of random factors add up as the terms do, and the sum of many |terms| would hide a result that is all wrong."""
 _LEAST, _MOST = 1e-30, 1e30
 """Scales of results that float32 holds with all its digits."""
 
@@ -59,18 +64,20 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
     """
     problem, runtime = loaded.problem, loaded.runtime
     kernels = _kernels(loaded, compiler)
-    needed = memory_needed(problem) + sum(each.nbytes for each in loaded.executable.workspaces)
+    size = loaded.executable.workspace_bytes
+    kept = sum(each.nbytes for each in loaded.executable.workspaces if each.lifetime is Lifetime.KEPT)
+    needed = memory_needed(problem) + size + ALIGNMENT
     free = runtime.free_bytes()
-    if free is not None and needed > free // SHARE_OF_FREE_MEMORY:
+    if free is not None and needed + kept > free // SHARE_OF_FREE_MEMORY:
         return None
     names = loaded.signature.buffers, loaded.signature.operands
     with ExitStack() as opened:
         # Launches of their own: what they remember of these addresses goes with them.
         launches = launches_of(loaded.executable, runtime, *names)
         work = opened.enter_context(runtime.work_beside())
+        work.reserve(needed)
         data = random_data(problem, loaded.signature, kernels, work, seed)
         addresses = {**data.inputs, problem.output.name: data.result}
-        size = loaded.executable.workspace_bytes
         workspace = work.allocate(size) if size else None
         launches.launch(
             tuple(addresses[name] for name in names[0]),
@@ -78,7 +85,7 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
             work.stream,
             workspace,
         )
-        return _compared(loaded, kernels, work, data, seed, 1.0)
+        return _compared(loaded, kernels, work, data, seed, is_random=True)
 
 
 def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
@@ -88,7 +95,8 @@ def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadC
     """
     kernels = _kernels(loaded, compiler)
     with loaded.runtime.work_behind(call.stream) as work:
-        return _compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, OWN_SLACK)
+        work.reserve(SCRATCH_BYTES)
+        return _compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, is_random=False)
 
 
 def _kernels(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:
@@ -104,20 +112,25 @@ def sample_count(reference: Reference, kind: DeviceKind) -> int:
 
 
 def _compared(
-    loaded: LoadedProgram, kernels: ReferenceKernels, work: Work, data: Data, seed: int, slack: float
+    loaded: LoadedProgram, kernels: ReferenceKernels, work: Work, data: Data, seed: int, *, is_random: bool
 ) -> Finding | None:
     problem, reference = loaded.problem, kernels.reference
     count = sample_count(reference, loaded.runtime.device.kind)
     samples = samples_of(problem.output, count, reference.groups, seed)
     sums = kernels.sums(work, data.inputs, data.result, samples)
     scale = scales_of(problem, kernels, work, data, samples, sums)
+    bound = problem.error_bound
+    if not is_random:
+        bound = max(bound, min(OWN_SLACK * bound, OWN_MOST))
+    elif bound >= COARSE_BOUND:
+        scale = np.minimum(scale, RANDOM_PEAK * np.sqrt(np.square(sums.expected).mean()))
     expected = np.maximum(sums.expected, 0.0) if reference.is_rectified else sums.expected
     if not np.all(np.isfinite(expected)) or np.any((scale > _MOST) | ((scale < _LEAST) & (scale != 0.0))):
         return None
     got, dtype = _elements(problem, sums)
     parts = got.shape[1]
     error = scaled_error(got, expected[:, :parts], scale[:, None], dtype)
-    wrong = np.any(error > slack * problem.error_bound, axis=1)
+    wrong = np.any(error > bound, axis=1)
     worst = int(error.max(axis=1).argmax())
     message = ""
     if wrong.any():

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Given, Signature
-from warpsmith.devices.work import Work
+from warpsmith.devices.signature import Given, Signature
+from warpsmith.devices.work import ALIGNMENT, Work
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.plans.first_use.kernels import ReferenceKernels
 
 _POISON = 0xFF
 """A NaN of each type that has one."""
+SCRATCH_BYTES = 1 << 19
+"""Of samples and what is found of them; a sum in many parts takes more."""
 _MEAN_GAIN = 1.1
 """Sum of a filter's weights where results are bytes: most results then lie inside of their range."""
 
@@ -57,8 +59,8 @@ def _drawn(problem: Problem, operand: Operand, generator: np.random.Generator) -
 
 
 def memory_needed(problem: Problem) -> int:
-    """Bytes that random operands take."""
-    return sum(operand.allocated_bytes + TEXTURE_ALIGNMENT for operand in problem.operands)
+    """Bytes that random operands take, and what is read of them."""
+    return sum(operand.allocated_bytes + ALIGNMENT for operand in problem.operands) + SCRATCH_BYTES
 
 
 def random_data(problem: Problem, signature: Signature, kernels: ReferenceKernels, work: Work, seed: int) -> Data:
@@ -67,7 +69,7 @@ def random_data(problem: Problem, signature: Signature, kernels: ReferenceKernel
     inputs = {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
     for number, operand in enumerate(problem.inputs):
-        address = inputs[operand.name] = _allocated(work, operand)
+        address = inputs[operand.name] = work.allocate(operand.allocated_bytes).address
         if operand.name in known:
             work.upload(address, np.ascontiguousarray(known[operand.name]))
         else:
@@ -75,7 +77,7 @@ def random_data(problem: Problem, signature: Signature, kernels: ReferenceKernel
             kernels.fill(work, address, elements, seed + number, way)
     for spectra in kernels.reference.mirrored:
         kernels.mirror(work, inputs[spectra.operand], spectra)
-    result = _allocated(work, problem.output)
+    result = work.allocate(problem.output.allocated_bytes).address
     work.fill(result, _POISON, problem.output.allocated_bytes)
     return Data(inputs, result, known)
 
@@ -99,9 +101,3 @@ def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) ->
     return tuple(
         known[each.operand.name].tobytes() if isinstance(each, Given) else each.content for each in signature.by_value
     )
-
-
-def _allocated(work: Work, operand: Operand) -> int:
-    """Memory at a multiple of what textures want."""
-    address = work.allocate(operand.allocated_bytes + TEXTURE_ALIGNMENT).address
-    return -(-address // TEXTURE_ALIGNMENT) * TEXTURE_ALIGNMENT

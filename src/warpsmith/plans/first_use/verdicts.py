@@ -19,6 +19,7 @@ _FORMAT = 1
 """Raised whenever the files, or what is checked, change their meaning."""
 _MOST_FILES = 4096
 """Files of 100 bytes that are kept; when there are more, the older half goes."""
+_PRUNE_EVERY = 64
 
 
 def verdict_name(problem: Problem, device: Device, fingerprint: str, binaries: Binaries) -> str:
@@ -47,7 +48,8 @@ class Verdicts:
         folder = PrivateFolder(_path())
         with contextlib.suppress(OSError):
             folder.write(name, json.dumps(dataclasses.asdict(finding)).encode())
-            _prune()
+            if len(self._known) % _PRUNE_EVERY == 0:
+                _prune()
 
     def forget(self) -> None:
         """Lets go of what this process knows; what is on disk stays."""
