@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
@@ -209,32 +210,43 @@ class PendingCheck(Protocol):
 
 
 def _holding(plan: Plan, given: Mapping[str, Any]) -> Plan:
-    """A plan with some inputs given for all calls."""
-    parts = held(plan.match.program, given)
-    return _Remembering(plan, given) if parts is None else _Prepared(plan, given, parts)
+    """A whole plan with some inputs given for all calls: as many as possible of them are done with now."""
+    for count in range(len(given), 0, -1):
+        for names in itertools.combinations(given, count):
+            if (parts := held(plan.match.program, names)) is not None:
+                prepared = _Prepared(plan, {name: given[name] for name in names}, parts)
+                return prepared if count == len(given) else _Remembering(plan, given, prepared)
+    return _Remembering(plan, given, plan)
 
 
 class _Remembering(Plan):
-    """Gives the arrays with each call: the program makes nothing of them alone."""
+    """Gives arrays with each call: the program makes nothing of them alone.
 
-    def __init__(self, plan: Plan, given: Mapping[str, Any]) -> None:
-        self._take(plan.loaded)
-        self.verified = plan.verified
-        self.asked = tuple(name for name in plan.asked if name not in given)
-        self._whole, self._given = plan, dict(given)
+    Args:
+        whole: the plan that holds nothing.
+        given: all inputs that are held.
+        inner: the plan that is called, which may have done with some of them.
+    """
+
+    def __init__(self, whole: Plan, given: Mapping[str, Any], inner: Plan) -> None:
+        self._take(inner.loaded)
+        self.verified = whole.verified
+        self.binaries = whole.binaries
+        self.asked = tuple(name for name in inner.asked if name not in given)
+        self._whole, self._given, self._inner = whole, dict(given), inner
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, workspace: Any = None) -> Any:
-        return self._whole(*self._with_given(inputs), out=out, stream=stream, workspace=workspace)
+        return self._inner(*self._with_given(inputs), out=out, stream=stream, workspace=workspace)
 
     def call_on(self, scratch: Allocation, *inputs: Any) -> Any:
-        return self._whole.call_on(scratch, *self._with_given(inputs))
+        return self._inner.call_on(scratch, *self._with_given(inputs))
 
     def _with_given(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(inputs) != len(self.asked):
             told = f"this plan holds {', '.join(self._given)}: call it with the {', '.join(self.asked)} alone"
             raise BadArgument(told)
         arrays = {**self._given, **dict(zip(self.asked, inputs, strict=True))}
-        return tuple(arrays[name] for name in self._whole.asked)
+        return tuple(arrays[name] for name in self._inner.asked)
 
     def hold(self, **inputs: Any) -> Plan:
         if not inputs or not set(inputs) < set(self.asked):
