@@ -55,10 +55,10 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
     """
     answers, wrong = matches(problem, device, stores, method), WRONG_HERE.of(device)
     match = next(answers)
-    if match.kind is MatchKind.EXACT:
-        refused = wrong  # a winner was right when a search verified it
-    else:
-        refused = {each: failure.message for each, failure in stores.poisoned(device).items()} | wrong
+    # A winner was right when a search verified it; only what was found here counts against it.
+    if match.kind is MatchKind.EXACT and match.program.fingerprint not in wrong:
+        return match
+    refused = {each: failure.message for each, failure in stores.poisoned(device).items()} | wrong
     told: list[str] = []
     with contextlib.suppress(StopIteration, BadArgument):
         while refused and (why := refused.get(match.program.fingerprint)) is not None:

@@ -9,9 +9,8 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.store.location import StoreChain, write_location
+from warpsmith.store.location import write_location
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.store.store_reader import Winners
 
 
 class WrongProgram(UserWarning):
@@ -39,11 +38,6 @@ class WrongHere:
 
 
 WRONG_HERE = WrongHere()
-
-
-def passed_over(device: Device, stores: StoreChain[Winners]) -> frozenset[str]:
-    """Fingerprints of the programs that may not answer on a device, unless they are stored winners."""
-    return frozenset((*WRONG_HERE.of(device), *stores.poisoned(device)))
 
 
 def refuse(program: Program, problem: Problem, device: Device, message: str, store: str | None) -> None:
