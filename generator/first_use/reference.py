@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import ByValue, Launch, Pointer, Program
+from warpsmith.generator.program import Argument, ByValue, Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 
@@ -135,7 +135,7 @@ def _program(
         result=str(result),
         parts=parts,
     )
-    arguments = {
+    arguments: dict[Entry, tuple[Argument, ...]] = {
         Entry.SUMS: (
             ByValue("problem"),
             *map(Pointer, ("first", "second", "third", "result", "samples", "found")),

@@ -131,7 +131,7 @@ def _compared(
     parts = got.shape[1]
     error = scaled_error(got, expected[:, :parts], scale[:, None], dtype)
     wrong = np.any(error > bound, axis=1)
-    worst = int(error.max(axis=1).argmax())
+    worst = int(np.argmax(np.max(error, axis=1)))
     message = ""
     if wrong.any():
         at = tuple(int(i) for i in np.unravel_index(samples.index[worst], problem.output.shape))
@@ -140,7 +140,7 @@ def _compared(
             f"{int(wrong.sum())} of {len(wrong)} results that were checked are wrong; the worst, at {at}, is "
             f"{float(got[worst, part]):.9g} and should be {expected[worst, part]:.9g}"
         )
-    return Finding(len(wrong), int(wrong.sum()), float(error.max()), message)
+    return Finding(len(wrong), int(wrong.sum()), float(np.max(error)), message)
 
 
 def _elements(problem: Problem, sums: Sums) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.generic]], DType]:
