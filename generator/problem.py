@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator.bounds import FLOAT32_BOUND
 
 Word = TypeVar("Word", bound=enum.StrEnum)
 
@@ -293,9 +294,21 @@ class Problem(abc.ABC):
         return {}
 
     @property
+    def from_host(self) -> frozenset[str]:
+        """Names of the inputs that a caller may have in host memory, whatever the device: small ones become parameters
+        of a kernel, others are copied.
+        """
+        return frozenset()
+
+    @property
     def workspace_limit(self) -> int | None:
         """The most bytes of scratch memory that a plan may take; None for any number."""
         return None
+
+    @property
+    def error_bound(self) -> float:
+        """Largest error of a result over what its accuracy names (`Accuracy`), beside the rounding of the result."""
+        return FLOAT32_BOUND
 
     @property
     def output(self) -> Operand:

@@ -14,7 +14,7 @@ from warpsmith.generator.conv2d.distance import NEAR_REACH, between_convolutions
 from warpsmith.generator.conv2d.operands import operands_of
 from warpsmith.generator.conv2d.shapes import Pair, output_size, pads_of, pair_of, sizes_of
 from warpsmith.generator.conv2d.transposed import shapes_of_transposed
-from warpsmith.generator.conv2d.words import ImageLayout, Pass, Precision
+from warpsmith.generator.conv2d.words import BOUNDS, ImageLayout, Pass, Precision
 from warpsmith.generator.padding import PaddingMode, Pads, told_pads
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, dtype_of, member
 
@@ -222,6 +222,10 @@ class Conv2d(Problem):
     @property
     def workspace_limit(self) -> int:
         return self.workspace
+
+    @property
+    def error_bound(self) -> float:
+        return BOUNDS[self.precision]
 
     @property
     def flops(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from warpsmith.generator.bounds import FLOAT32_BOUND
+
 
 class Pass(enum.StrEnum):
     """Which of a layer's three computations; each is a problem of its own."""
@@ -27,6 +29,16 @@ class Precision(enum.StrEnum):
     """Factors may be rounded to float16, scaled by powers of two where data are float32: 1e-3."""
     BF16 = "bf16"
     """Factors may be rounded to bfloat16, which has 7 bits of mantissa: 8e-3."""
+
+
+BOUNDS = {
+    Precision.IEEE: FLOAT32_BOUND,
+    Precision.TF32: 1e-3,
+    Precision.F16: 1e-3,
+    Precision.BF16: 8e-3,
+}
+"""Largest error of a result over its scale. Two factors of 11 significant bits, rounded to the nearest, move a term by
+2^-10 of itself at the most; of 8 bits, by 2^-7."""
 
 
 class ImageLayout(enum.StrEnum):

@@ -160,6 +160,10 @@ class Filter2d(Problem):
         return {} if self.weights is None else {"weights": self.weights}
 
     @property
+    def from_host(self) -> frozenset[str]:
+        return frozenset({"weights"})
+
+    @property
     def output_shape(self) -> tuple[int, int]:
         """Rows and columns of one plane of the result."""
         (rows, columns), (r, s) = self.image, self.filter

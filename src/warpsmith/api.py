@@ -84,7 +84,9 @@ def _tuned(problem: Problem, device: str, options: TuneOptions, store: str | Non
     return tune_into(write_location(store), checked_problem(problem), devices, options, SilentProgress())
 
 
-def plan(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Plan:
+def plan(
+    problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None, verify: str | None = None
+) -> Plan:
     """Looks up the best stored kernel for `problem`, compiles and loads it. Never searches.
 
     Where nothing fits in the store, the plan runs the default configuration of a kernel family that can solve the
@@ -102,9 +104,13 @@ def plan(problem: Problem, device: str = "auto", *, method: str = AUTO, store: s
         method: `auto`, or the name of a kernel family: the best that is known of it, else its default.
         store: file or database URL to search first; then the user's own file and the shipped store are searched. None
             for WARPSMITH_STORE.
+        verify: which answers are checked on this device before they are relied on: `first`, those that were not tuned
+            for this problem here, once for each program; `always`, stored winners too; `never`. None for
+            WARPSMITH_VERIFY, or `first`. About a thousand results are compared with float64 sums, on random data when
+            the plan is made, or on those of its first call where that would take long, or much of the free memory.
 
     Returns:
-        A callable: `y = plan(x, w)`.
+        A callable: `y = plan(x, w)`. `plan.verified` says what was checked.
 
     Raises:
         BadArgument: an unknown device or method, or a problem that no kernel family can solve, or not the one that
@@ -112,15 +118,17 @@ def plan(problem: Problem, device: str = "auto", *, method: str = AUTO, store: s
         CompileError: the compiler is missing, or refused the kernel.
         DeviceError: the device is not available, or failed.
         StoreError: a store cannot be read.
+        WrongResult: every program that could answer gave wrong results.
 
     Warns:
+        WrongProgram: a program gave wrong results; the next answer took its place, and none answers with it again.
         StaleTiming: the stored time was taken with another driver, toolkit or library; the result is not affected.
     """
-    return _planner()(problem, device, store, method)
+    return _planner()(problem, device, store, method, verify)
 
 
 @cache
-def _planner() -> Callable[[Problem, str, str | None, str], Plan]:
+def _planner() -> Callable[[Problem, str, str | None, str, str | None], Plan]:
     """What makes plans, imported once: Python takes 0.6 us to find that an import is done already."""
     from warpsmith.plans.make import plan as make
 

@@ -35,6 +35,10 @@ class DeviceError(WarpsmithError):
     """A device that does not exist, or that failed."""
 
 
+class WrongResult(WarpsmithError):
+    """Every program that could answer gave wrong results when it was first used on this device."""
+
+
 class LaunchError(DeviceError):
     """A kernel that the device refused to launch, such as one whose thread block is too large."""
 

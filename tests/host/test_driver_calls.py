@@ -208,7 +208,7 @@ plan(x, w)
 wide = plan_of(Launch("kernel", (1, 1, 1), (2048, 1, 1), (IMAGE, RESULT, WEIGHTS)))
 assert "a block of (2048, 1, 1) does not lie within" in refused(wide, x, w)
 closed = plan_of(launch(IMAGE, RESULT, WEIGHTS))
-closed._executable.close()
+closed.loaded.executable.close()
 assert refused(closed, x, w) == "LaunchError: kernel kernel was bound after its module was closed"
 """,
     "a_thread_without_a_context_launches_in_the_plans_own": """

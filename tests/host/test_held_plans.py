@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -151,3 +152,32 @@ class TestParts:
         self, family: Family, problem: Problem, name: str
     ) -> None:
         assert held(family.program(problem, family.default(problem, DEVICE)), {name}) is None
+
+
+ORDERS = (("w", "b"), ("b", "w"))
+
+
+@pytest.mark.parametrize("family", [Conv2dFft(), Conv2dDirect(), Conv2dCircular()], ids=lambda family: family.name)
+@pytest.mark.parametrize("order", ORDERS)
+def test_inputs_may_be_held_one_after_the_other(
+    host: Runtime, quick: HostCompiler, family: Family, order: tuple[str, str]
+) -> None:
+    layer = dataclasses.replace(DEPTHWISE, bias=True) if isinstance(family, Conv2dCircular) else LAYER
+    plan, operands = plan_of(host, quick, family, layer), random_operands(layer, 1)
+    expected = plan(operands["x"], operands["w"], operands["b"])
+    first, second = order
+    one = plan.hold(**{first: operands[first]})
+    both = one.hold(**{second: operands[second]})
+    assert both.asked == ("x",)
+    for each in (one, both):
+        assert (each.problem, each.match, each.runtime) == (plan.problem, plan.match, plan.runtime)
+        assert each.verified == plan.verified
+        assert each.binaries == plan.binaries
+    assert np.array_equal(both(operands["x"]), expected)
+    assert np.array_equal(one(*others(layer, operands, first)), expected)
+    made_once = held(plan.match.program, {"w"}) is not None
+    assert (both.workspace_bytes < plan.workspace_bytes) == (made_once and plan.workspace_bytes > 0)
+    with pytest.raises(BadArgument, match="holds some of its inputs x by name, and not all; got none"):
+        both.hold()
+    with pytest.raises(BadArgument, match="got w"):
+        both.hold(w=operands["w"])

@@ -136,7 +136,7 @@ def test_a_lock_that_another_thread_holds_is_open_in_a_forked_child(plan_of: Pla
     held, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        (module,) = plan._executable._modules.values()
+        (module,) = plan.loaded.executable._modules.values()
         with plan._launches._binding, module._in_turn:  # type: ignore[attr-defined]
             held.set()
             over.wait(PATIENCE_S)
@@ -178,7 +178,7 @@ def test_a_fork_after_a_module_was_closed(plan_of: PlanOf) -> None:
     """What a library asked to be called at a fork is forgotten when the library goes."""
     plan = plan_of("fibers")
     check(plan, np.random.default_rng(0))
-    plan._executable.close()
+    plan.loaded.executable.close()
     assert in_a_fork(lambda: None) == "done"
 
 

@@ -42,6 +42,16 @@ class TestOutcomes:
         harmful = {FailureKind.CRASH, FailureKind.TIMEOUT, FailureKind.OUT_OF_BOUNDS}
         assert store.poisoned(H200) == {f"text that is {kind}": failure(kind) for kind in harmful}
 
+    def test_what_was_wrong_when_it_was_first_used_stays_so_until_it_is_right(self, store: Store) -> None:
+        wrong = failure(FailureKind.WRONG)
+        store.poison(H200, STARTED, wrong)
+        assert store.poisoned(H200) == {"f1": wrong}
+        assert store.poisoned(HOST) == {}
+        store.add_trial(PROBLEM, H200, trial(wrong))
+        assert store.poisoned(H200) == {"f1": wrong}
+        store.add_trial(PROBLEM, H200, trial(MEASURED))
+        assert store.poisoned(H200) == {}
+
     def test_every_trial_of_several_counts(self, store: Store) -> None:
         trials = [trial(CRASH, "f1"), trial(MEASURED, "f2"), trial(failure(FailureKind.TIMEOUT), "f3")]
         store.add_trials(PROBLEM, H200, iter(trials))

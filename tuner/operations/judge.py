@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.bounds import FLOAT32_BOUND as FLOAT32_BOUND
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Operand, Problem
 from warpsmith.generator.reference.kernels import ReferenceKernels
@@ -15,10 +16,6 @@ from warpsmith.tuner.operations.peer import PeerMaker
 from warpsmith.tuner.operations.reference import Operands, References, Samples
 
 P = TypeVar("P", bound=Problem)
-
-FLOAT32_BOUND = 1e-6
-"""Largest error over the sum of |terms|. Sums of up to 5000 float32 products stay under 2.3e-7; rounding to float16 or
-uint8 comes on top of it and is taken off before."""
 
 
 class Judge(abc.ABC, Generic[P]):
@@ -61,7 +58,7 @@ class Judge(abc.ABC, Generic[P]):
 
     def error_bound(self, problem: P, output: Operand) -> float:  # noqa: ARG002 - part of the interface
         """Largest error of a result over its scale (`Reference.scale`) that is still right."""
-        return FLOAT32_BOUND
+        return problem.error_bound
 
     @abc.abstractmethod
     def smaller(self, problem: P) -> P:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from warpsmith.devices.launches import Brought, Launches
     from warpsmith.devices.library import DeviceLibrary
+    from warpsmith.devices.work import Work
     from warpsmith.devices.workspaces import Workspaces
 
 Given = TypeVar("Given")
@@ -239,6 +240,22 @@ class Runtime(abc.ABC):
         Raises DeviceError where it is no stream of this device.
         """
         return StreamIdentity()
+
+    def is_being_captured(self) -> bool:
+        """Whether the caller's current stream is captured in a graph now; only for devices that have graphs."""
+        return False
+
+    @abc.abstractmethod
+    def free_bytes(self) -> int | None:
+        """Bytes of memory that can be allocated now; None where the device does not tell."""
+
+    @abc.abstractmethod
+    def work_beside(self) -> AbstractContextManager[Work]:
+        """Work of our own, beside all streams of the caller; its memory is given back at the end of the context."""
+
+    @abc.abstractmethod
+    def work_behind(self, stream: int | None) -> AbstractContextManager[Work]:
+        """Work of our own behind what is queued on a stream, which must not be captured."""
 
     @abc.abstractmethod
     def allocate(self, nbytes: int) -> Allocation:

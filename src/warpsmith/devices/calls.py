@@ -8,6 +8,7 @@ from typing import Any
 
 from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle
 from warpsmith.devices.base import Allocation, Runtime
+from warpsmith.devices.copied import CopiedWeights, converted_view, is_in_host_memory
 from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Given, Signature
 from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import BadArgument
@@ -48,6 +49,9 @@ class AnyCalls:
         self._signature = signature
         self._runtime = runtime
         self._on_host = runtime.device.kind is DeviceKind.HOST
+        pointed = (each.operand for each in signature.pointed)
+        self._copied = {each.name: CopiedWeights(runtime, each) for each in pointed if each.name in signature.copied}
+        """Inputs that may lie in host memory."""
 
     def read(self, inputs: tuple[Any, ...], out: Any, stream: object) -> ReadCall:
         """What to launch on. The arguments are those of `Plan.__call__`, and so are the errors."""
@@ -98,7 +102,10 @@ class AnyCalls:
 
     def _view(self, array: Any, operand: Operand, stream: int | None, *, writable: bool = False) -> ArrayView:
         if self._on_host:
-            return host_view(array, operand, writable)
+            is_copied = operand.name in self._copied
+            return converted_view(array, operand) if is_copied else host_view(array, operand, writable)
+        if operand.name in self._copied and is_in_host_memory(array):
+            return self._copied[operand.name].view(array, stream)
         view = device_view(array, operand, writable, stream, self._runtime.ordinal)
         if operand.name in self._signature.textured and view.address % TEXTURE_ALIGNMENT:
             told = f"this plan reads it through a texture: it must start at a multiple of {TEXTURE_ALIGNMENT} bytes"

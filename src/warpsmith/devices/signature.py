@@ -49,6 +49,8 @@ class Signature:
     """What a call returns, in order."""
     textured: frozenset[str]
     """Names of the operands that are read through a texture."""
+    copied: frozenset[str] = frozenset()
+    """Names of the inputs that are copied where a caller has them in host memory."""
 
     @classmethod
     def of(cls, problem: Problem, program: Program, held: Mapping[str, bytes] | None = None) -> Signature:
@@ -96,6 +98,7 @@ class Signature:
             pointed=tuple(each for each in given if each.operand.name in pointed_to),
             outputs=outputs,
             textured=frozenset(argument.buffer for argument in arguments if isinstance(argument, Texture)),
+            copied=problem.from_host,
         )
 
     @property

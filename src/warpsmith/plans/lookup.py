@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 
-from warpsmith.errors import BadArgument
+from warpsmith.errors import BadArgument, WrongResult
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate, IllegalConfig
@@ -17,6 +18,7 @@ from warpsmith.plans.candidates import candidates, ranked
 from warpsmith.plans.family_choice import better_guess, of_family
 from warpsmith.plans.guesses import Guess, guesses
 from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.poisoned import WRONG_HERE
 from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.location import StoreChain, open_for_look_up
 from warpsmith.store.record import Record
@@ -46,9 +48,24 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
     (`family_choice`). `method` is AUTO, or the name of the one family that may answer, with the fastest that is known
     of it.
 
-    Raises BadArgument where no family solves the problem, or where that of the name does not.
+    A program that is poisoned on this device is passed over.
+
+    Raises BadArgument where no family solves the problem, or where that of the name does not; WrongResult where all
+    that could answer are poisoned.
     """
-    return next(matches(problem, device, stores, method))
+    answers, wrong = matches(problem, device, stores, method), WRONG_HERE.of(device)
+    match = next(answers)
+    # A winner was right when a search verified it; only what was found here counts against it.
+    if match.kind is MatchKind.EXACT and match.program.fingerprint not in wrong:
+        return match
+    refused = {each: failure.message for each, failure in stores.poisoned(device).items()} | wrong
+    told: list[str] = []
+    with contextlib.suppress(StopIteration, BadArgument):
+        while refused and (why := refused.get(match.program.fingerprint)) is not None:
+            told.append(f"{match.kind}: {match.program.family} is poisoned on this device: {why}")
+            match = next(answers)
+        return dataclasses.replace(match, reasons=(*match.reasons, *told)) if told else match
+    raise WrongResult(f"no program is left that gives right results for {problem.key()}: {'; '.join(told)}")
 
 
 def matches(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Iterator[Match]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Mapping
@@ -11,12 +12,17 @@ from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.errors import WrongResult
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem, check_method, checked_problem
 from warpsmith.plans.answers import Circumstances, keep, recalled
+from warpsmith.plans.first_use.finding import Finding
+from warpsmith.plans.first_use.verify import verify
 from warpsmith.plans.match import Match
 from warpsmith.plans.memo import Before, Key, PlanMemo
 from warpsmith.plans.plan import Plan, open_runtime
+from warpsmith.plans.poisoned import WRONG_HERE, refuse
+from warpsmith.plans.verified import Verify
 from warpsmith.store.location import named_location
 
 SOFT_FACTS = ("driver", "toolkit")
@@ -27,9 +33,9 @@ class StaleTiming(UserWarning):
     """The stored time was taken with another driver, toolkit or library than the installed one; results stay right."""
 
 
-def plan(problem: Problem, device: str, store: str | None, method: str) -> Plan:
+def plan(problem: Problem, device: str, store: str | None, method: str, which: str | None = None) -> Plan:
     """What `warpsmith.plan` does, which has its arguments and errors."""
-    key = problem, device, named_location(store), method
+    key = problem, device, named_location(store), method, Verify.of(which)
     try:
         kept = _PLANS.get(key)
     except TypeError:  # of a list, which has no hash
@@ -45,24 +51,43 @@ def forget_plans() -> None:
 
 def _check(key: Key) -> None:
     """Raises BadArgument where the problem is none, or the method is no text."""
-    problem, _, _, method = key
+    problem, _, _, method, _ = key
     checked_problem(problem)
     check_method(method)
 
 
 def _made(key: Key) -> Plan:
     _check(key)
-    problem, device, store, method = key
+    problem, device, store, method, which = key
     ref = DeviceRef.parse(device)
-    before = Before.of(store)
-    match, binaries = _answer(problem, ref, store, method, before)
-    made = _PLANS.earlier(key, ref)
-    if made is None or made.match != match:
-        runtime = open_runtime(ref)
-        _warn_of_soft_changes(match, runtime, binaries)
-        made = Plan(problem, match, binaries, runtime)
-    _PLANS.put(key, made, ref, before)
-    return made
+    while True:
+        before = Before.of(store)
+        match, binaries = _answer(problem, ref, store, method, before)
+        made = _PLANS.earlier(key, ref)
+        if made is None or made.match != match:
+            runtime = open_runtime(ref)
+            _warn_of_soft_changes(match, runtime, binaries)
+            made = Plan(problem, match, binaries, runtime)
+            wrong = verify(made, which, ref.compiler, functools.partial(_in_place_of, key))
+            if wrong is not None:
+                _refuse(made, wrong, store)
+                continue  # a look-up passes over it: each round tries another program
+        _PLANS.put(key, made, ref, before)
+        return made
+
+
+def _in_place_of(key: Key, plan: Plan, wrong: Finding) -> Plan:
+    """The next answer, where a plan's first call showed that it is wrong."""
+    _refuse(plan, wrong, key[2])
+    return _made(key)
+
+
+def _refuse(plan: Plan, wrong: Finding, store: str | None) -> None:
+    program, device = plan.match.program, plan.runtime.device
+    if program.fingerprint in WRONG_HERE.of(device):
+        told = WRONG_HERE.of(device)[program.fingerprint]
+        raise WrongResult(f"a program that gave wrong results before answers again: {told}")
+    refuse(program, plan.problem, device, wrong.message, store)
 
 
 def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, before: Before) -> tuple[Match, Binaries]:
@@ -71,7 +96,8 @@ def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, be
     circumstances = None
     if ref.kind is DeviceKind.CUDA and before.state is not None:
         circumstances = Circumstances(problem, target, store, before.state, method)
-        if (earlier := recalled(circumstances)) is not None:
+        earlier = recalled(circumstances)
+        if earlier is not None and earlier[0].program.fingerprint not in WRONG_HERE.of(target):
             return earlier
     # All families, and Jinja2 with its templates.
     from warpsmith.plans.lookup import look_up_wholly

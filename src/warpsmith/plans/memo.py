@@ -9,6 +9,7 @@ from collections.abc import Callable
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.plan import Plan
+from warpsmith.plans.verified import Verify
 from warpsmith.store.changes import State, state_of
 from warpsmith.store.own_writes import OWN_WRITES
 
@@ -20,9 +21,9 @@ LOOK_EVERY_S = 0.005
 is seen at once."""
 
 
-Key = tuple[Problem, str, str | None, str]
+Key = tuple[Problem, str, str | None, str, Verify]
 """The problem; the device and the store as the user named them, the latter by the argument or the environment; the
-method."""
+method; which answers are checked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class PlanMemo:
 
     def _is_good(self, key: Key, kept: _Kept, now: float) -> bool:
         """Whether what the plan was made from is as it was."""
-        _, device, store, _ = key
+        _, device, store, *_ = key
         writes = OWN_WRITES.count  # before the look: what is written meanwhile is seen at the next one
         if DeviceRef.parse(device) != kept.ref or state_of(store) != kept.state:
             return False

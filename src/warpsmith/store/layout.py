@@ -11,6 +11,7 @@ VERSION_TABLE = "warpsmith_version"
 PROBLEMS_TABLE = "warpsmith_problems"
 WINNERS_TABLE = "warpsmith_winners"
 RUNNERS_UP_TABLE = "warpsmith_runners_up"
+POISONED_TABLE = "warpsmith_poisoned"
 
 WINNER_IDENTITY = ("problem_key", "device_key", "conditions")
 """The columns of which a store has one winner each. Times under other conditions cannot be compared, so that a winner
@@ -18,6 +19,9 @@ under others is another winner."""
 
 RUNNER_UP_IDENTITY = (*WINNER_IDENTITY, "family")
 """Those of which it has one runner-up each."""
+
+POISONED_SINCE = 2
+"""The schema from which on there are poisoned programs."""
 
 RUNNERS_UP_SINCE = 5
 """The schema from which on there are runners-up."""

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import platformdirs
 
 from warpsmith.errors import BadArgument, StoreError
+from warpsmith.generator.device import Device
 from warpsmith.store import sqlite
 from warpsmith.store.busy import BUSY_STORES, REST_S
 from warpsmith.store.conditions import USUAL_FIRST
 from warpsmith.store.family_time import FamilyTime
-from warpsmith.store.record import Record
+from warpsmith.store.record import Failure, Record
 from warpsmith.store.sqlite import StoreBusy
 from warpsmith.store.store_reader import Winners, file_of, open_winners
 from warpsmith.store.winners_in_memory import WinnersInMemory
@@ -204,6 +205,13 @@ class StoreChain(Generic[Asked_co]):
             for store in self.stores
             for each in self._answer(store, lambda asked: asked.family_times(operation)) or ()
         )
+
+    def poisoned(self, device: Device) -> dict[str, Failure]:
+        """The programs that some store says must not be run again on a device, by `Program.fingerprint`, and why."""
+        found: dict[str, Failure] = {}
+        for store in self.stores:
+            found |= self._answer(store, lambda each: each.poisoned(device)) or {}
+        return found
 
     def read(self, operation: str) -> StoreChain[Winners]:
         """The winners and runners-up of one operation, each store read once: for whoever asks several times."""

@@ -10,12 +10,11 @@ from sqlalchemy import ColumnElement, Connection, delete, select
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config
 from warpsmith.store import rows
+from warpsmith.store.poison_failure import MAX_STARTS, poison_failure
+from warpsmith.store.poison_failure import POISONOUS as POISONOUS
 from warpsmith.store.record import Failure, FailureKind, Trial
 from warpsmith.store.schema import POISON_IDENTITY, devices, poisoned
 from warpsmith.store.statements import add_missing, found, insert, replace_all
-
-POISONOUS = frozenset({FailureKind.CRASH, FailureKind.TIMEOUT, FailureKind.OUT_OF_BOUNDS})
-"""Failures of a program that ran, and may do more harm than fail when it runs again."""
 
 NEVER_RAN = frozenset(
     {
@@ -27,9 +26,6 @@ NEVER_RAN = frozenset(
     }
 )
 """Failures that say nothing about what the program does once it runs."""
-
-MAX_STARTS = 3
-"""Once may be a power cut and twice bad luck."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +70,10 @@ def note_outcomes(connection: Connection, device_key: str, trials: Sequence[Tria
     kinds = {trial.fingerprint: _kind_of(trial) for trial in trials}
     harmless = [name for name, kind in kinds.items() if kind is None or kind not in POISONOUS | NEVER_RAN]
     mine = (poisoned.c.device_key == device_key) & poisoned.c.fingerprint.in_(harmless)
-    connection.execute(delete(poisoned).where(mine))
+    # What was wrong before is not right by being wrong again.
+    still = poisoned.c.fingerprint.in_([name for name, kind in kinds.items() if kind is FailureKind.WRONG])
+    wrong = still & poisoned.c.failure_kind.is_not(None) & (poisoned.c.failure_kind == str(FailureKind.WRONG))
+    connection.execute(delete(poisoned).where(mine & ~wrong))
     mark_ended(connection, device_key, [name for name, kind in kinds.items() if kind in NEVER_RAN])
     poisonous = [trial for trial in trials if kinds[trial.fingerprint] in POISONOUS]
     replace_all(connection, poisoned, [_row(device_key, trial, at) for trial in poisonous], POISON_IDENTITY)
@@ -85,14 +84,20 @@ def _kind_of(trial: Trial) -> FailureKind | None:
 
 
 def _row(device_key: str, trial: Trial, at: str) -> rows.Row:
+    assert isinstance(trial.outcome, Failure)  # of a kind of POISONOUS
+    return poison_row(device_key, Started(trial.family, trial.config, trial.fingerprint), trial.outcome, at)
+
+
+def poison_row(device_key: str, program: Started, failure: Failure, at: str) -> rows.Row:
+    """A program that must not be run again, as the table has it."""
     return {
         "device_key": device_key,
-        "fingerprint": trial.fingerprint,
-        "family": trial.family,
-        "config": rows.config_text(trial.config),
+        "fingerprint": program.fingerprint,
+        "family": program.family,
+        "config": rows.config_text(program.config),
         "starts": 0,
-        "failure_kind": str(_kind_of(trial)),
-        "message": rows.plain(trial.outcome.message) if isinstance(trial.outcome, Failure) else None,
+        "failure_kind": str(failure.kind),
+        "message": rows.plain(failure.message),
         "created_at": at,
     }
 
@@ -111,16 +116,13 @@ def is_listed_row(row: rows.Row) -> bool:
     return row["failure_kind"] is not None or row["starts"] >= MAX_STARTS
 
 
+def put(connection: Connection, device: Device, row: rows.Row) -> None:
+    """Keeps such a row, whatever was known of the program before."""
+    add_missing(connection, devices, (rows.device_row(device),))
+    replace_all(connection, poisoned, [row], POISON_IDENTITY)
+
+
 def listed(connection: Connection, device_key: str) -> dict[str, Failure]:
     """The programs not to be run again, by fingerprint, and why not."""
     query = select(poisoned).where((poisoned.c.device_key == device_key) & is_listed())
-    return {row["fingerprint"]: _failure(row) for row in found(connection, query)}
-
-
-def _failure(row: rows.Row) -> Failure:
-    if row["failure_kind"] is None:
-        return Failure(FailureKind.CRASH, f"the tuner died {row['starts']} times while it ran")
-    try:
-        return Failure(FailureKind(row["failure_kind"]), row["message"] or "")
-    except ValueError:  # of a newer warpsmith: to overlook it would run the program
-        return Failure(FailureKind.CRASH, f"{row['failure_kind']}: {row['message']}")
+    return {row["fingerprint"]: poison_failure(row) for row in found(connection, query)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, Table, Text, UniqueConstraint
 
-from warpsmith.store.layout import PROBLEMS_TABLE, RUNNERS_UP_TABLE, WINNERS_TABLE
+from warpsmith.store.layout import POISONED_TABLE, PROBLEMS_TABLE, RUNNERS_UP_TABLE, WINNERS_TABLE
 from warpsmith.store.layout import RUNNER_UP_IDENTITY as RUNNER_UP_IDENTITY
 from warpsmith.store.layout import SCHEMA_VERSION as SCHEMA_VERSION
 from warpsmith.store.layout import VERSION_TABLE as VERSION_TABLE
@@ -100,7 +100,7 @@ runners_up = Table(
 POISON_IDENTITY = ("device_key", "fingerprint")
 
 poisoned = Table(
-    "warpsmith_poisoned",
+    POISONED_TABLE,
     metadata,
     Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
     Column("fingerprint", Text, primary_key=True),

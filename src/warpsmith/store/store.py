@@ -197,6 +197,11 @@ class Store(Fleet):
         ended = tuple(fingerprints)
         self._database.write(lambda connection: poison.mark_ended(connection, device.key(), ended))
 
+    def poison(self, device: Device, program: Started, failure: Failure) -> None:
+        """Notes a program that must not be run again on a device, and why not."""
+        row = poison.poison_row(device.key(), program, failure, rows.now())
+        self._database.write(lambda connection: poison.put(connection, device, row))
+
     def poisoned(self, device: Device) -> dict[str, Failure]:
         """The programs that must not be run again on a device, by `Program.fingerprint`, and why not.
 

@@ -9,10 +9,19 @@ from typing import Protocol, Self
 
 from warpsmith.errors import StoreError
 from warpsmith.extras import Extra, install
+from warpsmith.generator.device import Device
 from warpsmith.store import rows, sqlite
 from warpsmith.store.family_time import FamilyTime
-from warpsmith.store.layout import PROBLEMS_TABLE, RUNNERS_UP_SINCE, RUNNERS_UP_TABLE, WINNERS_TABLE
-from warpsmith.store.record import Record
+from warpsmith.store.layout import (
+    POISONED_SINCE,
+    POISONED_TABLE,
+    PROBLEMS_TABLE,
+    RUNNERS_UP_SINCE,
+    RUNNERS_UP_TABLE,
+    WINNERS_TABLE,
+)
+from warpsmith.store.poison_failure import MAX_STARTS, poison_failure
+from warpsmith.store.record import Failure, Record
 from warpsmith.store.rows import Row
 from warpsmith.store.shown import is_url
 
@@ -39,6 +48,9 @@ class Winners(Protocol):
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         """The times of all runners-up of an operation, in no order."""
+
+    def poisoned(self, device: Device) -> dict[str, Failure]:
+        """The programs that must not be run again on a device, by `Program.fingerprint`, and why not."""
 
     def close(self) -> None:
         """Gives the database back."""
@@ -107,6 +119,14 @@ class StoreReader:
         with sqlite.reading(self._path, self._access, self._wait_s) as connection:
             return FamilyTime.readable(connection.execute(query, (operation,)))
 
+    def poisoned(self, device: Device) -> dict[str, Failure]:
+        """The programs that must not be run again on a device, by `Program.fingerprint`, and why not."""
+        if self._schema < POISONED_SINCE:
+            return {}
+        bad = "device_key = ? AND (failure_kind IS NOT NULL OR starts >= ?)"
+        found = self._found(f"SELECT * FROM {POISONED_TABLE} WHERE {bad}", (device.key(), MAX_STARTS))
+        return {row["fingerprint"]: poison_failure(row) for row in found}
+
     def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
         if self._is_without_runners_up():
             return ()
@@ -120,7 +140,7 @@ class StoreReader:
                 self._schema = sqlite.schema_number(connection, self.location)
         return self._schema < RUNNERS_UP_SINCE
 
-    def _found(self, query: str, values: tuple[str, ...]) -> tuple[Row, ...]:
+    def _found(self, query: str, values: tuple[str | int, ...]) -> tuple[Row, ...]:
         with sqlite.reading(self._path, self._access, self._wait_s) as connection:
             found = connection.execute(query, values)
             names = [column[0] for column in found.description]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.device import Device
 from warpsmith.store.family_time import FamilyTime
-from warpsmith.store.record import Record
+from warpsmith.store.record import Failure, Record
 
 
 class WinnersInMemory:
@@ -39,6 +40,10 @@ class WinnersInMemory:
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         """The times of all runners-up of an operation, in no order."""
         return tuple(FamilyTime.of(each) for each in self._beaten if each.problem.operation == operation)
+
+    def poisoned(self, device: Device) -> dict[str, Failure]:  # noqa: ARG002 - part of the interface
+        """None: what asks several times runs no program."""
+        return {}
 
     def close(self) -> None:
         """Nothing is held."""

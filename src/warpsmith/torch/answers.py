@@ -72,4 +72,5 @@ def answer_of(problem: Problem, source: Source) -> Answer:
         return Answer(problem, None, None)
     if source.fallback is Fallback.TORCH and match.kind not in STORED:
         return Answer(problem, None, match)
-    return Answer(problem, plan(problem, source.device, source.store, AUTO), match)
+    made = plan(problem, source.device, source.store, AUTO)
+    return Answer(problem, made, made.match)

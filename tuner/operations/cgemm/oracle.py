@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.reference import Operands
@@ -14,9 +15,6 @@ from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_
 
 _WIDE = 16
 """Bytes of a complex number of float64s."""
-_PEAK = 2.0
-"""As for `conv2d`: the largest of many normal errors is 1e-6 of so many times the root mean square of a result whose
-relative error in the L2 norm is 5e-7."""
 
 _ROWS = 512
 """Of a product that a thread makes: NumPy's own threads are switched off beside ours."""
@@ -49,7 +47,7 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
         axes = (1,) if problem.accuracy is Accuracy.ROWWISE else (0, 1)
         for matrix, terms in zip(expected.view(np.float64).reshape(scale.shape), scale, strict=True):
             squares = np.square(matrix).mean(axis=(*axes, 2), keepdims=True)
-            np.maximum(terms, _PEAK * np.sqrt(squares), out=terms)
+            np.maximum(terms, PEAK * np.sqrt(squares), out=terms)
     return expected.view(np.float64).reshape(scale.shape), scale
 
 

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import Operand
 from warpsmith.generator.reference.conv2d import Conv2dReference
-from warpsmith.tuner.operations.conv2d.bounds import bound_of
 from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
 from warpsmith.tuner.operations.conv2d.peers import makers
 from warpsmith.tuner.operations.conv2d.samples import samples
@@ -44,9 +42,6 @@ class Conv2dJudge(Judge[Conv2d]):
 
     def samples(self, problem: Conv2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
         return samples(problem, operands, indices)
-
-    def error_bound(self, problem: Conv2d, output: Operand) -> float:  # noqa: ARG002 - the same of every result
-        return bound_of(problem)
 
     def smaller(self, problem: Conv2d) -> Conv2d:
         return smaller(problem)

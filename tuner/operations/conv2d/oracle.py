@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
@@ -28,9 +29,6 @@ _PRODUCT_SIZE = 1 << 18
 """Multiply-adds of one product: OpenBLAS spreads larger ones over threads of its own, beside those that are here."""
 _STRIP_BYTES = 64 << 20
 """Memory that a thread works with, at the most."""
-_PEAK = 2.0
-"""As for `fft`: the largest of many normal errors is 1e-6 of so many times the root mean square of a result whose
-relative error in the L2 norm is 5e-7."""
 _LEAST_WIDTH = 64
 """Columns of one product at the least: narrower ones are slow, whatever threads they take."""
 
@@ -76,7 +74,7 @@ def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Va
     room = room_beside(problem.output.size)
     expected, scale = (compute(problem, operands, of, room) for of in (_values, _magnitudes))
     if problem.accuracy is Accuracy.NORMWISE:
-        scale = np.maximum(scale, _PEAK * _root_mean_squares(problem, expected))
+        scale = np.maximum(scale, PEAK * _root_mean_squares(problem, expected))
     if problem.relu:
         expected = np.maximum(expected, 0.0)
     return expected, scale

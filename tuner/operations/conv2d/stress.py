@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy, DType, Operand
-from warpsmith.tuner.operations.conv2d.bounds import bound_of
 from warpsmith.tuner.operations.conv2d.oracle import terms
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
@@ -67,7 +66,7 @@ def stress_slack(problem: Conv2d) -> float:
     chain = terms(problem) / (_LEAST_PARTS if is_wgrad else 1)
     is_by_planes = problem.accuracy is Accuracy.NORMWISE and not is_wgrad
     of_sums = max(_TRANSFORM_SLACK if is_by_planes else 1.0, _SLACK * math.sqrt(chain))
-    bound = bound_of(problem)
+    bound = problem.error_bound
     return of_sums if bound == FLOAT32_BOUND else 1 + of_sums * FLOAT32_BOUND / bound
 
 

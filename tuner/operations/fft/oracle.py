@@ -10,16 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.cgemm import Op
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, Product
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip, room_beside
-
-_PEAK = 2.0
-"""Errors are small against so many times the root mean square of the whole result. With a relative L2 error of 5e-7,
-the largest of 2^27 normal errors is 5.7 times 5e-7 / sqrt(2) of it: 1.0e-6 of twice the root mean square. Two real
-transforms that are taken as one complex one share their errors: each is told by itself where `Fft.together` is 1."""
 
 _MODES: dict[PaddingMode, Literal["reflect", "edge", "wrap"]] = {
     PaddingMode.REFLECT: "reflect",
@@ -58,13 +54,13 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     parts = expected.view(np.float64).reshape(output.shape)
     if problem.together is None:
         # One number for all takes no memory.
-        return parts, np.broadcast_to(np.float64(_PEAK * math.sqrt(squares.mean())), parts.shape)
+        return parts, np.broadcast_to(np.float64(PEAK * math.sqrt(squares.mean())), parts.shape)
     return parts, _scale_of_groups(problem, squares.reshape(-1, problem.together).mean(axis=1), parts.shape)
 
 
 def _scale_of_groups(problem: Fft, squares: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
     """What errors are measured against, group by group; NaN, and so nothing, where results are not all finite."""
-    each = _PEAK * np.sqrt(np.where(np.isfinite(squares), squares, np.nan))
+    each = PEAK * np.sqrt(np.where(np.isfinite(squares), squares, np.nan))
     scale = np.empty(shape)
     is_last = not problem.inverse and problem.layout is Layout.FREQUENCY  # the batch's dimension, before the parts'
     signals = np.moveaxis(scale, -2, 0) if is_last else scale

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
     from warpsmith.devices.launches import Brought, Launches
     from warpsmith.devices.library import DeviceLibrary
+    from warpsmith.devices.work import Work
     from warpsmith.devices.workspaces import Workspaces
 
 
@@ -157,6 +158,26 @@ class CudaRuntime(Runtime):
 
         with self._context.active("ask for a stream"):
             return identity_of(stream or 0)
+
+    def is_being_captured(self) -> bool:
+        from warpsmith.devices.cuda.work import is_being_captured
+
+        return is_being_captured()
+
+    def free_bytes(self) -> int | None:
+        from warpsmith.devices.cuda.work import free_memory
+
+        return free_memory(self._context)
+
+    def work_beside(self) -> AbstractContextManager[Work]:
+        from warpsmith.devices.cuda.work import work_beside
+
+        return work_beside(self, self._context)
+
+    def work_behind(self, stream: int | None) -> AbstractContextManager[Work]:
+        from warpsmith.devices.cuda.work import work_behind
+
+        return work_behind(self, self._context, stream)
 
     def allocate(self, nbytes: int) -> Allocation:
         return Allocation(self._context.allocate(nbytes), nbytes)

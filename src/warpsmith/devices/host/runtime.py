@@ -11,6 +11,7 @@ import platform
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from warpsmith.devices.host.tensor_map import tensor_map_bytes
 from warpsmith.devices.host.texture import describe
 from warpsmith.devices.library import DeviceLibrary
 from warpsmith.devices.process import ForkLock
+from warpsmith.devices.work import DefaultWork, Work, closing
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
 from warpsmith.generator.library import Library
@@ -214,6 +216,15 @@ class HostRuntime(Runtime):
                 return HostCufft()
             case Library.CUBLAS:
                 return HostCublas()
+
+    def free_bytes(self) -> int | None:
+        return available_memory()
+
+    def work_beside(self) -> AbstractContextManager[Work]:
+        return closing(DefaultWork(self))
+
+    def work_behind(self, stream: int | None) -> AbstractContextManager[Work]:  # noqa: ARG002 - there are no streams
+        return self.work_beside()
 
     def allocate(self, nbytes: int) -> Allocation:
         available = available_memory()

@@ -17,8 +17,9 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, SharedPrograms, W, X, kept_name
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
+from warpsmith.plans.loaded import LoadedProgram
 from warpsmith.plans.match import Match
-from warpsmith.plans.plan import PartPlan
+from warpsmith.plans.plan import Plan
 from warpsmith.plans.training.step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
 
 _SAMPLE = Operand("sample", Role.OUTPUT, (1,), DType.FLOAT32)
@@ -98,7 +99,7 @@ class SharedStep(TrainingStep):
             self._samples[kind] = empty_like_caller(dy, _SAMPLE, self._runtime)
         self._sample = self._samples[kind]
 
-    def _part(self, role: _Role, executable: Executable, binaries: Binaries) -> PartPlan:
+    def _part(self, role: _Role, executable: Executable, binaries: Binaries) -> Plan:
         problem = self.problems[role.pass_]
         makes, outdates = (frozenset(map(kept_name, each)) for each in (role.makes, role.outdates))
 
@@ -107,7 +108,8 @@ class SharedStep(TrainingStep):
             return SharedLaunches(executable, self._runtime, buffers, names, *shared)
 
         held = dict.fromkeys(role.needs_of, b"")
-        return PartPlan(problem, self.matches[role.pass_], binaries, self._runtime, executable, held, bound)
+        match = self.matches[role.pass_]
+        return Plan.of_part(LoadedProgram.of_part(problem, match, binaries, self._runtime, executable, held, bound))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

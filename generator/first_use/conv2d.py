@@ -1,0 +1,67 @@
+"""The reference kernels of `conv2d`."""
+
+from __future__ import annotations
+
+from math import prod
+
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.first_use.reference import Outside, Reference, Scale, packed, reference_program
+from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import Accuracy, Operand
+
+_OUTSIDE = {
+    PaddingMode.ZEROS: Outside.CONSTANT,
+    PaddingMode.REFLECT: Outside.MIRROR,
+    PaddingMode.REPLICATE: Outside.NEAREST,
+    PaddingMode.CIRCULAR: Outside.WRAP,
+}
+_NUMBERS = {Pass.FPROP: 0, Pass.DGRAD: 1, Pass.WGRAD: 2}
+
+
+def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
+    """One result of any pass: all taps, channels or pixels that it is a sum of."""
+    by_role = {operand.name.removeprefix("d"): operand for operand in problem.operands}
+    integers = {
+        "pass_number": _NUMBERS[problem.pass_],
+        "mode": _OUTSIDE[problem.padding_mode],
+        "has_bias": int(problem.bias),
+        "n_size": problem.input[0],
+        **dict(zip(("c_size", "h_size", "w_size"), problem.input[1:], strict=True)),
+        "k_size": problem.weight[0],
+        **dict(zip(("r_size", "s_size"), problem.weight[2:], strict=True)),
+        **dict(zip(("p_size", "q_size"), problem.output_size, strict=True)),
+        "group_channels": problem.group_channels,
+        "group_filters": problem.group_filters,
+        **dict(zip(("padded_h", "padded_w"), problem.padded_size, strict=True)),
+        **dict(zip(("stride_r", "stride_s"), problem.stride, strict=True)),
+        **dict(zip(("dilation_r", "dilation_s"), problem.dilation, strict=True)),
+        **{name: pads[0] for name, pads in zip(("pad_r", "pad_s"), problem.padding, strict=True)},
+        **_strides("x", "nchw", by_role["x"]),
+        **_strides("w", "kcrs", by_role["w"]),
+        **_strides("y", "nkpq", by_role["y"]),
+    }
+    names = [operand.name for operand in problem.inputs]
+    return Reference(
+        program=reference_program("conv2d", threads, integers, {}, problem.dtype, problem.dtype),
+        values=packed(integers, {}),
+        inputs=(names[0], names[1], names[-1]),
+        terms=_terms(problem),
+        term_cost=1,
+        scale=Scale.NORM if problem.accuracy is Accuracy.NORMWISE else Scale.TERMS,
+        is_rectified=problem.relu,
+    )
+
+
+def _strides(name: str, axes: str, operand: Operand) -> dict[str, int]:
+    return {f"{name}_{axis}": stride for axis, stride in zip(axes, operand.element_strides, strict=True)}
+
+
+def _terms(problem: Conv2d) -> int:
+    """Terms of one sum where a pixel stands at one place of the padded image."""
+    taps = prod(problem.weight[2:])
+    return {
+        Pass.FPROP: problem.group_channels * taps,
+        Pass.DGRAD: problem.group_filters * taps,
+        Pass.WGRAD: problem.input[0] * prod(problem.output_size),
+    }[problem.pass_]

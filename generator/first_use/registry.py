@@ -1,0 +1,28 @@
+"""The operations whose results first use can check; docs/adding-an-operation.md says how to add one."""
+
+from __future__ import annotations
+
+from warpsmith.generator.cgemm.problem import Cgemm
+from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.first_use.cgemm import cgemm_reference
+from warpsmith.generator.first_use.conv2d import conv2d_reference
+from warpsmith.generator.first_use.fft import fft_reference
+from warpsmith.generator.first_use.filter2d import filter2d_reference
+from warpsmith.generator.first_use.reference import Reference
+from warpsmith.generator.problem import Problem
+
+
+def reference_of(problem: Problem, threads: int) -> Reference | None:
+    """The reference kernels for a problem, by blocks of so many threads; None for an operation that has none."""
+    match problem:
+        case Filter2d():
+            return filter2d_reference(problem, threads)
+        case Conv2d():
+            return conv2d_reference(problem, threads)
+        case Fft():
+            return fft_reference(problem, threads)
+        case Cgemm():
+            return cgemm_reference(problem, threads)
+    return None

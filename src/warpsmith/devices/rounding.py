@@ -1,0 +1,52 @@
+"""Errors of results beside the rounding to their type, element by element."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.generator.problem import DType
+
+
+def scaled_error(
+    got: NDArray[Any], expected: NDArray[np.float64], scale: NDArray[np.float64], dtype: DType
+) -> NDArray[np.float64]:
+    """Errors over their scales: what rounding to `dtype` does not explain. Infinite where a result is not a number."""
+    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. Where the scale is not finite,
+    # anything is. And a wrong kernel may have written a signalling NaN.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = _error(got, expected, dtype)
+        scaled = np.where(error == 0, 0.0, error / scale)
+    return np.where(np.isfinite(scale), np.where(np.isnan(scaled), np.inf, scaled), 0.0)
+
+
+def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> NDArray[np.float64]:
+    """What rounding to `dtype` does not explain."""
+    if dtype is DType.FLOAT32:
+        return np.abs(got.astype(np.float64) - expected)
+    pattern = got.view(np.uint8 if dtype is DType.UINT8 else np.uint16)
+    low, high = _rounding_limits(dtype)
+    error: NDArray[np.float64] = np.maximum(low[pattern] - expected, expected - high[pattern])
+    return np.maximum(error, 0.0)
+
+
+@functools.cache
+def _rounding_limits(dtype: DType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """For each bit pattern, the least and the largest number that round to it; at a tie both neighbours are right."""
+    if dtype is DType.UINT8:
+        value = np.arange(256.0)
+        return np.where(value == 0, -np.inf, value - 0.5), np.where(value == 255, np.inf, value + 0.5)
+    kind = numpy_dtype(dtype)
+    halves = np.arange(65536, dtype=np.uint16).view(kind)
+    lowest, highest = (np.asarray(end, kind) for end in (-np.inf, np.inf))
+    # IEEE 754: overflow begins halfway from the largest, such as 65504, to this power of 2, which would be the next.
+    beyond = 2.0 ** (128 if dtype is DType.BFLOAT16 else 16)
+    with np.errstate(all="ignore"):  # the neighbours of the largest half and of a signalling NaN are told of
+        neighbours = (np.nextafter(halves, lowest), halves, np.nextafter(halves, highest))
+        below, value, above = (np.clip(each.astype(np.float64), -beyond, beyond) for each in neighbours)
+        low, high = (below + value) / 2, (value + above) / 2
+    return np.where(value == -beyond, -np.inf, low), np.where(value == beyond, np.inf, high)

@@ -1,0 +1,154 @@
+"""Checks a loaded program: about a thousand results against float64 sums, on random data or on those of a call."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+
+from warpsmith.devices.base import Compiler, Runtime
+from warpsmith.devices.calls import ReadCall
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.launching import launches_of
+from warpsmith.devices.rounding import scaled_error
+from warpsmith.devices.work import ALIGNMENT, Work
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.first_use.reference import Reference
+from warpsmith.generator.first_use.registry import reference_of
+from warpsmith.generator.problem import DType, Problem, Role
+from warpsmith.generator.steps import Lifetime
+from warpsmith.plans.first_use.data import SCRATCH_BYTES, Data, data_of, memory_needed, random_data, values_of
+from warpsmith.plans.first_use.finding import Finding
+from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums, kernels_for, threads_of
+from warpsmith.plans.first_use.samples import samples_of
+from warpsmith.plans.first_use.scales import scales_of
+from warpsmith.plans.loaded import LoadedProgram
+
+MOST_SAMPLES = 1024
+LEAST_SAMPLES = 16
+BUDGET = {DeviceKind.CUDA: 400_000_000, DeviceKind.HOST: 3_000_000}
+"""Multiply-adds of a check: 1 ms of a large GPU, and some 10 ms of a core."""
+MOST_FLOPS = {DeviceKind.CUDA: 200_000_000_000, DeviceKind.HOST: 100_000_000}
+"""Operations of a problem that is run on random data: 5 ms of a large GPU, 0.1 s of two cores. Those of a larger one
+are done once, by the first call."""
+SHARE_OF_FREE_MEMORY = 2
+"""Random operands take at most one part in so many of what is free."""
+OWN_SLACK, OWN_MOST = 8.0, 2e-3
+"""How many bounds right results of a caller's data may be off, since numbers there may lie far apart as no random ones
+do, and the largest error that more than one bound allows."""
+RANDOM_PEAK, COARSE_BOUND = 8.0, 1e-3
+"""Root mean squares of the results against which errors are small on random data, where the bound is a coarse one:
+errors of random factors add up as the terms do, and the sum of many |terms| would hide a result that is all wrong."""
+_LEAST, _MOST = 1e-30, 1e30
+"""Scales of results that float32 holds with all its digits."""
+
+
+def why_not(problem: Problem, runtime: Runtime) -> str | None:
+    """Why a problem's results cannot be checked, in one line; None where they can."""
+    if sum(operand.role is not Role.INPUT for operand in problem.operands) != 1:
+        return "it has several results"
+    if reference_of(problem, threads_of(runtime)) is None:
+        return f"{problem.operation} has no reference kernels"
+    return None
+
+
+def is_quick(problem: Problem, runtime: Runtime) -> bool:
+    """Whether a plan may wait until the problem was computed once."""
+    return problem.flops <= MOST_FLOPS[runtime.device.kind]
+
+
+def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -> Finding | None:
+    """Runs the program on random data of its own; None where operands do not fit into memory.
+
+    Raises WarpsmithError where the check cannot be carried out.
+    """
+    problem, runtime = loaded.problem, loaded.runtime
+    kernels = _kernels(loaded, compiler)
+    size = loaded.executable.workspace_bytes
+    kept = sum(each.nbytes for each in loaded.executable.workspaces if each.lifetime is Lifetime.KEPT)
+    needed = memory_needed(problem) + size + ALIGNMENT
+    free = runtime.free_bytes()
+    if free is not None and needed + kept > free // SHARE_OF_FREE_MEMORY:
+        return None
+    names = loaded.signature.buffers, loaded.signature.operands
+    with ExitStack() as opened:
+        # Launches of their own: what they remember of these addresses goes with them.
+        launches = launches_of(loaded.executable, runtime, *names)
+        work = opened.enter_context(runtime.work_beside())
+        work.reserve(needed)
+        data = random_data(problem, loaded.signature, kernels, work, seed)
+        addresses = {**data.inputs, problem.output.name: data.result}
+        workspace = work.allocate(size) if size else None
+        launches.launch(
+            tuple(addresses[name] for name in names[0]),
+            values_of(loaded.signature, data.known),
+            work.stream,
+            workspace,
+        )
+        return _compared(loaded, kernels, work, data, seed, is_random=True)
+
+
+def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
+    """Looks at what a call has computed; None where its data say nothing, as those do that are not finite.
+
+    Raises WarpsmithError where the check cannot be carried out.
+    """
+    kernels = _kernels(loaded, compiler)
+    with loaded.runtime.work_behind(call.stream) as work:
+        work.reserve(SCRATCH_BYTES)
+        return _compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, is_random=False)
+
+
+def _kernels(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:
+    kernels = kernels_for(loaded.problem, loaded.runtime, compiler)
+    assert kernels is not None  # `why_not` was asked
+    return kernels
+
+
+def sample_count(reference: Reference, kind: DeviceKind) -> int:
+    """How many results are checked."""
+    affordable = BUDGET[kind] // (reference.terms * reference.term_cost)
+    return max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))
+
+
+def _compared(
+    loaded: LoadedProgram, kernels: ReferenceKernels, work: Work, data: Data, seed: int, *, is_random: bool
+) -> Finding | None:
+    problem, reference = loaded.problem, kernels.reference
+    count = sample_count(reference, loaded.runtime.device.kind)
+    samples = samples_of(problem.output, count, reference.groups, seed)
+    sums = kernels.sums(work, data.inputs, data.result, samples)
+    scale = scales_of(problem, kernels, work, data, samples, sums)
+    bound = problem.error_bound
+    if not is_random:
+        bound = max(bound, min(OWN_SLACK * bound, OWN_MOST))
+    elif bound >= COARSE_BOUND:
+        scale = np.minimum(scale, RANDOM_PEAK * np.sqrt(np.square(sums.expected).mean()))
+    expected = np.maximum(sums.expected, 0.0) if reference.is_rectified else sums.expected
+    if not np.all(np.isfinite(expected)) or np.any((scale > _MOST) | ((scale < _LEAST) & (scale != 0.0))):
+        return None
+    got, dtype = _elements(problem, sums)
+    parts = got.shape[1]
+    error = scaled_error(got, expected[:, :parts], scale[:, None], dtype)
+    wrong = np.any(error > bound, axis=1)
+    worst = int(np.argmax(np.max(error, axis=1)))
+    message = ""
+    if wrong.any():
+        at = tuple(int(i) for i in np.unravel_index(samples.index[worst], problem.output.shape))
+        part = int(error[worst].argmax())
+        message = (
+            f"{int(wrong.sum())} of {len(wrong)} results that were checked are wrong; the worst, at {at}, is "
+            f"{float(got[worst, part]):.9g} and should be {expected[worst, part]:.9g}"
+        )
+    return Finding(len(wrong), int(wrong.sum()), float(np.max(error)), message)
+
+
+def _elements(problem: Problem, sums: Sums) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.generic]], DType]:
+    """The results, (samples, parts), and their type; complex ones are two float32 numbers."""
+    dtype = problem.output.dtype
+    if dtype is DType.COMPLEX64:
+        return sums.bits.view(np.float32), DType.FLOAT32
+    words = np.ascontiguousarray(sums.bits[:, :1])
+    if dtype is DType.FLOAT32:
+        return words.view(np.float32), dtype
+    return words.astype(np.uint8 if dtype is DType.UINT8 else np.uint16).view(numpy_dtype(dtype)), dtype

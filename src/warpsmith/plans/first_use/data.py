@@ -1,0 +1,103 @@
+"""Inputs for a check: random ones in memory of its own, or those of a call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.calls import ReadCall
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.signature import Given, Signature
+from warpsmith.devices.work import ALIGNMENT, Work
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.problem import DType, Operand, Problem
+from warpsmith.plans.first_use.kernels import ReferenceKernels
+
+_POISON = 0xFF
+"""A NaN of each type that has one."""
+SCRATCH_BYTES = 1 << 19
+"""Of samples and what is found of them; a sum in many parts takes more."""
+_MEAN_GAIN = 1.1
+"""Sum of a filter's weights where results are bytes: most results then lie inside of their range."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Data:
+    """The operands of one run."""
+
+    inputs: Mapping[str, int]
+    """Address of each input, for the reference kernels."""
+    result: int
+    known: Mapping[str, NDArray[np.generic]]
+    """Inputs whose values are in host memory too."""
+
+
+def host_inputs(problem: Problem, signature: Signature, seed: int) -> dict[str, NDArray[np.generic]]:
+    """Random values of the inputs that are small, or that kernels take by value."""
+    by_value = {each.operand.name for each in signature.by_value}
+    found = {}
+    for operand in problem.inputs:
+        if operand.name in problem.known:
+            found[operand.name] = np.array(problem.known[operand.name], numpy_dtype(operand.dtype))
+        elif operand.name in by_value or (isinstance(problem, Filter2d) and operand.name == "weights"):
+            found[operand.name] = _drawn(problem, operand, np.random.default_rng(seed))
+    return found
+
+
+def _drawn(problem: Problem, operand: Operand, generator: np.random.Generator) -> NDArray[np.generic]:
+    values = generator.standard_normal(operand.shape, np.float32)
+    if problem.output.dtype is DType.UINT8:
+        axes = values.shape[-2:]
+        around = values - values.mean(axis=(-2, -1), keepdims=True)
+        norm = np.linalg.norm(around, axis=(-2, -1), keepdims=True)
+        taps = axes[0] * axes[1]
+        values = (around / np.where(norm > 0, norm, 1) + np.float32(_MEAN_GAIN / taps)).astype(np.float32)
+    return values.astype(numpy_dtype(operand.dtype))
+
+
+def memory_needed(problem: Problem) -> int:
+    """Bytes that random operands take, and what is read of them."""
+    return sum(operand.allocated_bytes + ALIGNMENT for operand in problem.operands) + SCRATCH_BYTES
+
+
+def random_data(problem: Problem, signature: Signature, kernels: ReferenceKernels, work: Work, seed: int) -> Data:
+    """Random inputs, and a result of NaNs, in new memory. Raises OutOfMemory."""
+    known = host_inputs(problem, signature, seed)
+    inputs = {}
+    way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
+    for number, operand in enumerate(problem.inputs):
+        address = inputs[operand.name] = work.allocate(operand.allocated_bytes).address
+        if operand.name in known:
+            work.upload(address, np.ascontiguousarray(known[operand.name]))
+        else:
+            elements = operand.allocated_bytes // operand.components.dtype.itemsize
+            kernels.fill(work, address, elements, seed + number, way)
+    for spectra in kernels.reference.mirrored:
+        kernels.mirror(work, inputs[spectra.operand], spectra)
+    result = work.allocate(problem.output.allocated_bytes).address
+    work.fill(result, _POISON, problem.output.allocated_bytes)
+    return Data(inputs, result, known)
+
+
+def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
+    """The operands of a call that was queued on the work's stream."""
+    places = dict(zip(signature.buffers, call.addresses, strict=True))
+    known: dict[str, NDArray[np.generic]] = {}
+    for each, content in zip(signature.by_value, call.values, strict=True):
+        known[each.operand.name] = np.frombuffer(content, numpy_dtype(each.operand.dtype))
+    inputs = {name: places[name] for name in places if name not in {each.name for each in signature.outputs}}
+    for name, values in known.items():
+        if name not in inputs:
+            inputs[name] = work.uploaded(values)
+    (output,) = signature.outputs
+    return Data(inputs, places[output.name], known)
+
+
+def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) -> tuple[bytes, ...]:
+    """The bytes of the operands that kernels take by value, as a launch takes them."""
+    return tuple(
+        known[each.operand.name].tobytes() if isinstance(each, Given) else each.content for each in signature.by_value
+    )

@@ -1,0 +1,157 @@
+"""Reference kernels loaded on a device: one binary for all problems of an operation and its types."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.base import Compiler, Module, Runtime
+from warpsmith.devices.process import ForkLock, HomeTable
+from warpsmith.devices.work import Work
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.first_use.reference import (
+    FOUND_BYTES,
+    GPU_THREADS,
+    MOMENTS_BYTES,
+    SAMPLE_BYTES,
+    Entry,
+    Mirrored,
+    Reference,
+)
+from warpsmith.generator.first_use.registry import reference_of
+from warpsmith.generator.problem import Problem
+from warpsmith.plans.first_use.samples import Samples
+
+_BLOCKS_A_MULTIPROCESSOR = 8
+_TERMS_A_THREAD = 4
+"""Terms of a sum that a thread adds at the least: shorter sums are not split among blocks."""
+_ELEMENTS_A_THREAD = 8
+
+_FOUND = np.dtype([("real", "f8"), ("imaginary", "f8"), ("magnitude", "f8"), ("largest", "f8"), ("bits", "u4", 2)])
+_MOMENTS = np.dtype([("squares", "f8"), ("largest", "f8")])
+assert (_FOUND.itemsize, _MOMENTS.itemsize) == (FOUND_BYTES, MOMENTS_BYTES)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """What results must be, and what they are."""
+
+    expected: NDArray[np.float64]
+    """(samples, 2): real and imaginary parts."""
+    magnitude: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    bits: NDArray[np.uint32]
+    """(samples, 2): elements as they lie in memory."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moments:
+    """Squares and the largest magnitude of some elements."""
+
+    mean_square: float
+    largest: float
+
+
+class ReferenceKernels:
+    """The kernels of a reference, ready to be launched.
+
+    Args:
+        runtime: the device.
+        module: the loaded kernels.
+        reference: which problem they are for.
+    """
+
+    def __init__(self, runtime: Runtime, module: Module, reference: Reference) -> None:
+        self._module = module
+        self.reference = reference
+        self._threads = threads_of(runtime)
+        self._multiprocessors = runtime.device.multiprocessors
+        self._launches = {launch.entry: launch for launch in reference.program.launches}
+
+    def fill(self, work: Work, target: int, elements: int, seed: int, way: int) -> None:
+        """Writes random elements: `way` 1 from 0 to 255, else about normal deviates."""
+        numbers = {"elements": elements, "seed": seed, "way": way}
+        values = {name: np.int64(number).tobytes() for name, number in numbers.items()}
+        self._launch(work, Entry.FILL, (self._blocks(elements), 1, 1), {"target": target}, values)
+
+    def mirror(self, work: Work, target: int, spectra: Mirrored) -> None:
+        """Makes random numbers the spectra of real signals."""
+        layout = np.array([spectra.batch, *spectra.strides], np.int64).tobytes()
+        values = {"problem": self.reference.values, "layout": layout}
+        self._launch(work, Entry.MIRROR, (self._blocks(spectra.batch), 1, 1), {"target": target}, values)
+
+    def sums(self, work: Work, inputs: Mapping[str, int], result: int, samples: Samples) -> Sums:
+        """Computes some results once more, and reads what they are."""
+        count, reference = len(samples.index), self.reference
+        shares = max(1, reference.terms // (self._threads * _TERMS_A_THREAD))
+        wanted = -(-_BLOCKS_A_MULTIPROCESSOR * self._multiprocessors // count)
+        parts = min(shares, wanted) if self._threads > 1 else 1
+        found = np.empty((count, parts), _FOUND)
+        first, second, third = (inputs[name] for name in reference.inputs)
+        addresses = {
+            "first": first,
+            "second": second,
+            "third": third,
+            "result": result,
+            "samples": work.uploaded(np.stack([samples.index, samples.offset], axis=1)),
+            "found": work.allocate(found.nbytes).address,
+        }
+        self._launch(work, Entry.SUMS, (count, parts, 1), addresses, {"problem": reference.values})
+        work.download(found, addresses["found"])
+        expected = np.stack([found["real"].sum(axis=1), found["imaginary"].sum(axis=1)], axis=1)
+        return Sums(expected, found["magnitude"].sum(axis=1), found["largest"].max(axis=1), found["bits"][:, 0].copy())
+
+    def moments(self, work: Work, entry: Entry, target: int, rows: int, row_elements: int, row_bytes: int) -> Moments:
+        """Of rows of an operand's real numbers, the first of which is at `target`."""
+        found = np.empty(self._blocks(rows * row_elements), _MOMENTS)
+        addresses = {"target": target, "moments": work.allocate(found.nbytes).address}
+        layout = np.array([rows, row_elements, row_bytes], np.int64).tobytes()
+        self._launch(work, entry, (len(found), 1, 1), addresses, {"layout": layout})
+        work.download(found, addresses["moments"])
+        return Moments(float(found["squares"].sum()) / (rows * row_elements), float(found["largest"].max()))
+
+    def _blocks(self, items: int) -> int:
+        most = _BLOCKS_A_MULTIPROCESSOR * self._multiprocessors
+        return max(1, min(most, -(-items // (self._threads * _ELEMENTS_A_THREAD))))
+
+    def _launch(
+        self,
+        work: Work,
+        entry: Entry,
+        grid: tuple[int, int, int],
+        addresses: Mapping[str, int],
+        values: Mapping[str, bytes],
+    ) -> None:
+        launch = dataclasses.replace(self._launches[str(entry)], grid=grid)
+        self._module.bind(launch, addresses, values)(work.stream)
+
+
+def threads_of(runtime: Runtime) -> int:
+    """Threads of a block of the reference kernels."""
+    return GPU_THREADS if runtime.device.kind is DeviceKind.CUDA else 1
+
+
+def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> ReferenceKernels | None:
+    """The reference kernels of a problem; None where its operation has none.
+
+    Raises:
+        CompileError: they do not compile.
+        LaunchError: the device refuses them.
+    """
+    reference = reference_of(problem, threads_of(runtime))
+    if reference is None:
+        return None
+    key = runtime, reference.program.source
+    with _LOADING:
+        module = _MODULES.get(key)
+        if module is None:
+            module = _MODULES[key] = runtime.load(compiler.compile(reference.program.compilation()))
+    return ReferenceKernels(runtime, module, reference)
+
+
+_MODULES: HomeTable[tuple[Runtime, str], Module] = HomeTable()
+_LOADING = ForkLock()
+assert 2 * np.dtype(np.int64).itemsize == SAMPLE_BYTES
