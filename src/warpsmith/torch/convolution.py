@@ -73,12 +73,7 @@ def conv2d(
     """
     words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store)
     if not goes_direct(input, weight, bias):
-        if is_traced(input, weight, bias):
-            options = {"padding_mode": padding_mode, "relu": relu}
-            return _recorded(conv2d, (input, weight, bias), words[:4], words[5:], options)  # type: ignore[no-any-return]
         return _elsewhere(input, weight, bias, words, relu)
-    if input.dim() == 3 and weight.dim() == 4:
-        return _conv2d(input[None], weight, bias, words, relu)[0]
     return _conv2d(input, weight, bias, words, relu)
 
 
@@ -126,9 +121,6 @@ def conv_transpose2d(
     """
     words = (stride, padding, dilation, groups, "zeros", precision, fallback, store)
     if not goes_direct(input, weight, bias):
-        if is_traced(input, weight, bias):
-            numbers = (stride, padding, output_padding, groups, dilation)
-            return _recorded(conv_transpose2d, (input, weight, bias), numbers, words[5:], {})  # type: ignore[no-any-return]
         return _transposed_elsewhere(input, weight, bias, output_padding, words)
     if input.dim() == 3 and weight.dim() == 4:
         return _transposed(input[None], weight, bias, output_padding, words)[0]
@@ -136,6 +128,8 @@ def conv_transpose2d(
 
 
 def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
+    if x.dim() == 3 and w.dim() == 4:
+        return _conv2d(x[None], w, b, words, relu)[0]
     layer = found_layer(x, w, b, words)
     if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
         result = _ended(_conv2d_of_torch(x, w, b, words), relu)
@@ -152,6 +146,9 @@ def _ended(y: Tensor, relu: bool) -> Tensor:
 
 def _elsewhere(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
     """By an operator that torch.compile and its kin can see, or by PyTorch's own."""
+    if is_traced(x, w, b):
+        options = {"padding_mode": words[4], "relu": relu}
+        return _recorded(conv2d, (x, w, b), words[:4], words[5:], options)  # type: ignore[no-any-return]
     if is_for_torch(x, w, b):
         return _ended(_conv2d_of_torch(x, w, b, words), relu)
     is_single = x.dim() == 3 and w.dim() == 4
@@ -187,6 +184,10 @@ def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, wor
 def _transposed_elsewhere(
     x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]
 ) -> Tensor:
+    if is_traced(x, w, b):
+        stride, padding, dilation, groups, *_ = words
+        numbers = stride, padding, output_padding, groups, dilation
+        return _recorded(conv_transpose2d, (x, w, b), numbers, words[5:], {})  # type: ignore[no-any-return]
     if is_for_torch(x, w, b):
         return _transposed_of_torch(x, w, b, output_padding, words)
     is_single = x.dim() == 3 and w.dim() == 4

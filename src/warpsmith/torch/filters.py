@@ -134,12 +134,16 @@ def filter2d(
         bank = bank.to(image.device)
     if goes_direct(image, weights):
         y = bilinear.forward(x, bank, None, _layer(x.shape, bank.shape, x, *words, *choice))
-    elif is_for_torch(image, weights):
-        y = Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank)
     else:
-        tell_flop_counters()
-        y = FILTER2D.forward(x, bank, None, *words, *choice)
+        y = _elsewhere(x, bank, words, choice)
     return y.reshape(*planes, *y.shape[1 if weights.dim() == 3 else 2 :])
+
+
+def _elsewhere(x: Tensor, bank: Tensor, words: tuple[Any, ...], choice: tuple[Any, ...]) -> Tensor:
+    if is_for_torch(x, bank):
+        return Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank)
+    tell_flop_counters()
+    return FILTER2D.forward(x, bank, None, *words, *choice)  # type: ignore[no-any-return]
 
 
 def _check(image: Tensor, weights: Tensor) -> None:
