@@ -24,7 +24,6 @@ from warpsmith.generator.reference.kernels import (
 from warpsmith.generator.render import render
 from warpsmith.generator.steps import Workspace
 
-
 _SEGMENTS: Mapping[Accuracy, Callable[[Cgemm], int]] = {
     Accuracy.ELEMENTWISE: lambda _: 0,
     Accuracy.NORMWISE: lambda problem: problem.batch,

@@ -63,8 +63,8 @@ def tune(
 
     Whoever else tunes the problem at a store on a server takes part: what one tries no other does. Ctrl-C, SIGTERM and
     SIGHUP end the search and keep what was found, the winner included. The stages of pipelines are tuned first, as
-    problems of their own, with a share of the budget; they are stored like any other. A stage, a family, a way of making
-    the reference, a library or a process that fails does not end the run: the report names it, with the reason.
+    problems of their own, with a share of the budget; they are stored like any other. A stage, a family, a reference,
+    a library or a process that fails does not end the run: the report names it, with the reason.
 
     Args:
         problem: what is tuned.
@@ -93,16 +93,29 @@ def tune(
             processes = _processes(devices)
             workshop = opened.enter_context(Workshop.open(compiler, options.deadlines, processes))
         for part, share in parts:
-            try:
-                is_interrupted = tune(part, devices, store, share, progress, workshop=workshop).interrupted
-            except NEVER_CONTAINED:
-                raise
-            except Exception as error:
-                faults.add(Part.STAGE, part.key(), error)
-                continue
-            if is_interrupted:
-                raise KeyboardInterrupt
+            _tune_part(part, devices, store, share, progress, workshop, faults)
         return _search(problem, devices, store, left, progress, able, workshop, faults)
+
+
+def _tune_part(
+    part: Problem,
+    devices: tuple[DeviceRef, ...],
+    store: Store,
+    share: TuneOptions,
+    progress: Progress,
+    workshop: Workshop | None,
+    faults: Faults,
+) -> None:
+    """Tunes a stage. What it raises is its own fault, but for what ends the run: KeyboardInterrupt among others."""
+    try:
+        is_interrupted = tune(part, devices, store, share, progress, workshop=workshop).interrupted
+    except NEVER_CONTAINED:
+        raise
+    except Exception as error:
+        faults.add(Part.STAGE, part.key(), error)
+        return
+    if is_interrupted:
+        raise KeyboardInterrupt
 
 
 def _unable(problem: Problem, device: Device, families: tuple[Family, ...] | None) -> Iterator[PartFailure]:
