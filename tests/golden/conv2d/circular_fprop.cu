@@ -216,8 +216,46 @@ __device__ const float2 kTwiddles3x24[48] = {
 
 __device__ __forceinline__ int place_of(int x) { return x; }
 
+// The power of two by which a plane is scaled, so that neither of a tile is felt by the other, and the one that takes it
+// back: what is not finite becomes zeros, and all results NaN.
+struct Scale {
+    float to, back;
+};
+
+constexpr unsigned kInfinityBits = 0x7f800000u;
+
+__device__ __forceinline__ float power_of_two(int power) { return __uint_as_float(static_cast<unsigned>(127 + power) << 23); }
+
+// Magnitudes near 1 leave room for the sums of a tile. A largest magnitude of 2^-66 or less counts as that.
+__device__ __forceinline__ Scale scale_for(unsigned largest) {
+    if (largest >= kInfinityBits) {
+        return {0.0f, __uint_as_float(0x7fc00000u)};
+    }
+    const int power = min(max(static_cast<int>(largest >> 23) - 127, -66), 126);
+    return {power_of_two(-power), power_of_two(power)};
+}
+
+// The largest magnitudes of two planes, as bits, which are in the same order; the second plane may be none.
+__device__ __forceinline__ uint2 largest_of(const float* __restrict__ first, const float* __restrict__ second) {
+    __shared__ uint2 of_warps[kThreads / 32];
+    uint2 most = make_uint2(0, 0);
+    for (int i = threadIdx.x; i < kSourceRows * kSourceColumns; i += kThreads) {
+        most.x = max(most.x, __float_as_uint(fabsf(__ldg(first + i))));
+        most.y = second != nullptr ? max(most.y, __float_as_uint(fabsf(__ldg(second + i)))) : 0;
+    }
+    most = make_uint2(__reduce_max_sync(0xffffffffu, most.x), __reduce_max_sync(0xffffffffu, most.y));
+    if (threadIdx.x % 32 == 0) {
+        of_warps[threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+    for (int warp = 0; warp < kThreads / 32; ++warp) {
+        most = make_uint2(max(most.x, of_warps[warp].x), max(most.y, of_warps[warp].y));
+    }
+    return most;
+}
+
 // The first pass, from two planes, of which the second one may be none. Around a plane lie zeros.
-__device__ __forceinline__ void read_planes(const float* __restrict__ first, const float* __restrict__ second, float2* tile) {
+__device__ __forceinline__ void read_planes(const float* __restrict__ first, const float* __restrict__ second, float first_scale, float second_scale, float2* tile) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 576u; i += kThreads) {
         const int x = modulo<72>(i), j = quotient<72>(i);
@@ -230,8 +268,8 @@ __device__ __forceinline__ void read_planes(const float* __restrict__ first, con
             const int row = j + k * 8 - kBeforeRows, place = row * kSourceColumns + column;
             const bool is_reached = (k + 1) * 8 > kBeforeRows && k * 8 < kBeforeRows + kSourceRows;
             const bool is_pixel = is_reached && is_column && row >= 0 && row < kSourceRows;
-            v[k].x = is_pixel ? __ldg(first + place) : 0.0f;
-            v[k].y = is_pixel && second != nullptr ? __ldg(second + place) : 0.0f;
+            v[k].x = is_pixel && first_scale != 0.0f ? first_scale * __ldg(first + place) : 0.0f;
+            v[k].y = is_pixel && second_scale != 0.0f ? second_scale * __ldg(second + place) : 0.0f;
         }
 
         dft9(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
@@ -383,7 +421,7 @@ __device__ __forceinline__ void multiply_rows(float2* tile, const float2* __rest
 }
 
 // The last pass, to the results.
-__device__ __forceinline__ void write_planes(float* first, float* second, const float2* tile) {
+__device__ __forceinline__ void write_planes(float* first, float* second, float first_scale, float second_scale, const float2* tile) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 448u; i += kThreads) {
         const int x = modulo<56>(i), j = quotient<56>(i);
@@ -404,9 +442,9 @@ __device__ __forceinline__ void write_planes(float* first, float* second, const 
         for (int k = 0; k < 9; ++k) {
             const int row = j + k * 8;
             if (k * 8 < kResultRows && row < kResultRows) {
-                first[row * kResultColumns + x] = v[k].y;
+                first[row * kResultColumns + x] = first_scale * v[k].y;
                 if (second != nullptr) {
-                    second[row * kResultColumns + x] = v[k].x;
+                    second[row * kResultColumns + x] = second_scale * v[k].x;
                 }
             }
         }
@@ -465,7 +503,10 @@ conv2d_circular(const float* __restrict__ x, const float2* __restrict__ spectra,
     const bool has_second = image + 1 < kImages;
     const float* const source = x + plane * (kSourceRows * kSourceColumns);
     float* const result = y + plane * (kResultRows * kResultColumns);
-    read_planes(source, has_second ? source + kChannels * (kSourceRows * kSourceColumns) : nullptr, tile);
+    const float* const other = has_second ? source + kChannels * (kSourceRows * kSourceColumns) : nullptr;
+    const uint2 most = largest_of(source, other);
+    const Scale first_scale = scale_for(most.x), second_scale = has_second ? scale_for(most.y) : Scale{0.0f, 0.0f};
+    read_planes(source, other, first_scale.to, second_scale.to, tile);
     __syncthreads();
 #pragma unroll 1
     for (int group = threadIdx.x / 32; group < 3; group += kThreads / 32) {
@@ -477,5 +518,5 @@ conv2d_circular(const float* __restrict__ x, const float2* __restrict__ spectra,
     }
     __syncthreads();
     write_planes(result, has_second ? result + kChannels * (kResultRows * kResultColumns) : nullptr,
-                 tile);
+                 first_scale.back, second_scale.back, tile);
 }

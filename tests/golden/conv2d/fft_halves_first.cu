@@ -66,11 +66,7 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
 
 constexpr long long kLow = 32;  // halves from a high part to the low one
 constexpr long long kImaginary = 8945664;  // and from a real part to the imaginary one
-constexpr int kLargest = 65;  // numbers of which one is the largest magnitude of the signals
-constexpr int kGrowth = 10;  // powers of two by which a frequency may be larger
-constexpr int kBlockThreads = 224;
-constexpr float kLargestHalf = 65504.0f;
-constexpr unsigned kInfinityBits = 0x7f800000;
+constexpr int kTogether = 384;  // signals that follow each other and have one power of two
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
@@ -92,13 +88,14 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
 }
 #endif
 
-// Spectra from a number on. A real number times `factor` is the sum of two halves.
+__device__ __forceinline__ float power_of_two(int power) { return __uint_as_float(static_cast<unsigned>(127 + power) << 23); }
+
+// Spectra from a number on. A real number times its image's power of two is the sum of two halves.
 struct Spectra {
     unsigned short* halves;
-    float factor;
+    const int* powers;
     long long number;
-    float limit;  // magnitudes from which on numbers are too large for halves when they are scaled
-    unsigned* beyond;  // the largest of these, as bits
+    int first;  // signal of a tile
 };
 
 __device__ __forceinline__ Spectra operator+(Spectra spectra, long long further) {
@@ -106,17 +103,19 @@ __device__ __forceinline__ Spectra operator+(Spectra spectra, long long further)
     return spectra;
 }
 
+// Those of a tile whose first signal is that.
+__device__ __forceinline__ Spectra of_tile(Spectra spectra, long long first) {
+    return {spectra.halves, spectra.powers, spectra.number + first, static_cast<int>(first)};
+}
+
+// What a signal of a tile is multiplied by: two signals that are one complex one are of one image.
+__device__ __forceinline__ float factor_of(Spectra spectra, int signal) {
+    return power_of_two(__ldg(spectra.powers + (spectra.first + signal) / kTogether));
+}
+
 __device__ __forceinline__ unsigned short* high_part(Spectra spectra) {
     const long long number = spectra.number;
     return spectra.halves + (number + (number & ~31ll));
-}
-
-// Remembers a magnitude that is too large, unless it is not finite.
-__device__ __forceinline__ void check(Spectra spectra, float magnitude) {
-    const unsigned bits = __float_as_uint(magnitude);
-    if (magnitude >= spectra.limit && bits < kInfinityBits && bits > *static_cast<volatile unsigned*>(spectra.beyond)) {
-        atomicMax(spectra.beyond, bits);
-    }
 }
 
 __device__ __forceinline__ void store_halves(unsigned short* target, float number) {
@@ -125,10 +124,9 @@ __device__ __forceinline__ void store_halves(unsigned short* target, float numbe
     target[kLow] = float_to_half(number - half_to_float(high));
 }
 
-__device__ __forceinline__ void store(Spectra target, float2 value) {
+__device__ __forceinline__ void store(Spectra target, float factor, float2 value) {
     unsigned short* const high = high_part(target);
-    check(target, fmaxf(fabsf(value.x), fabsf(value.y)));
-    const float2 scaled = target.factor * value;
+    const float2 scaled = factor * value;
     store_halves(high, scaled.x);
     store_halves(high + kImaginary, scaled.y);
 }
@@ -141,34 +139,13 @@ __device__ __forceinline__ void store_two_halves(unsigned short* target, float o
         floats_to_half2(one - half_to_float(high & 0xffff), other - half_to_float(high >> 16));
 }
 
-__device__ __forceinline__ void store_two(Spectra target, float2 one, float2 other) {
+__device__ __forceinline__ void store_two(Spectra target, float factor, float2 one, float2 other) {
     unsigned short* const high = high_part(target);
-    check(target, fmaxf(fmaxf(fabsf(one.x), fabsf(one.y)), fmaxf(fabsf(other.x), fabsf(other.y))));
-    one = target.factor * one;
-    other = target.factor * other;
+    one = factor * one;
+    other = factor * other;
     store_two_halves(high, one.x, other.x);
     store_two_halves(high + kImaginary, one.y, other.y);
 }
-
-// The power of two that brings frequencies below 2^15, as far as floats go.
-__device__ __forceinline__ int power_for(const unsigned* __restrict__ largest) {
-    __shared__ unsigned of_warps[kBlockThreads / 32];
-    unsigned most = 0;
-    for (int i = threadIdx.x; i < kLargest; i += kBlockThreads) {
-        most = max(most, largest[i]);
-    }
-    most = __reduce_max_sync(0xffffffffu, most);
-    if (threadIdx.x % 32 == 0) {
-        of_warps[threadIdx.x / 32] = most;
-    }
-    __syncthreads();
-    for (unsigned of_warp : of_warps) {
-        most = max(most, of_warp);
-    }
-    return min(14 - kGrowth + 127 - static_cast<int>(most >> 23), 126);
-}
-
-__device__ __forceinline__ float power_of_two(int power) { return __uint_as_float(static_cast<unsigned>(127 + power) << 23); }
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
@@ -238,28 +215,17 @@ __device__ __forceinline__ void transform(
         const int mirrored_x = x == 0 ? 0 : 13 - x;
 
         const float2 z = tile[t * 173 + y * 13 + x], m = conjugate(tile[t * 173 + mirrored_y * 13 + mirrored_x]);
-        store_two(target + spectrum_place(2 * t, y, x), kHalfScale * (z + m), kHalfScale * turned_right(z - m));
+        store_two(target + spectrum_place(2 * t, y, x), factor_of(target, 2 * t), kHalfScale * (z + m), kHalfScale * turned_right(z - m));
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float* __restrict__ source, unsigned* largest, const unsigned* asked, int* __restrict__ power, unsigned short* __restrict__ halves) {
-    unsigned* const beyond = largest + kLargest + 1;
-    const bool is_again = asked == beyond;  // by the second launch
-    const unsigned too_large = *asked;
-    if (is_again && too_large == 0) {
-        return;
-    }
-    const int wanted = is_again ? 14 + 127 - static_cast<int>(too_large >> 23) : power_for(largest);
-    const int own_power = max(wanted, -126);
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        *power = own_power;
-    }
-    const Spectra target{halves, power_of_two(own_power), 0, kLargestHalf * power_of_two(-own_power), beyond};
+fft_block(const float* __restrict__ source, const int* __restrict__ powers, unsigned short* __restrict__ halves) {
+    const Spectra target{halves, powers, 0, 0};
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 32, first = min(start, kLast);
-    transform(source + first * 169, target + first * 1, tile, thread);
+    transform(source + first * 169, of_tile(target, first), tile, thread);
 }

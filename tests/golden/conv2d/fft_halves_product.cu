@@ -1,5 +1,5 @@
 // warpsmith cgemm_halves
-// problem: cgemm batch=91 m=128 n=384 k=384 b=c accuracy=normwise
+// problem: cgemm batch=91 m=128 n=384 k=384 b=c accuracy=rowwise
 // config:  blocks=132 columns=96 groups=2 stages=4
 //
 // 64 x kTileColumns results a warpgroup, by products of the tensor cores. The operands are halves in memory: each float32 is
@@ -292,13 +292,14 @@ __device__ __forceinline__ void add(const Sums& sums, Sums& totals) {
 }
 
 // Stores a warp's sums.
-__device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, const Tile& tile, int group, int power,
+__device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, const Tile& tile, int group, const int* __restrict__ power_a, int power_b,
                                       float2* __restrict__ c) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int row = tile.row + 64 * group + warp * 16 + lane / 4, column = tile.column + lane % 4 * 2;
     float2* const own = c + (static_cast<size_t>(tile.product) * kM + row) * kN + column;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+        const int power = power_b - power_a[row + 8 * half];
 #pragma unroll
         for (int i = 2 * half; i < kSums; i += 4) {
             float2* const target = own + 8 * half * kN + i / 4 * 8;
@@ -328,7 +329,7 @@ cgemm_halves(const __grid_constant__ TensorMap a, const __grid_constant__ Tensor
         return;
     }
     take_registers<232>();
-    const int power = -*power_a - *power_b;
+    const int power = -*power_b;
     const Halves rows = swizzled_halves(memory + group * kAGroup);
     const Halves columns = swizzled_halves(memory + kAllA);
     Stage<kStages> next;
@@ -357,6 +358,6 @@ cgemm_halves(const __grid_constant__ TensorMap a, const __grid_constant__ Tensor
             add(sums, imaginary);
             next.advance();
         }
-        store(real, imaginary, tile_of(i), group, power, c);
+        store(real, imaginary, tile_of(i), group, power_a, power, c);
     }
 }
