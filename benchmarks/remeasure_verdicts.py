@@ -1,10 +1,11 @@
 """Times winners again that were set beside a library under other conditions, and writes them to a store to be shipped.
 
-    usage: python benchmarks/remeasure_verdicts.py RESULTS.db [SECONDS] [SOURCE.db [--all]]
+    usage: python benchmarks/remeasure_verdicts.py RESULTS.db [SECONDS] [SOURCE.db [--all | --stale]]
 such as: python benchmarks/remeasure_verdicts.py graphs.db 480; python benchmarks/ship_winners.py graphs.db
 
 Takes the winners of SOURCE, the shipped store where none is named, that `warpsmith db check --verdicts` lists, or all,
-and that were tuned on a GPU like cuda:0. Each is verified on fresh data and timed in turns with the device's copy, the
+and that were tuned on a GPU like cuda:0. With --stale it takes those whose kernels have another text by now, and keeps
+their configs. Each is verified on fresh data and timed in turns with the device's copy, the
 libraries installed here and the simplest kernel, all under the conditions of its stored time: where ours is in a CUDA
 graph, so is cuFFT. READY_AT_ONCE are loaded and verified at a time, then timed one after the other, while the others
 leave the device alone. Begins none once SECONDS have passed (480 without a number); the same command goes on with the
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from warpsmith.cli.verdicts import summary
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
+from warpsmith.plans.lookup import regenerate
 from warpsmith.store.location import shipped_store
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
@@ -35,7 +37,8 @@ READY_AT_ONCE = 8
 def main(target: str, seconds: str = "480", source: str = str(shipped_store()), which: str = "") -> None:
     deadline, device = time.monotonic() + float(seconds), DeviceRef.parse("cuda:0")
     with Store.open(source, write=False) as stored, Store.open(target, write=True) as results:
-        wanted = [record for record in stored.records() if which == "--all" or must_be_measured(record)]
+        is_wanted = {"--all": lambda _: True, "--stale": _is_stale}.get(which, must_be_measured)
+        wanted = [record for record in stored.records() if is_wanted(record)]
         mine = [record for record in wanted if record.device.key() == device.device().key()]
         left = [record for record in mine if _done(results, record) is None]
         print(f"{len(wanted)} winners, {len(mine)} of this device, {len(left)} to be measured", flush=True)
@@ -57,9 +60,14 @@ def _measure(records: list[Record], device: DeviceRef, results: Store) -> None:
 def _ready(record: Record, device: DeviceRef, opened: contextlib.ExitStack) -> Callable[[], Record] | str:
     """What measures the record; why it cannot be measured."""
     try:
-        return opened.enter_context(ready_again(record, device, seed=1))
+        return opened.enter_context(ready_again(record, device, seed=1, renewed=_is_stale(record)))
     except WarpsmithError as error:
         return f"not measured: {error}"
+
+
+def _is_stale(record: Record) -> bool:
+    """Whether this version generates another text than the one whose time is stored."""
+    return regenerate(record) is None
 
 
 def _told(record: Record, measure: Callable[[], Record] | str, results: Store) -> str:

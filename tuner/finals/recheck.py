@@ -13,7 +13,7 @@ from warpsmith.errors import OutOfMemory, WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
-from warpsmith.plans.lookup import regenerate
+from warpsmith.plans.lookup import program_of, regenerate
 from warpsmith.store.checked import Checked, Verdict
 from warpsmith.store.conditions import THROTTLED
 from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Provenance, Record, Timing
@@ -106,13 +106,19 @@ def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
 
 
 @contextlib.contextmanager
-def ready_again(record: Record, device: DeviceRef, seed: int) -> Iterator[Callable[[], Record]]:
+def ready_again(
+    record: Record, device: DeviceRef, seed: int, *, renewed: bool = False
+) -> Iterator[Callable[[], Record]]:
     """The same in two steps, for several records at a time: all is loaded, laid out and verified, and what it gives
     then measures, while the others leave the device alone. Either step raises what `measured_again` does.
+
+    With `renewed` the program is that of the record's config in this version, whatever its text was; where the config
+    is no longer legal, CannotMeasure is raised.
     """
-    program = regenerate(record)
+    program = program_of(record, record.problem, record.device) if renewed else regenerate(record)
     if program is None:
-        raise CannotMeasure("this version generates another text; tune it again")
+        told = "its config is not legal in this version" if renewed else "this version generates another text"
+        raise CannotMeasure(f"{told}; tune it again")
     with _reopened(record, device, seed) as evaluator:
         winner = evaluator.verified(program, evaluator.bench)
         if isinstance(winner, Failure):
@@ -129,7 +135,12 @@ def _measured(record: Record, evaluator: Evaluator, winner: Contender, simplest:
     ours, *others = beside.ours
     return dataclasses.replace(
         record,
-        trial=dataclasses.replace(record.trial, outcome=dataclasses.replace(winner.measurement, timing=ours)),
+        trial=dataclasses.replace(
+            record.trial,
+            fingerprint=winner.program.fingerprint,
+            compiler=evaluator.identity_of(winner.program),
+            outcome=dataclasses.replace(winner.measurement, timing=ours),
+        ),
         baselines=(*beside.baselines, *map(Baseline, simplest, others)),
         provenance=Provenance(_now(), importlib.metadata.version("warpsmith"), evaluator.bench.opened.environment),
         left_out=beside.left_out,
