@@ -57,8 +57,8 @@ class Sample:
     magnitudes: Values
     """The sum of each one's |terms|."""
 
-    def scale(self, rms: float) -> Values:
-        """What errors are relative to, given the root mean square of all results."""
+    def scale(self, rms: float | Values) -> Values:
+        """What errors are relative to, given the root mean square of all results, or of each one's image."""
         return np.maximum(self.magnitudes, PEAK * rms)
 
     @property
@@ -145,11 +145,13 @@ class SampledJudge(Conv2dJudge):
         whole = self._by_library(problem, operands)
         if whole is None:
             expected, scale = np.zeros(shape), np.full(shape, np.inf)
-            rms = known.rms
+            rms: float | Values = known.rms
         else:
             expected = whole.astype(np.float64)
-            rms = math.sqrt(float(np.vdot(expected, expected)) / expected.size)
-            scale = np.full(shape, LOOSE * rms / FLOAT32_BOUND)
+            images = expected.reshape(1 if problem.pass_ is Pass.WGRAD else shape[0], -1)
+            of_images = np.sqrt(np.square(images).mean(axis=1, keepdims=True))
+            scale = np.broadcast_to(LOOSE * of_images / FLOAT32_BOUND, images.shape).reshape(shape).copy()
+            rms = of_images.reshape(-1)[known.places // images.shape[1]]
         expected.reshape(-1)[known.places] = known.expected
         scale.reshape(-1)[known.places] = known.scale(rms)
         return {problem.output.name: Reference(expected, scale)}

@@ -28,6 +28,7 @@ from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
 from warpsmith.generator.filter2d.warpgroup.geometry import batches
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.filter2d.window.geometry import Method
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
@@ -176,7 +177,7 @@ def test_parts_of_a_filter_add_up_to_what_scipy_computes(
 ) -> None:
     """With warpgroups that have no work of their own in a block, and with outputs that two warpgroups compute."""
     config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
-    assert WARPGROUP.legal_program(problem, DEVICE, config) is not None
+    assert Gate(problem, DEVICE).program_if_legal(WARPGROUP, config) is not None
     bench.check(problem, WARPGROUP, config)
 
 
@@ -204,7 +205,7 @@ def test_batches_of_a_filters_rows_add_up_to_what_scipy_computes(
 ) -> None:
     config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
     assert batches(problem) == (1 if problem.filter[0] < 28 else 2)
-    assert WARPGROUP.legal_program(problem, DEVICE, config) is not None
+    assert Gate(problem, DEVICE).program_if_legal(WARPGROUP, config) is not None
     bench.check(problem, WARPGROUP, config)
 
 

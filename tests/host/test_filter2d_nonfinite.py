@@ -24,6 +24,7 @@ from warpsmith.generator.device import H200, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.window.geometry import Method
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, family_named
@@ -300,7 +301,7 @@ def test_a_winner_under_one_rule_is_near_to_the_other(problem: Filter2d) -> None
     for family in FAMILIES:
         if family.name in BEYOND and family.why_not(problem, H200) is None:
             config = family.default(problem, H200)
-            program = family.legal_program(strict, H200, config)
+            program = Gate(strict, H200).program_if_legal(family, config)
             assert program is not None
             assert program.config == config
             assert program.fingerprint != family.program(problem, config).fingerprint

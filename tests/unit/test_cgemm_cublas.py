@@ -8,6 +8,7 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cublas_product import USUAL_CUBLAS_BYTES, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.device import H200
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.space import Config
 
 CUBLAS = CgemmCublas()
@@ -45,6 +46,6 @@ class TestCublas:
     )
     def test_answers_by_what_was_stored_before_there_were_streams(self, calls: str, fingerprint: str) -> None:
         config = Config.of({"function": "cgemm", "calls": calls})
-        program = CUBLAS.legal_program(Cgemm(5, 7, 9, 11), H200, config)
+        program = Gate(Cgemm(5, 7, 9, 11), H200).program_if_legal(CUBLAS, config)
         assert program is not None
         assert program.fingerprint == fingerprint

@@ -96,7 +96,7 @@ def test_problem(refused: Refused, command: str, options: tuple[str, ...], why: 
         (("--sampler", "nsga"), "unknown sampler 'nsga'; choose one of additive, tpe, gp, cmaes, random"),
         (("--compiler", "nvcc"), "nvcc does not compile for the host; choose host"),
         (("--seed", "-1"), "'--seed'"),
-        (("--seed", 2**32), "a seed must be from 0 to 4294967295; got 4294967296"),
+        (("--seed", 2**32), "a seed must be 0 to 4294967295; got 4294967296"),
     ],
 )
 def test_search(refused: Refused, options: tuple[str, ...], why: str) -> None:

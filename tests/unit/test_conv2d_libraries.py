@@ -15,6 +15,7 @@ from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftCublas
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
@@ -112,7 +113,7 @@ def test_what_was_stored_before_there_were_streams_is_still_legal(family: Family
     calls = "calls" if family is LIBRARIES else "product.calls"
     for way in ("strided", "looped"):
         config = Config.of(family.default(problem, H200).values() | {calls: way})
-        program = family.legal_program(problem, H200, config)
+        program = Gate(problem, H200).program_if_legal(family, config)
         assert program is not None
         assert "streams" not in str(program.spec()["steps"])
 

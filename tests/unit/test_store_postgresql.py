@@ -158,7 +158,7 @@ class TestOpening:
             assert "wrong-one" not in line
 
     def test_a_role_without_rights(self, database: str, postgresql: Any) -> None:
-        postgresql.execute("CREATE ROLE guest LOGIN")
+        postgresql.execute("CREATE ROLE stranger LOGIN")
         assert "permission denied" in refusal(database.replace("postgres@", "stranger@"))
 
     def test_an_empty_database_for_reading(self, database: str) -> None:

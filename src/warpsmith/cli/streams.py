@@ -95,15 +95,17 @@ def guarded_streams() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _escaping(stream: TextIO) -> Iterator[None]:
-    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+    # Python's own choice is `strict`, and in the C locales `surrogateescape`, which writes what is no text at all.
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors not in ("strict", "surrogateescape"):
         yield
         return
+    earlier = stream.errors
     stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
         with contextlib.suppress(OSError, ValueError):
-            stream.reconfigure(errors="strict")
+            stream.reconfigure(errors=earlier)
 
 
 def give_up_output() -> None:

@@ -16,12 +16,13 @@ def scaled_error(
     got: NDArray[Any], expected: NDArray[np.float64], scale: NDArray[np.float64], dtype: DType
 ) -> NDArray[np.float64]:
     """Errors over their scales: what rounding to `dtype` does not explain. Infinite where a result is not a number."""
-    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. Where the scale is not finite,
-    # anything is. And a wrong kernel may have written a signalling NaN.
+    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. Nothing is asked where the scale
+    # is NaN, or neither it nor the expected result is finite. And a wrong kernel may have written a signalling NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _error(got, expected, dtype)
         scaled = np.where(error == 0, 0.0, error / scale)
-    return np.where(np.isfinite(scale), np.where(np.isnan(scaled), np.inf, scaled), 0.0)
+    is_asked = ~np.isnan(scale) & (np.isfinite(scale) | np.isfinite(expected))
+    return np.where(is_asked, np.where(np.isnan(scaled), np.inf, scaled), 0.0)
 
 
 def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> NDArray[np.float64]:

@@ -75,7 +75,7 @@ def note_outcomes(connection: Connection, device_key: str, trials: Sequence[Tria
     wrong = still & poisoned.c.failure_kind.is_not(None) & (poisoned.c.failure_kind == str(FailureKind.WRONG))
     connection.execute(delete(poisoned).where(mine & ~wrong))
     mark_ended(connection, device_key, [name for name, kind in kinds.items() if kind in NEVER_RAN])
-    poisonous = [trial for trial in trials if kinds[trial.fingerprint] in POISONOUS]
+    poisonous = [trial for trial in trials if kinds[trial.fingerprint] in POISONOUS and _kind_of(trial) in POISONOUS]
     replace_all(connection, poisoned, [_row(device_key, trial, at) for trial in poisonous], POISON_IDENTITY)
 
 
