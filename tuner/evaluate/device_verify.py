@@ -276,6 +276,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int, bound:
         element_bytes=output.dtype.itemsize,
         span_bytes=output.span_bytes,
         is_dense=output.is_dense,
+        is_in_row_order=output.is_in_row_order,
         dimensions=dimensions,
         guard_bytes=guard_bytes,
         bound=repr(bound),
