@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.answers import random_operands
-from warpsmith.tuner.operations.conv2d.bounds import bound_of
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
 Numbers = NDArray[Any]
@@ -100,4 +99,4 @@ def _check_image(problem: Conv2d, operands: Mapping[str, Numbers], found: Number
     expected, scale = reference(alone, {**operands, source: operands[source][image : image + 1]})
     error = np.abs(found[image : image + 1].astype(np.float64) - expected)
     steps = np.finfo(np.float32).smallest_subnormal
-    assert (error <= bound_of(problem) * scale + steps).all(), (image, float((error / scale).max()))
+    assert (error <= problem.error_bound * scale + steps).all(), (image, float((error / scale).max()))

@@ -19,7 +19,7 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.steps import Compilation
 from warpsmith.store.record import Failure
 from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
-from warpsmith.tuner.evaluate.dataset import Dataset
+from warpsmith.tuner.evaluate.dataset import Dataset, Draw
 from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.reference import Operands
@@ -28,8 +28,9 @@ from warpsmith.tuner.operations.reference import Operands
 class _Readable(Dataset):
     """Inputs on the device whose results are read instead of verified."""
 
-    def draw(self, operands: Operands) -> None:
-        self.operands, self.references = operands, {}
+    def draw(self, draw: Draw, *, checks: bool = False) -> None:  # noqa: ARG002 - there is no reference
+        self._kept = draw()
+        self._names = self._kept.keys()
         self.upload()
 
     def results(self) -> list[NDArray[Any]]:
@@ -39,7 +40,7 @@ class _Readable(Dataset):
 
 def verified(case: Candidate, operands: Operands, judge: Judge[Any]) -> str | None:
     """What is wrong with the results of a candidate, or with what it writes beside them; None where all is right."""
-    data = Dataset(_runtime(), case.question.problem, 1, GUARD_BYTES, None, operands, judge=judge)
+    data = Dataset(_runtime(), case.question.problem, 1, GUARD_BYTES, None, lambda: operands, judge=judge)
     with contextlib.closing(data), _loaded(case) as candidate:
         found = candidate.damage_or(data.check(candidate.verified(candidate.on(data))))
         if not isinstance(found, Failure) and (changed := data.check_sets([0])) is not None:
@@ -50,16 +51,20 @@ def verified(case: Candidate, operands: Operands, judge: Judge[Any]) -> str | No
 def results(case: Candidate, draws: Iterable[Operands]) -> Iterator[NDArray[Any]]:
     """The result of a candidate for each draw of its operands, of which those differ alone that kernels read."""
     first, *others = draws
-    data = _Readable(_runtime(), case.question.problem, 1, GUARD_BYTES, None, first)
+    data = _Readable(_runtime(), case.question.problem, 1, GUARD_BYTES, None, lambda: first)
     with contextlib.closing(data), _loaded(case) as candidate:
         run = candidate.verified(candidate.on(data))
         for operands in (first, *others):
-            data.draw(operands)
+            data.draw(functools.partial(_given, operands))
             data.poison_results()
             run(0)
             if (damage := candidate.damage()) is not None:
                 raise AssertionError(damage.message)
             yield data.results()[0]
+
+
+def _given(operands: Operands) -> Operands:
+    return operands
 
 
 def _loaded(case: Candidate) -> contextlib.AbstractContextManager[LoadedCandidate]:

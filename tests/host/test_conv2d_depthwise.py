@@ -22,6 +22,7 @@ from together import AT_ONCE, Case, together
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.rounding import scaled_error
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
 from warpsmith.generator.conv2d.depthwise.weight_space import STAGES
@@ -153,10 +154,10 @@ def check_all(cases: Sequence[Case], compiler: HostCompiler, runtime: HostRuntim
                 given = make(case.problem, np.random.default_rng(3))
                 result = run(module, own, case.problem, given)
                 expected, terms = reference(case.problem, given)
-                bound = BOUND * terms * (stress_slack(case.problem) if stressed else 1.0)
-                if not (np.abs(result - expected) <= bound).all():  # NaN is wrong too
-                    off = ~(np.abs(result - expected) <= bound)
-                    wrong.append(f"{case}: {off.sum()} of {off.size}, up to {np.abs(result - expected).max()}")
+                error = scaled_error(result, expected, terms, case.problem.dtype)
+                off = error > BOUND * (stress_slack(case.problem) if stressed else 1.0)
+                if off.any():
+                    wrong.append(f"{case}: {off.sum()} of {off.size}, up to {error.max()}")
     assert not wrong, "\n".join([f"{len(wrong)} of {len(cases)}", *wrong[:20]])
 
 

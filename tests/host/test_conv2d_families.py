@@ -30,6 +30,7 @@ from together import AT_ONCE, Case, together
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.rounding import scaled_error
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.plain import Conv2dPlain
@@ -89,8 +90,9 @@ def run(module: Module, launch: Launch, problem: Conv2d, given: Mapping[str, Val
 
 def check(case: Case, result: Values, given: Mapping[str, Values], slack: float = 1.0) -> None:
     expected, scale = reference(case.problem, given)
-    wrong = ~(np.abs(result - expected) <= slack * ERROR_BOUND * scale)  # NaN is wrong too
-    assert not wrong.any(), f"{wrong.sum()} of {wrong.size} are off, by up to {np.abs(result - expected).max()}"
+    error = scaled_error(result, expected, scale, case.problem.dtype)
+    wrong = error > slack * ERROR_BOUND
+    assert not wrong.any(), f"{wrong.sum()} of {wrong.size} are off, by up to {error.max()} of their scale"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -222,12 +222,12 @@ def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompil
     assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)
 
 
-def test_products_of_warpgroups_are_asked_for_accuracy_in_norm_and_those_of_others_are_not() -> None:
+def test_products_of_warpgroups_are_asked_for_accuracy_of_an_image_s_row_and_those_of_others_are_not() -> None:
     problem = Conv2d((128, 64, 64, 64), (64, 64, 9, 9))
     asked = {
         family.name: family.stages(problem)[2].problem.spec()["accuracy"] for family in (FAMILY, TENSOR, WARPGROUP)
     }
-    assert asked == {FAMILY.name: "elementwise", TENSOR.name: "elementwise", WARPGROUP.name: "normwise"}
+    assert asked == {FAMILY.name: "elementwise", TENSOR.name: "elementwise", WARPGROUP.name: "rowwise"}
     strict = dataclasses.replace(problem, accuracy="elementwise")
     assert WARPGROUP.why_not(strict, H200) is not None
 

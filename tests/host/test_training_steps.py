@@ -70,7 +70,7 @@ def shared_step(
     problems, found = passes_of(layer), matches(layer, families)
     kernels = {pass_: Kernel(problems[pass_], families[pass_], found[pass_].program.config) for pass_ in Pass}
     spectra = spectra_of_layer(layer)
-    programs = SharedPrograms.of({pass_: kernel.fitting(spectra, DEVICE) for pass_, kernel in kernels.items()})
+    programs = SharedPrograms.of({pass_: kernel.fitting(spectra, DEVICE) for pass_, kernel in kernels.items()}, DEVICE)
     if workspace is not None:
         problems = passes_of(dataclasses.replace(layer, workspace=workspace))
     return SharedStep(problems, found, programs, compiler, runtime, CHOICE)
@@ -393,7 +393,7 @@ def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     kernels = {
         pass_: Kernel(problem, FAMILY, FAMILY.default(problem, DEVICE)) for pass_, problem in passes_of(TINY).items()
     }
-    programs = SharedPrograms.of(kernels)
+    programs = SharedPrograms.of(kernels, DEVICE)
     compile_once = functools.cache(compiler.compile)
     texts = {unit.source: compile_once(unit) for each in programs.programs for unit in each.compilations().values()}
     path = tmp_path / "step"

@@ -103,12 +103,14 @@ class DeviceReference:
         )
         finite = np.isfinite(samples.expected)
         with np.errstate(invalid="ignore"):  # nothing is asked of an image that is not finite: its scale is NaN
-            wrong = ~(np.abs(expected - samples.expected) <= TOLERANCE * scale)
+            relative_to = np.where(np.isnan(scale), samples.least_scale, scale)
+            wrong = ~(np.abs(expected - samples.expected) <= TOLERANCE * relative_to)
             # A scale is the sum of |terms|, or a floor of some root mean squares.
             root_mean_square = np.sqrt(np.mean(np.square(samples.expected[finite]))) if finite.any() else 0.0
             most = np.maximum(samples.least_scale, _MOST_PEAK * root_mean_square)
-            wrong |= ~(scale >= samples.least_scale * (1 - TOLERANCE)) | ~(scale <= most * (1 + TOLERANCE))
-        wrong &= finite & ~np.isnan(scale)
+            is_off = ~(scale >= samples.least_scale * (1 - TOLERANCE)) | ~(scale <= most * (1 + TOLERANCE))
+            wrong |= is_off & ~np.isnan(scale)
+        wrong &= finite
         if wrong.any():
             at = int(np.argmax(wrong))
             index = tuple(int(i) for i in np.unravel_index(samples.indices[at], self._output.shape))

@@ -133,14 +133,13 @@ def _measured(record: Record, evaluator: Evaluator, winner: Contender, simplest:
     if isinstance(beside, Failure):
         raise CannotMeasure(f"{beside.kind}: {beside.message}")
     ours, *others = beside.ours
+    trial = dataclasses.replace(record.trial, outcome=dataclasses.replace(winner.measurement, timing=ours))
+    if winner.program.fingerprint != trial.fingerprint:  # another text of the same config
+        identity = evaluator.identity_of(winner.program)
+        trial = dataclasses.replace(trial, fingerprint=winner.program.fingerprint, compiler=identity)
     return dataclasses.replace(
         record,
-        trial=dataclasses.replace(
-            record.trial,
-            fingerprint=winner.program.fingerprint,
-            compiler=evaluator.identity_of(winner.program),
-            outcome=dataclasses.replace(winner.measurement, timing=ours),
-        ),
+        trial=trial,
         baselines=(*beside.baselines, *map(Baseline, simplest, others)),
         provenance=Provenance(_now(), importlib.metadata.version("warpsmith"), evaluator.bench.opened.environment),
         left_out=beside.left_out,

@@ -52,7 +52,8 @@ def reference(problem: Problem, operands: Operands) -> Reference:
     return references(problem, operands)[problem.output.name]
 
 
-def is_quick(problem: Problem, most_terms: int = MAX_STRESS_TERMS, judge: Judge[Any] | None = None) -> bool:
-    """Whether the results of a problem have so few terms in all; see MAX_STRESS_TERMS."""
+def is_quick(problem: Problem, most_terms: int | None = None, judge: Judge[Any] | None = None) -> bool:
+    """Whether the results of a problem have so few terms in all; MAX_STRESS_TERMS where no number is given."""
     results = sum(operand.size for operand in problem.outputs)
-    return results * (judge or judge_of(problem)).terms(problem) <= most_terms
+    most = MAX_STRESS_TERMS if most_terms is None else most_terms
+    return results * (judge or judge_of(problem)).terms(problem) <= most

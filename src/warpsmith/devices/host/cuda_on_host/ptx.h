@@ -57,6 +57,9 @@ template <int kBytes> void copy_async_or_zero(bool wanted, bool has_source, void
 }
 // cp.async.bulk and the fence before it: at once as well. A barrier on its way is 1.
 inline void copy_bulk(void *target, const void *source, unsigned bytes) {
+    if (bytes == 0) {  // a tile so small that none of it lies between multiples of 16 bytes
+        return;
+    }
     if ((reinterpret_cast<uintptr_t>(target) | reinterpret_cast<uintptr_t>(source) | bytes) % 16 != 0) {
         ::warpsmith_host::stop("a bulk copy has a multiple of 16 bytes, between multiples of 16");
     }
