@@ -37,7 +37,7 @@ _DRAWN = (5, 67, 61, 127)
 anywhere in a thread's results."""
 _APART_OCTAVES = 20
 """An image of a batch is 2 to this power, a million times, as large as the others."""
-_SLACK = 0.2
+_SLACK = 0.3
 _LEAST_PARTS = 64
 """Parts in which the terms of a weight's gradient are added up: the threads of the smallest block."""
 _TRANSFORM_SLACK = 15.0
@@ -48,23 +48,24 @@ def stress_slack(problem: Conv2d) -> float:
     """How many times the error bound right kernels may be off on these inputs.
 
     Sums of equal signs round the same way again and again: in float32 one multiply-add after the other was off by
-    3.5e-7 of the sum of |terms| with 36 terms, by 1.5e-6 with 576, by 2.8e-6 with 4608 and by 8.1e-6 with 25,600, and
-    so by up to 8e-8 times the root of their number. Two and a half times that is allowed, where it is more than the
-    bound of 1e-6. For wgrad the terms are those of a thread's share: a single sum of all of them does not pass. Shares
-    of 225 terms were off by 1.3e-7.
+    3.5e-7 of the sum of |terms| with 36 terms, by 1.5e-6 with 576, by 2.8e-6 with 4608, by 8.1e-6 with 25,600 and, of
+    72,576 sums that lie in one region of equal signs, by 2.95e-5 with 15,484: by up to 2.4e-7 times the root of their
+    number. A quarter more is allowed, where it is more than the bound of 1e-6. For wgrad the terms are those of a
+    thread's share: a single sum of all of them does not pass elementwise. Shares of 225 terms were off by 1.3e-7.
 
     Where the bound is relative to an image's results, transforms may answer, and few terms do not help them. Their
     errors are relative to the planes that they transform, 1.5e-7 to 1.8e-7 of a result in the L2 norm, and these inputs
     make planes unlike each other: of depthwise layers the largest plane of an image may be most of its root mean
     square. Of depthwise layers of 9, 25, 49 and 81 terms SciPy's float32 transforms, plane by plane, were off by up to
     4.1e-6, 4.8e-6, 1.03e-5 and 2.3e-6 of the scale in 60 draws each, and by 9e-7 to 2e-6 in the median. Of deviates
-    they keep half of the bound. A gradient of weights adds up over all planes, and is off by 8e-7 at the most.
+    they keep half of the bound. A gradient of weights adds up over all planes, of which one image's may be most: of 2x2
+    to 28x28 planes and 3x3 to 7x7 taps SciPy's were off by up to 6.7e-6 in 40 draws each.
 
     Where factors are rounded, all of that comes on top of the bound, which the rounding itself keeps.
     """
     is_wgrad = problem.pass_ is Pass.WGRAD
     chain = terms(problem) / (_LEAST_PARTS if is_wgrad else 1)
-    is_by_planes = problem.accuracy is Accuracy.NORMWISE and not is_wgrad
+    is_by_planes = problem.accuracy is Accuracy.NORMWISE
     of_sums = max(_TRANSFORM_SLACK if is_by_planes else 1.0, _SLACK * math.sqrt(chain))
     bound = problem.error_bound
     return of_sums if bound == FLOAT32_BOUND else 1 + of_sums * FLOAT32_BOUND / bound
