@@ -84,8 +84,8 @@ def _unmeasured(gate: Gate, nearest: list[Ranked], reasons: list[str], family: F
     answered = False
     for own, config in defaults(gate, refused, None if family is None else (family,)):
         answered = True
-        told = tuple(f"default: {why}" for why in refused)
-        yield Guess(MatchKind.DEFAULT, own, config, None, (*reasons, *told))
+        passed_over = (f"default: {why}" for why in refused)
+        yield Guess(MatchKind.DEFAULT, own, config, None, (*reasons, *passed_over))
     if not answered:
         raise BadArgument(f"no kernel family answers {problem.key()} without a search: {'; '.join(refused)}")
 
