@@ -47,7 +47,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def configs(problem: ws.Conv2d, device: Device, stored: dict[str, Record]) -> Iterator[tuple[str, Family, Config]]:
-    """Where a config is from, its family, and the config."""
+    """Origin of a config, its family, and the config."""
     record = stored.get(problem.key())
     if record is not None and record.trial.family in FAMILIES:
         yield "stored", FAMILIES[record.trial.family], record.trial.config

@@ -92,7 +92,8 @@ class Accuracy(enum.StrEnum):
     pixels, such as Winograd's. Of a layer it is twice the root mean square of an image's results, of all in a gradient
     of weights, or the output's own sum where that is larger, and admits Fourier transforms."""
     ROWWISE = "rowwise"
-    """Of a product of matrices: twice the root mean square of each row of a result, or the output's own sum where that
+    """The bound of a product of matrices: twice the root mean square of each row of a result, or the output's own sum
+    where that
     is larger. Admits numbers that are split relative to the largest of their row."""
     IMAGEWISE = "imagewise"
     """The filter's largest gain, which is the largest magnitude of its Fourier transform, times the largest |pixel| of

@@ -260,7 +260,8 @@ class Conv2d(Problem):
         return between_convolutions(self, other) if isinstance(other, Conv2d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In N, C, H, W and K. A winner under another accuracy or `nonfinite` is right wherever its family solves the
+        """Whether they differ in N, C, H, W and K alone. A winner under another accuracy or `nonfinite` is right
+        wherever its family solves the
         problem.
         """
         if not isinstance(other, Conv2d):

@@ -101,7 +101,7 @@ def reference_program(
     result: DType,
     parts: int = 1,
 ) -> Program:
-    """As `_program`, whose names are those of a problem's numbers in order."""
+    """The same as `_program`, whose names are those of a problem's numbers in order."""
     return _program(operation, threads, tuple(integers), tuple(reals), source, result, parts)
 
 

@@ -68,7 +68,7 @@ def parse(text: str) -> Case:
 
 
 def check(case: Case) -> str | None:
-    """Which answer is wrong, by how much."""
+    """The wrong answer and by how much it is off."""
     ref = device()
     try:
         match = find(case.problem, ref.device(), StoreChain(()))

@@ -37,7 +37,7 @@ LAYERS = [
 
 
 SPOILS: tuple[tuple[float, ...], ...] = ((np.nan, 1.0, 1e6), (1.0, 1e12, -np.inf), (1e38, 1.0, 1e-12))
-"""Of each image, run by run: by how much it is multiplied, or the one number that it is given."""
+"""Factors of each image, run by run: by how much it is multiplied, or the one number that it is given."""
 SPOILING = (np.nan, -np.inf, 1e38)
 
 

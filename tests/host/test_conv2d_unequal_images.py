@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {"input": (3, 7, 5, 5), "weight": (9, 7, 3, 3), "padding
 """Images of which a tile has several, of a number of elements that is no multiple of four."""
 LAST: dict[str, Any] = {"input": (3, 16, 5, 4), "weight": (10, 16, 3, 2), "padding": 1, "layout": "nhwc"}
 STRIDED: dict[str, Any] = {"input": (3, 3, 9, 8), "weight": (10, 3, 4, 3), "stride": 2, "padding": 1}
-"""Of few channels, so that rows and columns are channels."""
+"""Layers of few channels, whose rows and columns are channels."""
 PIXELS: dict[str, Any] = {"input": (40, 20, 1, 1), "weight": (12, 20, 1, 1)}
 """Images of one pixel: a block has many."""
 BIASED: dict[str, Any] = {**LAST, "bias": True, "relu": True}

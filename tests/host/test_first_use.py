@@ -151,7 +151,7 @@ def test_samples_are_results_with_their_places(problem: Problem) -> None:
         assert {0, extent - 1} <= set(index[axis].tolist())
 
 
-# From here on what plans do about it.
+# The rest is about what plans do with a finding.
 
 
 class Wrong(Family):
@@ -196,7 +196,7 @@ def first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compile_quickly: None
 
 
 def forget() -> None:
-    """As a new process begins."""
+    """Forgets what this process knows, as a new process begins."""
     verdicts.VERDICTS.forget()
     WRONG_HERE.forget()
     make.forget_plans()

@@ -325,7 +325,7 @@ def check_same(ours: Callable[[], Any], theirs: Callable[[], Any], told: str) ->
 
 @pytest.mark.parametrize("option", ["stride", "padding", "dilation", "groups", "output_padding"])
 def test_numbers_of_layers_are_those_of_pytorch(option: str, called: list[Problem]) -> None:
-    """In both orders: what is called first decides nothing."""
+    """Calls in both orders: what is called first decides nothing."""
     x, w = torch.randn(1, 4, 8, 8), torch.randn(4, 2 if option == "groups" else 4, 3, 3)
     others = {"stride": 3} if option == "output_padding" else {}
     for order in (NUMBERS, NUMBERS[::-1]):

@@ -57,7 +57,7 @@ class Check:
     layout: str
     mode: str
     number: int
-    """Of the sample."""
+    """Fields of the sample."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype} {self.layout} {self.mode}, sample {self.number}"
@@ -74,7 +74,7 @@ def infos() -> dict[str, Any]:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Problem]]:
-    """On one thread: samples are so small that waiting for others would take most of the time."""
+    """One thread: samples are so small that waiting for others would take most of the time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield by_reference(monkeypatch)
@@ -157,7 +157,7 @@ def looked_at(mode: str, sample: Sample, function: Callable[..., Any]) -> Tensor
 
 
 def _choices(sample: Sample) -> list[list[bool]]:
-    """Which operands have a tangent: all, and each by itself."""
+    """Operands that have a tangent: all, and each by itself."""
     count = len(sample.tensors)
     each = [[place == one for place in range(count)] for one in range(count)] if count > 1 else []
     return [[True] * count, *each]

@@ -37,7 +37,7 @@ def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> ND
 
 @functools.cache
 def _rounding_limits(dtype: DType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For each bit pattern, the least and the largest number that round to it; at a tie both neighbours are right."""
+    """Limits of each bit pattern: the least and the largest number that round to it, at a tie for both neighbours."""
     if dtype is DType.UINT8:
         value = np.arange(256.0)
         return np.where(value == 0, -np.inf, value - 0.5), np.where(value == 255, np.inf, value + 0.5)

@@ -15,7 +15,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.plans.match import Match
 
 LaunchesOf = Callable[[tuple[str, ...], tuple[str, ...]], Launches]
-"""From the names of the operands whose addresses and bytes a call brings to what launches a program."""
+"""Maps the names of the operands whose addresses and bytes a call brings to what launches a program."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

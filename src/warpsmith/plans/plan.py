@@ -83,7 +83,7 @@ class Plan:
         """Names of the arrays that a call gives, in order."""
         self._any = AnyCalls(self._signature, self.runtime)
         self._quick: HomeTable[type, QuickCalls | None] = HomeTable()
-        """By the type of the first array; what reads no type quicker is not asked again. Empty in a forked child, and
+        """Quick calls by the type of the first array; a type without any is not asked again. Empty in a forked child, and
         as long as a check is pending."""
         self._launches = loaded.launches
         self._pending: PendingCheck | None = None

@@ -24,7 +24,7 @@ class WrongHere:
         self._messages: dict[tuple[str, str], str] = {}
 
     def of(self, device: Device) -> dict[str, str]:
-        """By fingerprint what was wrong, in the order in which it was found."""
+        """Reasons by fingerprint, in the order in which it was found."""
         here = device.key()
         return {program: told for (key, program), told in self._messages.copy().items() if key == here}
 

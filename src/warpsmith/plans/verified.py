@@ -12,10 +12,10 @@ ENVIRONMENT_VARIABLE = "WARPSMITH_VERIFY"
 
 
 class Verify(enum.StrEnum):
-    """Which answers are checked before they are relied on."""
+    """Answers that are checked before they are relied on."""
 
     FIRST = "first"
-    """Those that nobody has tuned for this problem on this device, once for each program."""
+    """Answers that nobody has tuned for this problem on this device, once for each program."""
     NEVER = "never"
     ALWAYS = "always"
     """Stored winners too."""

@@ -66,7 +66,7 @@ def named_location(explicit: str | None) -> str | None:
 
 
 def write_location(explicit: str | None) -> str:
-    """Where results go: the named location, else the user's own file. Raises StoreError where there is neither."""
+    """The store for results: the named location, else the user's own file. Raises StoreError where there is neither."""
     if (location := named_location(explicit) or own_store()) is None:
         raise StoreError("this user has no home folder for a store: name one with --store or WARPSMITH_STORE")
     return str(location)

@@ -145,7 +145,7 @@ def _ended(y: Tensor, relu: bool) -> Tensor:
 
 
 def _elsewhere(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
-    """By an operator that torch.compile and its kin can see, or by PyTorch's own."""
+    """Calls an operator that torch.compile and its kin can see, or PyTorch's own."""
     if is_traced(x, w, b):
         options = {"padding_mode": words[4], "relu": relu}
         return _recorded(conv2d, (x, w, b), words[:4], words[5:], options)  # type: ignore[no-any-return]

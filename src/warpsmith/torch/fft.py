@@ -127,7 +127,7 @@ Asked = tuple[tuple[int, ...], tuple[int, ...], str, str, str | None]
 """Points along each axis, elements along each axis of what is transformed, norm, fallback and store."""
 
 _ASKED: dict[Any, Asked | None] = {}
-"""By how transforms were called."""
+"""Remembered answers by how transforms were called."""
 
 
 def forget_calls() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 FORMULAS: dict[Any, Callable[..., int]] = {}
-"""By operator: what counts its operations, from its arguments and `out_val`, its result."""
+"""Counters by operator: each counts its operations, from its arguments and `out_val`, its result."""
 
 
 def tell_flop_counters() -> None:

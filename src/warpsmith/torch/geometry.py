@@ -44,7 +44,7 @@ class Geometry:
     def of(
         cls, stride: Any, padding: Any, dilation: Any, groups: Any, mode: str, taps: Sequence[int]
     ) -> Geometry | None:
-        """From the arguments of `torch.nn.functional.conv2d`; None for numbers that PyTorch refuses.
+        """Reads the arguments of `torch.nn.functional.conv2d`; None for numbers that PyTorch refuses.
 
         Raises BadArgument for an unknown padding mode.
         """

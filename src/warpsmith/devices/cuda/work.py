@@ -27,7 +27,7 @@ class CudaWork(Work):
         self.stream = stream
 
     def upload(self, address: int, source: NDArray[np.generic]) -> None:
-        # From pageable memory the call returns once the data are staged.
+        # The call from pageable memory returns once the data are staged.
         call(cu.cuMemcpyHtoDAsync(address, source.ctypes.data, source.nbytes, self.stream or 0), _DOING)
 
     def download(self, target: NDArray[np.generic], address: int) -> None:

@@ -19,7 +19,7 @@ from warpsmith.plans.first_use.kernels import ReferenceKernels
 _POISON = 0xFF
 """A NaN of each type that has one."""
 SCRATCH_BYTES = 1 << 19
-"""Of samples and what is found of them; a sum in many parts takes more."""
+"""Bytes of samples and what is found of them; a sum in many parts takes more."""
 _MEAN_GAIN = 1.1
 """Sum of a filter's weights where results are bytes: most results then lie inside of their range."""
 

@@ -105,7 +105,7 @@ class ReferenceKernels:
         return Sums(expected, found["magnitude"].sum(axis=1), found["largest"].max(axis=1), found["bits"][:, 0].copy())
 
     def moments(self, work: Work, entry: Entry, target: int, rows: int, row_elements: int, row_bytes: int) -> Moments:
-        """Of rows of an operand's real numbers, the first of which is at `target`."""
+        """Moments of rows of an operand's real numbers, the first of which is at `target`."""
         found = np.empty(self._blocks(rows * row_elements), _MOMENTS)
         addresses = {"target": target, "moments": work.allocate(found.nbytes).address}
         layout = np.array([rows, row_elements, row_bytes], np.int64).tobytes()

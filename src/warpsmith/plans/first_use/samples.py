@@ -1,4 +1,4 @@
-"""Which results are checked: corners, edges, what lies at the borders of tiles, and random ones."""
+"""Results that are checked: corners, edges, what lies at the borders of tiles, and random ones."""
 
 from __future__ import annotations
 

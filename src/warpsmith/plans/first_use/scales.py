@@ -25,7 +25,7 @@ _SMALL = 1024
 def scales_of(
     problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples, sums: Sums
 ) -> NDArray[np.float64]:
-    """For each sample what its error is measured against."""
+    """The scale that each sample's error is measured against."""
     match kernels.reference.scale:
         case Scale.TERMS:
             return sums.magnitude

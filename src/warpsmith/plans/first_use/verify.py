@@ -91,7 +91,7 @@ class FirstCall:
         self._attempts = 0
 
     def settle(self, plan: Plan, call: ReadCall) -> Outcome:
-        """As `PendingCheck.settle`."""
+        """The same as `PendingCheck.settle`."""
         self._attempts += 1
         try:
             from warpsmith.plans.first_use.check import check_call
