@@ -261,8 +261,7 @@ class Conv2d(Problem):
 
     def is_resized(self, other: Problem) -> bool:
         """Whether they differ in N, C, H, W and K alone. A winner under another accuracy or `nonfinite` is right
-        wherever its family solves the
-        problem.
+        wherever its family solves the problem.
         """
         if not isinstance(other, Conv2d):
             return False

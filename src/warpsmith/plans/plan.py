@@ -83,8 +83,8 @@ class Plan:
         """Names of the arrays that a call gives, in order."""
         self._any = AnyCalls(self._signature, self.runtime)
         self._quick: HomeTable[type, QuickCalls | None] = HomeTable()
-        """Quick calls by the type of the first array; a type without any is not asked again. Empty in a forked child, and
-        as long as a check is pending."""
+        """Quick calls by the type of the first array; one without any is not asked again. Empty in a forked child, as
+        long as a check is pending."""
         self._launches = loaded.launches
         self._pending: PendingCheck | None = None
 
