@@ -302,7 +302,7 @@ class _Part:
     """Their places among the parameters of the space, in the order in which they are chosen."""
     names: tuple[str, ...]
     due: list[list[Constraint]]
-    """For each parameter the rules of which it is the last that they read."""
+    """Rules of each parameter: those of which it is the last that they read."""
 
     def first(self, orders: Sequence[Sequence[Value]]) -> dict[str, Value] | None:
         """The first legal values, in MOST_STEPS at most; None where there are none."""

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
@@ -39,8 +40,6 @@ TERMS = 1 << 25
 """Of all results that are computed, about: a fifth of a second on one core."""
 LEAST, MOST = 160, 640
 """Results that are computed."""
-PEAK = 2.0
-"""Times the root mean square of a result is what `normwise` errors are relative to at the least, as in the oracle."""
 LOOSE = 1e-3
 """Of the root mean square: how far any result may be from cuDNN's."""
 TOLERATED = 20

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from typing import Generic, TypeVar
 
+from warpsmith.generator.bounds import PEAK as PEAK
 from warpsmith.generator.problem import Operand, Problem
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.space import Config
@@ -20,8 +21,6 @@ FIRST = "first"
 """The number of a launch's first block (unsigned long long, by value), so that a grid is launched in strips."""
 SLACK = "slack"
 """What the last kernel multiplies the scale by (double, by value)."""
-PEAK = 2.0
-"""A `normwise` error is relative to so many root mean squares of the result; see `Accuracy.NORMWISE`."""
 THREADS = 256
 SPAN = 4096
 """Results of one block of the kernels that pass over them once."""

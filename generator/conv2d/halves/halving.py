@@ -58,7 +58,7 @@ class Halved(abc.ABC):
 
     @property
     def range_place(self) -> int:
-        """Where in the range the power of two of slices is, or that of the first image: those of images come first."""
+        """Place in the range of the power of two of slices, or of the first image's: those of images come first."""
         return self.arithmetic.images if self.operand.name == "w" else 0
 
     @property

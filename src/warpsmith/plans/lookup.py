@@ -110,15 +110,16 @@ def known_configs(
     """
     family = None if method == AUTO else named_family(problem, device, method)
     records, found = _right_records(problem, stores), dict[tuple[str, Config], None]()
+    gate = Gate(problem, device)
     with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
         if exact := _exact(problem, device, stores, [], family):
             found[exact.program.family, exact.program.config] = None
         else:
-            guess = next(_guesses(Gate(problem, device), stores, records, family))
+            guess = next(_guesses(gate, stores, records, family))
             found[guess.family.name, guess.config] = None
     if family is not None:
         records = of_family(family, stores, records)
-    for candidate in candidates(Gate(problem, device), ranked(problem, device, records)):
+    for candidate in candidates(gate, ranked(problem, device, records)):
         if len(found) >= count:
             break
         found[candidate.family.name, candidate.config] = None
