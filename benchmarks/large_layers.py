@@ -35,6 +35,7 @@ LAYERS = (
     Conv2d((1, 128, 512, 512), (128, 128, 3, 3), padding=1),
     Conv2d((1, 128, 512, 512), (128, 128, 3, 3), padding=1, dtype="float16", precision="f16"),
     Conv2d((4, 512, 512, 512), (512, 512, 3, 3), padding=1, dtype="float16", precision="f16", layout="nhwc"),
+    Conv2d((4, 512, 512, 512), (512, 512, 3, 3), padding=1, dtype="float16", precision="f16"),
 )
 
 

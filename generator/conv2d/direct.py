@@ -55,7 +55,7 @@ class Conv2dDirect(Family):
             return None
         if (taps := problem.weight[3]) > MAX_TAPS:
             return f"writes out the taps of a filter's row, {MAX_TAPS} of them at the most; this one has {taps}"
-        if folds(problem) and (nbytes := _fold(problem).workspace.nbytes) > problem.workspace:
+        if folds(problem) and (nbytes := _fold(problem).workspace.nbytes) > problem.workspace_limit:
             return f"the gradient of the padded images takes {nbytes} bytes of workspace"
         row_axis, column_axis = axes_of(_summed(problem))
         phases = len(row_axis.phases) * len(column_axis.phases)

@@ -18,8 +18,9 @@ from warpsmith.generator.conv2d.words import BOUNDS, ImageLayout, Pass, Precisio
 from warpsmith.generator.padding import PaddingMode, Pads, told_pads
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, dtype_of, member
 
-USUAL_WORKSPACE = 2**30
-"""Bytes of scratch memory that a plan may take where the caller says nothing: 1 GiB."""
+LEAST_USUAL_WORKSPACE, USUAL_SHARE = 2**30, 1.5
+"""Scratch memory that a plan may take where the caller says nothing: 1 GiB, or 1.5 times the bytes of images, weights
+and results. Kernels that lay out or split both images of a gradient of weights need 1.1 times as many."""
 ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE)
 _SIZES = ("input", "weight", "accuracy", "workspace", "nonfinite")
 """Fields in which problems may differ that have a winner in common."""
@@ -63,7 +64,8 @@ class Conv2d(Problem):
             image's results, in wgrad of all, or the result's own sum of |terms| where that is larger: it admits
             Fourier transforms, whose errors may be larger where the largest numbers of both operands meet at no
             distance that is kept. `elementwise` is the sum alone.
-        workspace: the most bytes of scratch memory that a plan may take.
+        workspace: the most bytes of scratch memory that a plan may take. None is 1 GiB, or 1.5 times the bytes of the
+            layer's images, weights and results where that is more.
         padding_mode: what the padding is made of, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each
             pixel the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.
         dtype: of all operands, `float32`, `float16` or `bfloat16`, or a dtype of NumPy or PyTorch of that name.
@@ -97,7 +99,7 @@ class Conv2d(Problem):
     bias: bool = False
     relu: bool = False
     accuracy: Accuracy = Accuracy.NORMWISE
-    workspace: int = USUAL_WORKSPACE
+    workspace: int | None = None
     padding_mode: PaddingMode = PaddingMode.ZEROS
     dtype: DType = DType.FLOAT32
     nonfinite: NonFinite = NonFinite.ANY
@@ -116,12 +118,15 @@ class Conv2d(Problem):
         set_field(self, "layout", member(ImageLayout, self.layout, "layout"))
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
         set_field(self, "nonfinite", member(NonFinite, self.nonfinite, "nonfinite"))
-        set_field(self, "workspace", count(self.workspace, "workspace", least=0))
+        if self.workspace is not None:
+            set_field(self, "workspace", count(self.workspace, "workspace", least=0))
         for name in ("bias", "relu"):
             set_field(self, name, flag(getattr(self, name), name))
         mode = member(PaddingMode, self.padding_mode, "padding_mode")
         set_field(self, "padding_mode", mode if any(map(sum, self.padding)) else PaddingMode.ZEROS)
         check_layer(self)
+        if self.workspace == self._usual_workspace:
+            set_field(self, "workspace", None)
 
     @classmethod
     def transposed(
@@ -138,7 +143,7 @@ class Conv2d(Problem):
         bias: bool = False,
         relu: bool = False,
         accuracy: Accuracy = Accuracy.NORMWISE,
-        workspace: int = USUAL_WORKSPACE,
+        workspace: int | None = None,
         dtype: DType = DType.FLOAT32,
         nonfinite: NonFinite = NonFinite.ANY,
     ) -> Conv2d:
@@ -221,7 +226,13 @@ class Conv2d(Problem):
 
     @property
     def workspace_limit(self) -> int:
-        return self.workspace
+        return self._usual_workspace if self.workspace is None else self.workspace
+
+    @property
+    def _usual_workspace(self) -> int:
+        result = self.input[0], self.weight[0], *self.output_size
+        elements = sum(map(math.prod, (self.input, self.weight, result)))
+        return max(LEAST_USUAL_WORKSPACE, int(USUAL_SHARE * elements * self.dtype.itemsize))
 
     @property
     def error_bound(self) -> float:
@@ -277,6 +288,7 @@ class Conv2d(Problem):
         }
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         spec = {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding], "dtype": str(self.dtype)}
+        spec["workspace"] = self.workspace_limit  # as it was stored before it could be None
         if not self._other_dtype:
             del spec["dtype"]  # so that what was stored before there were others is the same
         if self.nonfinite is NonFinite.ANY:
@@ -307,7 +319,7 @@ class Conv2d(Problem):
             "relu": "yes" if self.relu else None,
             "accuracy": None if self.accuracy is Accuracy.NORMWISE else self.accuracy,
             "nonfinite": None if self.nonfinite is NonFinite.ANY else self.nonfinite,
-            "workspace": None if self.workspace == USUAL_WORKSPACE else self.workspace,
+            "workspace": self.workspace,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
 

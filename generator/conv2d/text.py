@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.conv2d.problem import USUAL_WORKSPACE, Conv2d
+from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
@@ -127,7 +127,7 @@ class Conv2dText:
 
 def text_key(problem: Conv2d) -> str:
     """The key that texts begin with. None depends on accuracy, nonfinite or workspace, and a time holds under any."""
-    usual = dataclasses.replace(problem, accuracy=Accuracy.NORMWISE, nonfinite=NonFinite.ANY, workspace=USUAL_WORKSPACE)
+    usual = dataclasses.replace(problem, accuracy=Accuracy.NORMWISE, nonfinite=NonFinite.ANY, workspace=None)
     return usual.key()
 
 

@@ -296,4 +296,4 @@ class TestWorkspace:
         assert split or family is FAMILY or room < 2**20
         for config in found:
             assert space.contains(config)
-            assert sum(each.nbytes for each in family.program(problem, config).workspaces) <= problem.workspace
+            assert sum(each.nbytes for each in family.program(problem, config).workspaces) <= problem.workspace_limit

@@ -65,7 +65,7 @@ def test_takes_a_batch_in_parts_and_adds_its_bias_to_each(host: Runtime, quickes
     problem = dataclasses.replace(whole, workspace=taken - 1)
     program = default(problem)
     assert [step.entry for step in program.launches].count("add_bias") == 3
-    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
     outcome = evaluated(host, quickest, problem, program)
     assert isinstance(outcome, Measurement), outcome
 
@@ -78,7 +78,7 @@ def test_adds_up_the_parts_of_a_gradient_of_weights(host: Runtime, quickest: Hos
     program = default(problem, family)
     assert [step.entry for step in program.launches].count("add_parts") == 1
     assert len(program.steps) == 2 * 3 + 2
-    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
     outcome = evaluated(host, quickest, problem, program)
     assert isinstance(outcome, Measurement), outcome
 

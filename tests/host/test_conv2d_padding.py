@@ -124,7 +124,7 @@ def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host
     problem = dataclasses.replace(whole, workspace=taken // 2)
     program = FOURIER.program(problem, FOURIER.default(problem, HOST))
     assert [step.entry for step in program.launches].count("fold") > 1
-    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+    assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
     unfolded = dataclasses.replace(program, steps=program.steps[:-1])
     right, wrong = outcomes(host, quickest, problem, program, unfolded)
     assert isinstance(right, Measurement), right

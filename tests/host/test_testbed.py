@@ -22,6 +22,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture
 from warpsmith.store.record import COPY, Failure, FailureKind, LeftOut, Measurement
+from warpsmith.tuner.evaluate import buffers
 from warpsmith.tuner.evaluate.buffers import GuardedBuffer
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.outcomes import Contender
@@ -238,8 +239,13 @@ def test_textures_and_constants_are_evaluated_like_any_other_argument(host: Host
     assert isinstance(outcome, Measurement), outcome
 
 
+@pytest.mark.parametrize("at_once", [buffers._AT_ONCE, 0])
 @pytest.mark.parametrize("dtype", PIXELS)
-def test_elements_go_through_a_buffer_with_gaps(host: HostRuntime, dtype: DType) -> None:
+def test_elements_go_through_a_buffer_with_gaps(
+    host: HostRuntime, dtype: DType, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large operands image by image."""
+    monkeypatch.setattr(buffers, "_AT_ONCE", at_once)
     of = Filter2d(image=(5, 7), filter=(1, 1), planes=2, channels=3, dtype=dtype, pitch=112)
     operand = of.operands[0]
     values = np.random.default_rng(0).integers(0, 256, operand.shape).astype(str(dtype))

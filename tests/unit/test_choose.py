@@ -295,6 +295,21 @@ class TestWinner:
         setting.choice(*windows, tried("plaina", 4e8))
         assert setting.evaluated == ["windowa", "windowb", "windowc", "plaina"]
 
+    def test_what_takes_many_times_as_long_is_no_finalist_however_few_there_are(self) -> None:
+        """The plain kernel of a layer of 5 TFLOP takes seconds a run."""
+        setting = Setting()
+        setting.choice(tried("windowa", 7e6), tried("plaina", 3e9), tried("directa", 5e8))
+        assert setting.evaluated == ["windowa"]
+        setting = Setting()
+        setting.choice(tried("windowa", 6e8), tried("windowb", 7e8))
+        assert setting.evaluated == ["windowa", "windowb"]
+
+    def test_where_the_fastest_fails_on_fresh_data_a_slow_one_is_a_finalist(self) -> None:
+        setting = Setting(windowa=Failure(FailureKind.WRONG, "wrong"))
+        choice = setting.choice(tried("windowa", 7e6), tried("plaina", 3e9))
+        assert setting.evaluated == ["windowa", "plaina"]
+        assert name_of(choice.record.trial) == "plaina"
+
 
 class TestAnswers:
     """What a look-up gives without this search."""

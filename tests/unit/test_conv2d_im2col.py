@@ -53,6 +53,18 @@ def test_needs_whole_chunks_of_what_it_reads_alone() -> None:
     assert FAMILY.why_not(Conv2d(**odd, pass_=Pass.WGRAD), H200) is not None
 
 
+@pytest.mark.parametrize(("channels", "filters"), [(1, 1), (4, 8), (8, 4), (12, 24)])
+def test_a_gradient_of_weights_needs_groups_that_begin_at_whole_chunks(channels: int, filters: int) -> None:
+    """A copy that begins at another channel ends in an illegal instruction (H200)."""
+    grouped = {**DEEP, "input": (8, 96, 28, 28), "weight": (96, channels, 3, 3), "padding": 1}
+    groups = 96 // channels
+    layer = Conv2d(**{**grouped, "weight": (filters * groups, channels, 3, 3), "groups": groups}, pass_=Pass.WGRAD)
+    why_not = FAMILY.why_not(layer, H200)
+    assert why_not == f"copies begin at multiples of 8 channels, unlike groups of {channels} and {filters}"
+    whole = Conv2d(**{**grouped, "weight": (96, 8, 3, 3), "groups": 12}, pass_=Pass.WGRAD)
+    assert FAMILY.why_not(whole, H200) is None
+
+
 @every_pass
 @pytest.mark.parametrize("precision", ["f16", "ieee"])
 def test_answers_layers_of_many_channels(pass_: Pass, precision: str) -> None:
@@ -104,7 +116,7 @@ def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
         program = FAMILY.program(problem, config)
         (multiplying,) = (each for each in program.launches if each.entry == FAMILY.name)
         assert multiplying.shared_bytes <= H200.shared_per_block_bytes
-        assert sum(each.nbytes for each in program.workspaces) <= problem.workspace
+        assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
         assert [each.name for each in program.workspaces] == (["parts"] if pass_ is Pass.WGRAD else [])
         for told in (each for each in multiplying.arguments if isinstance(each, TensorMap)):
             assert told.dtype is DType.FLOAT16

@@ -85,6 +85,19 @@ class TestCanonicalForm:
         assert Problem.from_spec("conv2d", json.loads(json.dumps(strict.spec()))) == strict
         assert text_key(strict) == text_key(conv2d())  # no text depends on it
 
+    def test_a_workspace_is_1_gib_or_grows_with_the_layer(self) -> None:
+        small, large = conv2d(), Conv2d((4, 512, 512, 512), (512, 512, 3, 3), padding=1)
+        assert (small.workspace, small.workspace_limit) == (None, 2**30)
+        assert conv2d(workspace=2**30) == small
+        assert small.spec()["workspace"] == 2**30  # as stored by earlier versions
+        assert large.workspace_limit == 1.5 * sum(operand.nbytes for operand in large.operands)
+        assert Conv2d(large.input, large.weight, padding=1, workspace=large.workspace_limit) == large
+        assert Problem.from_spec("conv2d", large.spec()) == large
+        assert "workspace" not in large.key()
+        tight = dataclasses.replace(large, workspace=2**30)
+        assert tight.key().endswith(" workspace=1073741824")
+        assert dataclasses.replace(large, workspace=None) == large
+
     def test_a_spec_of_before_there_were_modes_has_zeros(self) -> None:
         spec = conv2d(padding=1).spec()
         del spec["padding_mode"]

@@ -164,8 +164,8 @@ class TestParts:
         assert (parts.count, parts.images, parts.signals) == (2, 64, 64 * 9)
         assert parts.forward[0].batch == 64 * 9 * 3
         assert parts.inverse.batch == 64 * 9 * 96
-        assert parts.spectra_bytes <= layer.workspace
-        assert sum(each.nbytes for each in FAMILY.workspaces(layer)) <= layer.workspace
+        assert parts.spectra_bytes <= layer.workspace_limit
+        assert sum(each.nbytes for each in FAMILY.workspaces(layer)) <= layer.workspace_limit
 
     def test_lie_one_behind_the_other(self) -> None:
         layer = Conv2d(**L1, workspace=600 << 20)
@@ -179,7 +179,7 @@ class TestParts:
         assert parts is not None
         assert (parts.count, parts.results, parts.product.k) == (2, 2, 64 * 4)
         spectra = FAMILY.workspaces(layer)
-        assert sum(each.nbytes for each in spectra) <= parts.spectra_bytes <= layer.workspace
+        assert sum(each.nbytes for each in spectra) <= parts.spectra_bytes <= layer.workspace_limit
         products = [run.offsets["c"] for run in FAMILY.runs(layer) if run.stage.name == "product"]
         assert products == [0, parts.result_pitch_bytes]
         assert products[-1] + parts.product.output.nbytes == spectra[2].nbytes

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import itertools
+import math
 import signal
 import sys
 import threading
@@ -179,8 +180,15 @@ def all_trials(shop: Shop, count: int, **others: Any) -> list[Trial]:
         return list(opened.trials(never))
 
 
-def screen(*, poisoned: Any = (), best_ns: float | None = None, family: Callable[[], Any] | None = None) -> Screen:
-    made = Screen(PROBLEM, H200, collections.defaultdict(family or Workless), dict(poisoned), drops=True)
+def screen(
+    *,
+    poisoned: Any = (),
+    best_ns: float | None = None,
+    family: Callable[[], Any] | None = None,
+    likely_ns: float = math.inf,
+) -> Screen:
+    families = collections.defaultdict(family or Workless)
+    made = Screen(PROBLEM, H200, families, dict(poisoned), drops=True, likely_ns=likely_ns)
     if best_ns is not None:
         made.expect(best_ns)
     return made
@@ -462,6 +470,34 @@ class TestScreened:
         outcome = trials[1].outcome
         assert isinstance(outcome, Failure)
         assert outcome.kind is FailureKind.DROPPED
+
+    def test_one_with_more_work_than_others_are_expected_to_take_waits_for_a_time(self) -> None:
+        """Candidate 1 is compiled first. The time of another one drops it."""
+        shop, made = Shop(processes=3, waits=True), screen(family=Heavy, likely_ns=1000.0)
+
+        def run(number: int) -> Measurement:
+            made.expect(1000.0)
+            return measured(1000.0 + number)
+
+        shop.bench.run = run
+        with flow(shop, Asked(3), screen=made) as opened:
+            for finished in ((), (1,)):
+                for number in finished:
+                    shop.pool.finish(number)
+                assert list(opened.trials(lambda: time.monotonic() + SOON_S)) == []
+            shop.pool.finish(0)
+            shop.pool.finish(2)
+            outcomes = {number_of(trial): trial.outcome for trial in opened.trials(never)}
+        assert shop.bench.evaluated == [0, 2]
+        assert isinstance(outcomes[1], Failure)
+        assert outcomes[1].kind is FailureKind.DROPPED
+
+    def test_one_that_waits_runs_where_all_others_fail(self) -> None:
+        shop = Shop(processes=3)
+        shop.bench.run = lambda number: measured(1e6) if number == 1 else Failure(FailureKind.WRONG, "wrong")
+        trials = all_trials(shop, 4, screen=screen(family=Heavy, likely_ns=1000.0))
+        assert [number_of(trial) for trial in trials] == shop.bench.evaluated == [0, 2, 3, 1]
+        assert trials[-1].outcome == measured(1e6)
 
     def test_what_runs_is_told_of_just_before(self) -> None:
         shop, log = Shop(), []

@@ -60,9 +60,19 @@ def screen(
     poisoned: Any = (),
     spared: Any = (),
     expected_ns: float = math.inf,
+    likely_ns: float = math.inf,
 ) -> Screen:
     families: Any = {"busy": Busy(work)}
-    made = Screen(PROBLEM, device, families, dict(poisoned), drops=drops, spared=spared, expected_ns=expected_ns)
+    made = Screen(
+        PROBLEM,
+        device,
+        families,
+        dict(poisoned),
+        drops=drops,
+        spared=spared,
+        expected_ns=expected_ns,
+        likely_ns=likely_ns,
+    )
     if best_ns is not None:
         made.expect(best_ns)
     return made
@@ -137,6 +147,16 @@ class TestSpared:
         assert screen(work, best_ns=None, expected_ns=0.4e6).of_program(program(), "f") is not None
         assert screen(work, best_ns=None, expected_ns=0.6e6).of_program(program(), "f") is None
         assert screen(work, best_ns=None, expected_ns=1.0, drops=False).of_program(program(), "f") is None
+
+    def test_waits_for_others_where_a_model_expects_a_quarter_of_its_work(self) -> None:
+        work = Work(2 * MILLISECOND.multiply_adds, 0)
+        assert screen(work, best_ns=None, likely_ns=0.4e6).should_wait(program())
+        assert not screen(work, best_ns=None, likely_ns=0.6e6).should_wait(program())
+        assert not screen(work, best_ns=None).should_wait(program())
+        assert not screen(work, best_ns=1.0, likely_ns=0.4e6).should_wait(program())  # of_work says more
+        assert not screen(None, best_ns=None, likely_ns=0.4e6).should_wait(program())
+        assert not screen(work, best_ns=None, likely_ns=1.0, drops=False).should_wait(program())
+        assert screen(work, best_ns=None, likely_ns=0.4e6).of_program(program(), "f") is None
 
     def test_is_run_whatever_its_machine_code_says(self) -> None:
         assert screen(spared=self.SPARED).of_binaries(program(), binaries(usage(spill_bytes=4000))) is None

@@ -124,9 +124,9 @@ class TestSpectra:
         taken = [frequencies * number * 8 for number in (4 * 8, 16 * 8, 4 * 16)]
         assert [found.nbytes(name) for name in ("x", "w", "dy")] == [-(-each // 256) * 256 for each in taken]
         assert found.least_bytes == found.kept_bytes + max(map(found.nbytes, ("x", "w")))
-        left = {pass_: limited(problem, found).workspace for pass_, problem in passes_of(layer).items()}
+        left = {pass_: limited(problem, found).workspace_limit for pass_, problem in passes_of(layer).items()}
         others = {Pass.FPROP: 0, Pass.DGRAD: found.nbytes("x"), Pass.WGRAD: found.nbytes("w")}
-        assert left == {pass_: layer.workspace - nbytes for pass_, nbytes in others.items()}
+        assert left == {pass_: layer.workspace_limit - nbytes for pass_, nbytes in others.items()}
 
 
 class TestPrograms:

@@ -16,6 +16,8 @@ GUARD_BYTES = 64 * 1024
 """Canaries on each side of a buffer: seven rows of the paper's image, so that an index one row off is seen."""
 POISON = 0xFF
 """Fills outputs, guards and what lies between rows: as a float it is NaN, so that reading it shows in the result."""
+_AT_ONCE = 1 << 28
+"""Bytes of an operand that are laid out on the host at once; of larger ones an image after the other is."""
 _ALIGNMENT = 512
 """Bytes: of the buffers of an operand. cuMemAlloc gives as much, and textures need it
 (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)."""
@@ -59,9 +61,27 @@ class GuardedBuffer:
         if self._operand.is_in_row_order:
             self._runtime.upload(self.address, values)
             return
-        memory = np.full(self.nbytes, self.filled_with, np.uint8)
-        self._elements(memory, numpy_dtype(self._operand.dtype))[...] = values.reshape(self._operand.shape)
-        self._runtime.upload(self.address, memory)
+        if not self._is_by_images:
+            self._upload_part(values.reshape(self._operand.shape), self._operand.strides, 0, self.nbytes)
+            return
+        step, *strides = self._operand.strides
+        for first, part in zip(range(0, self.nbytes, step), values.reshape(self._operand.shape), strict=True):
+            self._upload_part(part, tuple(strides), first, min(step, self.nbytes - first))
+
+    @property
+    def _is_by_images(self) -> bool:
+        """Whether the parts of the first axis are uploaded one after the other: to lay out all at once takes as much of
+        the host's memory again.
+        """
+        strides = self._operand.strides
+        return self.nbytes > _AT_ONCE and len(strides) > 1 and strides[0] == max(strides)
+
+    def _upload_part(self, values: NDArray[Any], strides: tuple[int, ...], first: int, nbytes: int) -> None:
+        """Writes elements with these strides into the bytes from `first` on."""
+        memory = np.full(nbytes, self.filled_with, np.uint8)
+        laid_out = np.ndarray(values.shape, numpy_dtype(self._operand.dtype), memory, strides=strides)
+        laid_out[...] = values
+        self._runtime.upload(self.address + first, memory)
 
     def download(self) -> tuple[NDArray[Any], str]:
         """The elements in row order, and what was written between rows, in words; empty where nothing was."""

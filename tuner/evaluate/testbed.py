@@ -27,11 +27,14 @@ from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_t
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.faults import Faults, Part, PartFailure
 from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
-from warpsmith.tuner.operations.drawing import noise
+from warpsmith.tuner.operations.drawing import noise as random_noise
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import Peer, first_line
 from warpsmith.tuner.operations.peers import candidates, warm_up
 from warpsmith.tuner.operations.registry import judge_of
+
+NOISE_BYTES = 1 << 26
+"""Random bytes that are drawn for the device's copy, at most: more than any L2 cache compresses or keeps."""
 
 
 class Testbed:
@@ -205,8 +208,8 @@ class Testbed:
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
         """How long the device takes to move as many bytes as the problem must, half read and half written."""
-        data = self._noise()
-        with self._lock, self._copying(self._rotation.sets, data) as run:
+        noise = self._noise()
+        with self._lock, self._copying(self._rotation.sets, noise) as run:
             return measure(self._runtime, run, self._rotation, policy)
 
     def prepare_peers(self) -> None:
@@ -223,6 +226,7 @@ class Testbed:
         warm_up(self._problem, operands, kind, self._judge)
         with self._lock:  # their inputs go to the device
             made = candidates(self._problem, operands, kind, self._rotation.sets, self._judge)
+        del operands  # of large problems they were drawn for this alone
         for candidate in made:
             refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
             if refusal is not None:
@@ -257,11 +261,11 @@ class Testbed:
         if peers:
             self.prepare_peers()
         notes: dict[str, str] = {}
-        data = self._noise()
+        noise = self._noise()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._lock)
             entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or () if peers}
-            copy = stack.enter_context(self._copying(self._rotation.sets, data))
+            copy = stack.enter_context(self._copying(self._rotation.sets, noise))
             entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
             # Numbers, which no library has for a name.
             for number, contender in enumerate(contenders):
@@ -290,18 +294,24 @@ class Testbed:
         return loaded(self._runtime, program, binaries, self._guard_bytes, self._problem.workspace_limit)
 
     def _noise(self) -> NDArray[np.uint8]:
-        """Half as many bytes as the problem moves. Drawn while others may have the device: 100 MB take 0.1 s."""
-        return noise(self._problem.bytes // 2, seed=0)
+        """Random bytes for what is copied. Drawn while others may have the device: 100 MB take 0.1 s."""
+        return random_noise(min(self._copied_bytes, NOISE_BYTES), seed=0)
+
+    @property
+    def _copied_bytes(self) -> int:
+        """Half as many bytes as the problem moves."""
+        return self._problem.bytes // 2
 
     @contextlib.contextmanager
-    def _copying(self, sets: int, data: NDArray[np.uint8]) -> Iterator[Work]:
-        """Gives what copies `data` between the buffers of pair i, of `sets`."""
-        nbytes = data.size
+    def _copying(self, sets: int, noise: NDArray[np.uint8]) -> Iterator[Work]:
+        """Gives what copies between the buffers of pair i, of `sets`; each is filled with `noise` again and again."""
+        nbytes = self._copied_bytes
         pairs: list[tuple[Allocation, Allocation]] = []
         try:
             for _ in range(sets):
                 pairs.append((self._runtime.allocate(nbytes), self._runtime.allocate(nbytes)))
-                self._runtime.upload(pairs[-1][0].address, data)
+                for first in range(0, nbytes, max(1, noise.size)):
+                    self._runtime.upload(pairs[-1][0].address + first, noise[: nbytes - first])
 
             def run(index: int, /, stream: int | None = None) -> None:
                 source, target = pairs[index]

@@ -61,7 +61,8 @@ def finalists(
     each_family: bool,
 ) -> Iterator[Finalist]:
     """Those that may win and the answers that were tried, where they are right on fresh data; of several with the same
-    time of one run, the first. With `each_family` the fastest of every family too, up to BESIDE or SHORT_NS.
+    time of one run, the first. With `each_family` the fastest of every family too. Only answers may take longer than
+    BESIDE times of the fastest and SHORT_NS.
 
     What fails there is taken out of `ranked`.
     """
@@ -69,9 +70,10 @@ def finalists(
     for trial in tuple(ranked):
         time_ns, fastest_ns = trial.median_ns or 0.0, (passed[0] if passed else trial).median_ns or 0.0
         is_answer = (trial.family, trial.config) in answers
-        is_slow = time_ns > max(min(BESIDE * fastest_ns, LONG_NS), SHORT_NS)
-        is_familys = each_family and not is_slow and all(trial.family != other.family for other in passed)
-        if not (is_finalist(len(passed), time_ns, fastest_ns) or is_answer or is_familys):
+        is_far = time_ns > max(BESIDE * fastest_ns, SHORT_NS)
+        is_familys = each_family and time_ns <= LONG_NS and all(trial.family != it.family for it in passed)
+        may_win = is_finalist(len(passed), time_ns, fastest_ns) or is_familys
+        if not (is_answer or (may_win and not is_far)):
             continue
         # The same outcome is that of the same machine code, which was not run again; an answer goes by its own name.
         if any(trial.outcome == other.outcome for other in passed) and not is_answer:

@@ -118,6 +118,8 @@ class Flow:
         """Candidates asked for whose trials are not done."""
         self._compiling: dict[Candidate, Future[Compiled | Failure]] = {}
         self._batch: list[_Ready] = []
+        self._waiting: list[_Ready] = []
+        """Compiled candidates that run after all others, unless a time drops them before."""
         self._ready: queue.SimpleQueue[_Ready | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[_Built | _Ran | _Opened | _Broke] = queue.SimpleQueue()
         self._done: collections.deque[Trial] = collections.deque()
@@ -161,6 +163,7 @@ class Flow:
         """
         while True:
             self._fill()
+            self._release()
             if not self._is_open:
                 self._wait(None)
             elif self._done:
@@ -247,10 +250,24 @@ class Flow:
             self._finish(candidate, compiled, failure, None)
         else:
             self._twins[key] = []
-            if self._in_batches:
-                self._batch.append(_Ready(candidate, compiled, key))
-            else:
-                self._ready.put(_Ready(candidate, compiled, key))
+            self._take_ready(_Ready(candidate, compiled, key))
+
+    def _take_ready(self, ready: _Ready) -> None:
+        if self._in_batches:
+            self._batch.append(ready)
+        elif self._screen and self._screen.should_wait(ready.candidate.program):
+            self._waiting.append(ready)
+        else:
+            self._ready.put(ready)
+
+    def _release(self) -> None:
+        """Lets candidates that wait run once a time is known, which drops most of them, or once no others are left."""
+        if not self._waiting or self._screen is None:
+            return
+        if self._outstanding == len(self._waiting) or not self._screen.should_wait(self._waiting[0].candidate.program):
+            for ready in self._waiting:
+                self._ready.put(ready)
+            self._waiting.clear()
 
     def _take_run(self, ready: _Ready, evaluated: Evaluated) -> None:
         for stage, cost_ms in (

@@ -52,6 +52,7 @@ class Screen:
         spared: families and configs that are run all the same, unless they are poison or HOPELESS: what a winner is
             held against.
         expected_ns: what the best time is expected to be, in ns; infinite where nothing is expected.
+        likely_ns: the shortest time in ns that a family's model expects of its default; infinite where none has one.
         faults: takes families that cannot tell what their programs have to do.
     """
 
@@ -65,13 +66,14 @@ class Screen:
         drops: bool,
         spared: Collection[tuple[str, Config]] = (),
         expected_ns: float = math.inf,
+        likely_ns: float = math.inf,
         faults: Faults | None = None,
     ) -> None:
         self._faults = Faults() if faults is None else faults
         self._problem, self._device, self._families, self._poisoned = problem, device, families, poisoned
         self._spared = spared
         self._drops = drops and device.kind is DeviceKind.CUDA
-        self._best_ns, self._expected_ns = math.inf, expected_ns
+        self._best_ns, self._expected_ns, self._likely_ns = math.inf, expected_ns, likely_ns
 
     def expect(self, best_ns: float) -> None:
         """Takes the best time so far."""
@@ -89,18 +91,32 @@ class Screen:
         limit_ns = self._best_ns if self._may_drop(program) else max(HOPELESS * best_ns, LONG_NS)
         if not self._drops or limit_ns == math.inf:
             return None
-        try:
-            work = self._families[program.family].work(self._problem, program.config)
-        except Exception as error:
-            self._faults.add(Part.FAMILY, program.family, error)
-            return None
-        least_ns = 0.0 if work is None else work.least_ns(self._device)
+        least_ns = self._least_ns(program)
         if least_ns <= limit_ns:
             return None
         least = f"its work takes {least_ns / 1e3:.1f} us at the least"
         if self._best_ns < math.inf:
             return Failure(FailureKind.DROPPED, f"{least}, the best so far {self._best_ns / 1e3:.1f} us")
         return Failure(FailureKind.DROPPED, f"{least}, the best about {self._expected_ns / 1e3:.1f} us by its stages")
+
+    def should_wait(self, program: Program) -> bool:
+        """Whether a candidate should run after all others: nothing has a time yet, and the candidate's work alone takes
+        HOPELESS times as long as another family's model expects. The plain kernel of a layer of 5 TFLOP compiles
+        first, and its verification and samples would take a minute (H200); that family's model may be wrong, so it is
+        not dropped.
+        """
+        if not self._drops or self._best_ns < math.inf or self._likely_ns == math.inf:
+            return False
+        return self._least_ns(program) > max(HOPELESS * self._likely_ns, LONG_NS)
+
+    def _least_ns(self, program: Program) -> float:
+        """The time that a program's work takes at the least; 0 where its family cannot tell."""
+        try:
+            work = self._families[program.family].work(self._problem, program.config)
+        except Exception as error:
+            self._faults.add(Part.FAMILY, program.family, error)
+            return 0.0
+        return 0.0 if work is None else work.least_ns(self._device)
 
     def of_binaries(self, program: Program, binaries: Binaries) -> Failure | None:
         """Why not to run a compiled candidate; None where nothing speaks against it.

@@ -94,6 +94,7 @@ class SearchLoop:
             drops=options.drops,
             spared=known,
             expected_ns=min((each.best_ns for each in stages.values() if each.best_ns), default=math.inf),
+            likely_ns=min(filter(None, map(evaluator.gate.likely_ns, evaluator.families.values())), default=math.inf),
             faults=self.faults,
         )
         for trial in stored:

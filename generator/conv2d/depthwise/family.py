@@ -71,7 +71,7 @@ class Conv2dDepthwise(Family):
             return f"is for groups of {MAX_GROUP} channels and filters at the most"
         if (taps := problem.weight[3]) > MAX_TAPS:
             return f"writes out the taps of a filter's row, {MAX_TAPS} of them at the most; this one has {taps}"
-        if folds(problem) and (nbytes := _fold(problem).workspace.nbytes) > problem.workspace:
+        if folds(problem) and (nbytes := _fold(problem).workspace.nbytes) > problem.workspace_limit:
             return f"the gradient of the padded images takes {nbytes} bytes of workspace"
         summed = _summed(problem)
         if problem.pass_ is not Pass.WGRAD:

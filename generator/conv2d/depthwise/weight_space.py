@@ -88,7 +88,7 @@ def _bands(rows: int) -> tuple[int, ...]:
 def _splits(problem: Conv2d) -> tuple[int, ...]:
     """Powers of two; one where there is no memory for more."""
     most = min(MAX_SPLITS, problem.input[0] * problem.output_size[0])
-    limit = problem.workspace // (FLOAT_BYTES * problem.output.size)
+    limit = problem.workspace_limit // (FLOAT_BYTES * problem.output.size)
     return tuple(each for each in powers(most) if each == 1 or each <= limit)
 
 

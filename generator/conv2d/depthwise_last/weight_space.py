@@ -60,7 +60,7 @@ def _block_taps(problem: Conv2d) -> tuple[int, ...]:
 
 def _splits(problem: Conv2d) -> tuple[int, ...]:
     """One where there is no memory for more."""
-    limit = problem.workspace // (FLOAT_BYTES * problem.output.size)
+    limit = problem.workspace_limit // (FLOAT_BYTES * problem.output.size)
     return tuple(each for each in SPLITS if each == 1 or each <= limit)
 
 

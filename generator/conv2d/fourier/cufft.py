@@ -62,7 +62,7 @@ class Conv2dCufft(Family):
         if problem.padding_mode is not PaddingMode.ZEROS:
             return "pads with zeros only"
         if not _bases(problem):
-            return f"needs more than {problem.workspace} bytes of workspace"
+            return f"needs more than {problem.workspace_limit} bytes of workspace"
         return None
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -88,7 +88,7 @@ class Conv2dCufft(Family):
     def program(self, problem: Problem, config: Config) -> Program:
         layer = require_conv2d(problem)
         parts = FourierParts(layer, _basis(config.text("basis")), 1)
-        return with_room(_Steps(layer, parts, config).program(self.name), layer.workspace)
+        return with_room(_Steps(layer, parts, config).program(self.name), layer.workspace_limit)
 
 
 def _word(basis: Basis) -> str:
@@ -103,16 +103,16 @@ def _basis(word: str) -> Basis:
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
     """Those whose memory fits, with that of the libraries, the likeliest first."""
     parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
-    return tuple(each.basis for each in parts if _nbytes(each) <= layer.workspace and _is_counted(each))
+    return tuple(each.basis for each in parts if _nbytes(each) <= layer.workspace_limit and _is_counted(each))
 
 
 def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:
     """On each basis; the product's own constraints are those of the first one."""
     most = {
-        _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace - _own_bytes(each)))
+        _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace_limit - _own_bytes(each)))
         for each in (FourierParts(layer, basis, 1) for basis in found)
     }
-    told = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace} bytes of workspace"
+    told = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"
     return Constraint(told, lambda basis, calls: STREAMS[calls] <= most[basis])
 
 

@@ -77,7 +77,7 @@ class Conv2dFft(Pipeline):
         if self.rank >= (found := len(bases := self.parts.bases(problem))):
             return f"takes basis size number {self.rank + 1}, of which there are {found}"
         if self.parts.of(problem, bases[self.rank]) is None:
-            return f"needs more than {problem.workspace} bytes of workspace"
+            return f"needs more than {problem.workspace_limit} bytes of workspace"
         return self.unsolved_stage(problem, device)
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
@@ -108,7 +108,7 @@ class Conv2dFft(Pipeline):
         names = {parameter.name for parameter in joined.parameters}
         if SPLITS not in names:
             return joined
-        left = parts.layer.workspace - parts.workspace_bytes
+        left = parts.layer.workspace_limit - parts.workspace_bytes
         told = f"the spectra leave {left} bytes of workspace to the parts of sums"
         limits = [Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))]
         if DEALT[-1] in names:
@@ -222,13 +222,13 @@ class Conv2dFftCublas(Conv2dFft):
     def space(self, problem: Problem, device: Device) -> Space:
         """The stages' spaces, in which products are spread over no more streams than the workspace goes round."""
         joined, parts = super().space(problem, device), self._parts(problem)
-        left = parts.layer.workspace - parts.workspace_bytes
+        left = parts.layer.workspace_limit - parts.workspace_bytes
         told = f"the spectra leave {left} bytes of workspace to cuBLAS, a share for each stream"
         limit = Constraint(told, lambda calls: STREAMS[calls] <= most_streams(left), (CALLS,))
         return Space(joined.parameters, (*joined.constraints, limit))
 
     def program(self, problem: Problem, config: Config) -> Program:
-        return with_room(super().program(problem, config), require_conv2d(problem).workspace)
+        return with_room(super().program(problem, config), require_conv2d(problem).workspace_limit)
 
 
 def _fitting(config: Config, space: Space) -> Config:

@@ -52,7 +52,7 @@ class FourierParts:
         images = layer.input[0]
         counts = range(1, min(images, MOST_PARTS if cls.adds_parts or layer.pass_ is not Pass.WGRAD else 1) + 1)
         found = (cls(layer, basis, count) for count in counts if images % count == 0)
-        return next((parts for parts in found if parts.workspace_bytes + cls.beside <= layer.workspace), None)
+        return next((parts for parts in found if parts.workspace_bytes + cls.beside <= layer.workspace_limit), None)
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:

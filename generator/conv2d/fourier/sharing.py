@@ -122,7 +122,7 @@ def _shareable(family: Pipeline, problem: Conv2d, device: Device) -> dict[str, t
 def limited(problem: Conv2d, spectra: Spectra) -> Conv2d:
     """A pass with the workspace that is left to it beside the spectra that it does not read itself."""
     taken = {Pass.FPROP: 0, Pass.DGRAD: spectra.nbytes(X), Pass.WGRAD: spectra.nbytes(W)}
-    return dataclasses.replace(problem, workspace=max(0, problem.workspace - taken[problem.pass_]))
+    return dataclasses.replace(problem, workspace=max(0, problem.workspace_limit - taken[problem.pass_]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class Conv2dMma(Family):
             return why_not
         least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
         if not self.space(problem, device).contains(Config.of(least)):
-            return f"its tiles and the halves that it writes do not fit into {problem.workspace} bytes of workspace"
+            limit = problem.workspace_limit
+            return f"its tiles and the halves that it writes do not fit into {limit} bytes of workspace"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:

@@ -181,9 +181,9 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             lambda geometry: geometry.shared_bytes <= shared_bytes(device, geometry.min_blocks),
         ),
         where(
-            f"halves and parts of sums take at most {problem.workspace} bytes",
+            f"halves and parts of sums take at most {problem.workspace_limit} bytes",
             (*tile, *stage, *(("splits",) if is_weight else ())),
-            lambda geometry: geometry.workspace_bytes <= problem.workspace,
+            lambda geometry: geometry.workspace_bytes <= problem.workspace_limit,
         ),
     )
 

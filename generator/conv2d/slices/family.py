@@ -69,7 +69,8 @@ class Conv2dSlices(Family):
         if (why_not := why_not_halves(problem)) is not None:
             return why_not
         if not self.space(problem, device).contains(Config.of(LEAST)):
-            return f"its tiles and the digits that it writes do not fit into {problem.workspace} bytes of workspace"
+            limit = problem.workspace_limit
+            return f"its tiles and the digits that it writes do not fit into {limit} bytes of workspace"
         return None
 
     def space(self, problem: Problem, device: Device) -> Space:

@@ -84,8 +84,8 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             (*_TILE, "stages", "min_blocks"),
         ),
         Constraint(
-            f"digits take at most {problem.workspace} bytes",
-            lambda *values: geometry(*values).workspace_bytes <= problem.workspace,
+            f"digits take at most {problem.workspace_limit} bytes",
+            lambda *values: geometry(*values).workspace_bytes <= problem.workspace_limit,
             _TILE,
         ),
     )

@@ -48,7 +48,7 @@ class Conv2dWarpgroup(Family):
         ) is not None:
             return why_not
         if not self.space(problem, device).contains(self._least(problem)):
-            return f"its tiles and what lies beside them do not fit into {problem.workspace} bytes of workspace"
+            return f"its tiles and what lies beside them do not fit into {problem.workspace_limit} bytes of workspace"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:

@@ -107,6 +107,9 @@ def _why_no_lines(problem: Conv2d) -> str | None:
     if Folding.of(problem) is not None:
         return "leaves layers of few channels, whose rows and columns become channels, to conv2d_warpgroup"
     if problem.pass_ is Pass.WGRAD:
+        of_group = problem.weight[1], problem.group_filters
+        if problem.groups > 1 and any(channels % CHUNK for channels in of_group):
+            return f"copies begin at multiples of {CHUNK} channels, unlike groups of {of_group[0]} and {of_group[1]}"
         read = problem.input[1], problem.weight[0]
     else:
         summed, _ = summed_and_results(problem)

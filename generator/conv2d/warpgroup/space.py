@@ -174,9 +174,10 @@ def _image_shared(problem: Conv2d, device: Device) -> Constraint:
 
 def _image_workspace(problem: Conv2d) -> Constraint:
     return Constraint(
-        f"halves of pixels and weights take at most {problem.workspace} bytes",
+        f"halves of pixels and weights take at most {problem.workspace_limit} bytes",
         lambda warpgroups, columns, channels, reach: (
-            _image_geometry(problem, warpgroups, columns, channels, reach, 1, 2).workspace_bytes <= problem.workspace
+            _image_geometry(problem, warpgroups, columns, channels, reach, 1, 2).workspace_bytes
+            <= problem.workspace_limit
         ),
     )
 
@@ -234,9 +235,9 @@ def _weight_memory(problem: Conv2d, device: Device, kind: type[WeightGeometry]) 
             ),
         ),
         Constraint(
-            f"{kept} take at most {problem.workspace} bytes",
+            f"{kept} take at most {problem.workspace_limit} bytes",
             lambda taps, channel_groups, columns, terms, splits: (
-                geometry(taps, channel_groups, columns, terms, 2, splits).workspace_bytes <= problem.workspace
+                geometry(taps, channel_groups, columns, terms, 2, splits).workspace_bytes <= problem.workspace_limit
             ),
         ),
     )

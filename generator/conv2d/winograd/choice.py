@@ -65,7 +65,7 @@ def _likely_parts(problem: Conv2d, least: dict[str, Value]) -> set[int]:
     geometries = {
         parts: WinogradGeometry.of(problem, Config.of({**least, "parts": parts})) for parts in parts_of(problem)
     }
-    fitting = [parts for parts, each in geometries.items() if each.workspace_bytes <= problem.workspace]
+    fitting = [parts for parts, each in geometries.items() if each.workspace_bytes <= problem.workspace_limit]
     return {*fitting[:2], *[parts for parts in fitting if is_cached(geometries[parts])][:1]}
 
 

@@ -92,7 +92,7 @@ class Conv2dWinograd(Family):
         space = self.space(problem, device)
         least = (LEAST,) if problem.pass_ is Pass.WGRAD else least_of(problem)
         if not any(space.contains(Config.of(each)) for each in least):
-            return f"what it transforms of an image does not fit into {problem.workspace} bytes of workspace"
+            return f"what it transforms of an image does not fit into {problem.workspace_limit} bytes of workspace"
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:

@@ -154,5 +154,5 @@ def product_of(layer: Conv2d, tile: int, parts: int) -> Conv2d:
         weight=(minimal.products * results, summed, 1, 1),
         groups=minimal.products,
         precision=layer.precision,
-        workspace=layer.workspace,
+        workspace=layer.workspace_limit,
     )

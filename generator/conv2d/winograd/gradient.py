@@ -133,7 +133,7 @@ def gradient_product(layer: Conv2d) -> Conv2d:
         groups=points,
         pass_=layer.pass_,
         precision=layer.precision,
-        workspace=layer.workspace,
+        workspace=layer.workspace_limit,
     )
 
 

@@ -82,9 +82,9 @@ def _memory(problem: Conv2d) -> tuple[Constraint, ...]:
             lambda tile, parts: why_not_counted(product_of(problem, tile, parts)) is None,
         ),
         Constraint(
-            f"what is transformed, and the products, take at most {problem.workspace} bytes",
+            f"what is transformed, and the products, take at most {problem.workspace_limit} bytes",
             lambda tile, parts, warpgroups, columns, channels: (
-                geometry(tile, parts, warpgroups, columns, channels).workspace_bytes <= problem.workspace
+                geometry(tile, parts, warpgroups, columns, channels).workspace_bytes <= problem.workspace_limit
             ),
         ),
     )

@@ -92,7 +92,7 @@ def _of_basis(
     problems: Mapping[Pass, Conv2d], spectra: Spectra, device: Device, stores: StoreChain[Winners]
 ) -> SharedKernels | str:
     """Each pass by the best family that takes these spectra, also by one that solves no other pass."""
-    if spectra.least_bytes > (allowed := problems[Pass.FPROP].workspace):
+    if spectra.least_bytes > (allowed := problems[Pass.FPROP].workspace_limit):
         return too_little(spectra.least_bytes, allowed)
     matches: dict[Pass, Match] = {}
     chosen: dict[Pass, Pipeline] = {}

@@ -56,7 +56,7 @@ class SharedStep(TrainingStep):
         binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
         loaded = {pass_: Executable.load(runtime, program, binaries[pass_]) for pass_, program in whole.items()}
         self._memory = SharedWorkspaces(runtime, tuple(loaded.values()))
-        if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace):
+        if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace_limit):
             raise TooLittleWorkspace(too_little(self._memory.nbytes, allowed))
         self._parts = {
             (role.pass_, DY in role.makes): self._part(

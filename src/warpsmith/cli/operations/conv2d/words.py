@@ -92,7 +92,13 @@ NonFiniteOption = Annotated[
     ),
 ]
 WorkspaceOption = Annotated[
-    str, typer.Option("--workspace", metavar="BYTES", help="The most scratch memory of a plan, such as 256M or 1G.")
+    str | None,
+    typer.Option(
+        "--workspace",
+        metavar="BYTES",
+        help="The most scratch memory of a plan, such as 256M or 1G; by default 1G, or 1.5 times the bytes of images, "
+        "weights and results where that is more.",
+    ),
 ]
 
 
@@ -109,7 +115,7 @@ def conv2d(
     bias: BiasOption = False,
     relu: ReluOption = False,
     accuracy: AccuracyOption = Accuracy.NORMWISE.value,
-    workspace: WorkspaceOption = "1G",
+    workspace: WorkspaceOption = None,
     padding_mode: PaddingModeOption = PaddingMode.ZEROS.value,
     dtype: DTypeOption = DType.FLOAT32.value,
     transposed: TransposedOption = False,
@@ -140,7 +146,7 @@ def conv2d(
         bias=bias,
         relu=relu,
         accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
-        workspace=_nbytes(workspace, "--workspace"),
+        workspace=None if workspace is None else _nbytes(workspace, "--workspace"),
         dtype=member(DType, dtype, "dtype", DTYPES),
         nonfinite=member(NonFinite, nonfinite, "nonfinite"),
     )
