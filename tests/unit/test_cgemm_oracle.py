@@ -114,8 +114,8 @@ class TestInputs:
         assert (np.abs(expected) > 0.7 * scale).any()  # both parts of a product have 0.71 of its magnitude at once
 
     def test_slack_grows_with_the_root_of_the_terms(self) -> None:
-        assert stress_slack(Cgemm(1, 8, 8, 12)) == 1
-        assert stress_slack(Cgemm(1, 8, 8, 5000)) == pytest.approx(20)
+        assert stress_slack(Cgemm(1, 8, 8, 3)) == 1
+        assert stress_slack(Cgemm(1, 8, 8, 5000)) == pytest.approx(40)
 
     def test_a_smaller_problem_has_a_smaller_batch(self) -> None:
         assert JUDGE.smaller(Cgemm(100, 5, 6, 7, "c")) == Cgemm(2, 5, 6, 7, "c")  # type: ignore[arg-type]

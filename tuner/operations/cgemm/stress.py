@@ -22,15 +22,16 @@ _DRAWN = (5, 67, 127)
 """Matrices, rows and columns that are drawn; larger operands repeat them. No powers of two, so that they begin anywhere
 in a thread's results."""
 _KINDS = 5
-_SLACK = 0.2
+_SLACK = 0.4
 
 
 def stress_slack(problem: Cgemm) -> float:
     """How many times the error bound right kernels may be off on these inputs.
 
     Sums of equal signs round the same way again and again: float32 sums of conv2d, one multiply-add after the other,
-    are off by up to 8e-8 times the root of the number of terms, relative to the sum of their magnitudes. Two and a half
-    times that is allowed, where it is more than the bound of 1e-6. A complex term is two real ones in each part.
+    are off by up to 2.4e-7 times the root of the number of terms, relative to the sum of their magnitudes, and those of
+    cuBLAS by 2.9e-7 times (k = 5000, H200). A third more is allowed, where it is more than the bound of 1e-6. A complex
+    term is two real ones in each part.
     """
     return max(1.0, _SLACK * math.sqrt(2 * problem.k))
 
